@@ -504,6 +504,7 @@ function render({ model, el }) {
   // -- messages -------------------------------------------------------------------------------
 
   function receive(message, buffers) {
+    stopSaying();
     clearTimeout(silence);
     if (problem.textContent === NO_ANSWER) problem.textContent = "";
     if (message.kind === "table") showTable(message);
@@ -516,8 +517,9 @@ function render({ model, el }) {
     else if (message.kind === "problem") problem.textContent = message.text;
   }
   model.on("msg:custom", receive);
-  send({ do: "ready" });
+  const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
   return () => {
+    stopSaying();
     model.off("msg:custom", receive);
     visible.disconnect();
     clearTimeout(timer);

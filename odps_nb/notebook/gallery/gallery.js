@@ -546,6 +546,7 @@ function render({ model, el }) {
   // -- messages ---------------------------------------------------------------------------------
 
   function receive(message, buffers) {
+    stopSaying();
     clearTimeout(silence);
     if (problem.textContent === NO_ANSWER) problem.textContent = "";
     if (message.kind === "gallery") showGallery(message, buffers);
@@ -571,8 +572,9 @@ function render({ model, el }) {
   const sizes = new ResizeObserver(() => draw());
   sizes.observe(box);
   model.on("msg:custom", receive);
-  send({ do: "ready" });
+  const stopSaying = sayUntilHeard(() => send({ do: "ready" }));
   return () => {
+    stopSaying();
     model.off("msg:custom", receive);
     sizes.disconnect();
     clearTimeout(asking);

@@ -64,3 +64,15 @@ function busyLine(send) {
   };
   return { line, show, end };
 }
+
+// Says that a view is there until the kernel is heard. Once is not enough: what is sent while
+// JupyterLab makes the channel for the widgets of a kernel is lost at times. Returns what ends it.
+function sayUntilHeard(say) {
+  let timer = 0;
+  const again = (wait) => {
+    say();
+    if (wait < 100000) timer = setTimeout(again, wait, 2 * wait);
+  };
+  again(1000);
+  return () => clearTimeout(timer);
+}

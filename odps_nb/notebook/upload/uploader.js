@@ -172,12 +172,15 @@ function render({ model, el }) {
     },
   };
   const listen = (message) => {
+    stopSaying();
     if (message.kind === "ready") ready(message);
     else if (message.run === run && heard[message.kind]) heard[message.kind](message);
   };
   model.on("msg:custom", listen);
-  model.send({ do: "ready" }); // nobody answers where a notebook is reopened without its kernel
+  // nobody answers where a notebook is reopened without its kernel
+  const stopSaying = sayUntilHeard(() => model.send({ do: "ready" }));
   return () => {
+    stopSaying();
     model.off("msg:custom", listen);
     hide.remove();
   };

@@ -10,14 +10,13 @@ import os
 
 import pandas as pd
 import pytest
-from nbconvert import HTMLExporter
 from playwright.sync_api import expect
 
 import odps_nb
 from fuzz import document_files, media_files
 from odps_nb.local.samples import papers
 from tests.notebook.browser.test_drawn_pages import Listener
-from tests.support.lab import close_notebook, notebook, open_notebook, run_all, save
+from tests.support.lab import close_notebook, exported, notebook, open_notebook, run_all, save
 
 pytestmark = pytest.mark.browser
 
@@ -188,12 +187,11 @@ def test_reopened_without_trust_nothing_runs(saved, lab_page, jupyter, listener,
 def test_an_export_plays_films_and_sounds_and_nothing_else(
     saved, context, listener, table, tmp_path
 ):
-    made, _ = HTMLExporter().from_filename(str(saved))
-    (tmp_path / "kinds.html").write_text(made, encoding="utf-8")
+    address = exported(saved, tmp_path / "kinds.html")
     page = context.new_page()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto((tmp_path / "kinds.html").as_uri(), wait_until="domcontentloaded")
+    page.goto(address, wait_until="domcontentloaded")
     away = left_for(page)
     assert page.locator(".jp-OutputArea-child figure").count() == table[1]
     page.wait_for_function(

@@ -181,7 +181,9 @@ def test_a_selection_by_mouse_is_there_in_python(page):
     tile(view, 0).locator(".odps-g-check").click()
     assert selected(view) == [0, 1, 3, 4]
     expect(view.locator(".odps-g-where")).to_have_text("4 selected")
-    assert told_by_python(page).startswith("selected [1, 2, 4, 5]")
+    # Kernels of today hear of it beside what they run: a cell that is run at once may come first.
+    told = (told_by_python(page) for _ in range(50))
+    assert any(one.startswith("selected [1, 2, 4, 5]") for one in told)
 
 
 def test_the_keyboard_alone_moves_selects_enlarges_and_copies(page, odps):

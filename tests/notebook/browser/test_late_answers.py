@@ -29,11 +29,17 @@ def page(browser: Browser, odps: Connection) -> Any:
 
     script = Gallery(odps.table("media").blobs("content")).widget()._esm
     page = browser.new_page()
+    page.clock.install()  # it stands still but where a test lets it run
+    page.clock.pause_at(2_000_000_000)
     page.evaluate(RENDER, base64.b64encode(script.encode()).decode())
-    assert sent(page)["do"] == "ready"
-    tell(page, order="row")
     yield page
     page.close()
+
+
+@pytest.fixture
+def shown(page: Page) -> Page:
+    tell(page, order="row")
+    return page
 
 
 def sent(page: Page) -> dict[str, Any]:
@@ -53,28 +59,43 @@ def tell(page: Page, question: dict[str, Any] | None = None, **shown: Any) -> No
     page.evaluate("(asked) => window.tell({kind: 'idle', lane: 'choose', ...asked}, [])", asked)
 
 
-def test_an_answer_to_an_older_question_changes_no_control(page: Page) -> None:
-    order, way = page.get_by_label("order", exact=True), page.get_by_label("descending", exact=True)
+def test_a_view_says_that_it_is_there_until_the_kernel_is_heard(page: Page) -> None:
+    def said() -> int:
+        return page.evaluate("() => window.sent.filter((one) => one.do === 'ready').length")
+
+    assert said() == 1
+    page.clock.run_for(3000)
+    assert said() == 3  # after one second, and after two more
+    tell(page, order="row")
+    page.clock.run_for(100_000)
+    assert said() == 3
+
+
+def test_an_answer_to_an_older_question_changes_no_control(shown: Page) -> None:
+    order, way = (
+        shown.get_by_label("order", exact=True),
+        shown.get_by_label("descending", exact=True),
+    )
     order.select_option("name")
-    first = sent(page)
+    first = sent(shown)
     order.select_option("size")
-    second = sent(page)
-    tell(page, first, order="name")
+    second = sent(shown)
+    tell(shown, first, order="name")
     expect(order).to_have_value("size")
-    expect(page.locator(".odps-g-box")).to_have_attribute("aria-busy", "true")
+    expect(shown.locator(".odps-g-box")).to_have_attribute("aria-busy", "true")
     way.click()
-    third = sent(page)
+    third = sent(shown)
     assert (third["order"], third["descending"]) == ("size", True)
-    tell(page, second, order="size")
+    tell(shown, second, order="size")
     expect(way).to_have_attribute("aria-pressed", "true")
-    tell(page, third, order="size", descending=True)
-    expect(page.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
+    tell(shown, third, order="size", descending=True)
+    expect(shown.locator(".odps-g-box")).not_to_have_attribute("aria-busy", "true")
     expect(order).to_have_value("size")
 
 
-def test_what_another_view_or_the_kernel_chose_is_shown(page: Page) -> None:
-    order = page.get_by_label("order", exact=True)
-    tell(page, {"by": "another view", "number": 9}, order="name")
+def test_what_another_view_or_the_kernel_chose_is_shown(shown: Page) -> None:
+    order = shown.get_by_label("order", exact=True)
+    tell(shown, {"by": "another view", "number": 9}, order="name")
     expect(order).to_have_value("name")
-    tell(page, order="size")
+    tell(shown, order="size")
     expect(order).to_have_value("size")
