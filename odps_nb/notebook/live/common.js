@@ -65,8 +65,8 @@ function busyLine(send) {
   return { line, show, end };
 }
 
-// Says that a view is there until the kernel is heard. Once is not enough: what is sent while
-// JupyterLab makes the channel for the widgets of a kernel is lost at times. Returns what ends it.
+// Says that a view is there until the kernel is heard: without an answer it stays hidden, and the
+// first message of a view was seen to get lost. Returns what ends it.
 function sayUntilHeard(say) {
   let timer = 0;
   const again = (wait) => {
