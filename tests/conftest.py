@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,9 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         patch.setenv("ODPS_NB_CACHE_DIR", str(home / "cache"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))
+        startup = home / "ipython" / "profile_default" / "startup"
+        startup.mkdir(parents=True)
+        shutil.copy(Path(__file__).parents[1] / "tools" / "kernel_startup.py", startup)
         yield
 
 

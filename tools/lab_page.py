@@ -92,6 +92,9 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
     folders = {f"JUPYTER_{name}_DIR": str(private / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     folders["JUPYTERLAB_SETTINGS_DIR"] = str(private / "settings")
     folders["JUPYTERLAB_WORKSPACES_DIR"] = str(private / "workspaces")
+    startup = private / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    shutil.copy(Path(__file__).with_name("kernel_startup.py"), startup)
     log = (private / "log").open("wb")
     server = subprocess.Popen(
         command,

@@ -172,25 +172,8 @@ def close_notebook(page: Any, *, kernel: bool) -> None:
 
 
 def run_all(page: Any) -> None:
-    """Run all cells, without waiting for their end.
-
-    The command does nothing while another widget counts as the current one, so it is said again
-    until a cell has begun.
-    """
-    page.evaluate(
-        """async () => {
-            const {commands, shell} = window.jupyterapp;
-            const begun = (cell) => cell.model.type === 'code'
-                && (cell.model.executionCount || cell.promptNode?.textContent.includes('*'));
-            const some = () => shell.currentWidget.content.widgets.some(begun);
-            while (!some()) {
-                if (commands.isEnabled('notebook:run-all-cells'))
-                    commands.execute('notebook:run-all-cells');
-                for (let n = 0; n < 100 && !some(); n++)
-                    await new Promise((done) => setTimeout(done, 50));
-            }
-        }"""
-    )
+    """Run all cells, without waiting for their end."""
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
 
 
 def save(page: Any) -> None:

@@ -65,8 +65,9 @@ function busyLine(send) {
   return { line, show, end };
 }
 
-// Says that a view is there until the kernel is heard: without an answer it stays hidden, and the
-// first message of a view was seen to get lost. Returns what ends it.
+// Says that a view is there until the kernel is heard: without an answer it stays hidden, and a kernel
+// of ipykernel 7.0 to 7.3 may leave a message unread until the next one (its issue 1554). Returns
+// what ends it.
 function sayUntilHeard(say) {
   let timer = 0;
   const again = (wait) => {
