@@ -99,6 +99,7 @@ class _Facts(Exception):
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
     hint: str | None
+    in_doubt: bool = False
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(visible(message))
@@ -155,7 +156,7 @@ class _Facts(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         facts = {name: getattr(self, name) for name in self.fact_names}
-        return _revive, (type(self), self.message, facts, self.notes)
+        return _revive, (type(self), self.message, facts, self.notes, self.in_doubt)
 
     def __copy__(self) -> _Facts:
         # Importing pyodps registers a reducer for every exception class, and `copy.copy`
@@ -178,16 +179,25 @@ def _shorten(value: object) -> str:
 
 
 def _revive(
-    cls: type[_Facts], message: str, facts: dict[str, Any], notes: tuple[str, ...]
+    cls: type[_Facts],
+    message: str,
+    facts: dict[str, Any],
+    notes: tuple[str, ...],
+    in_doubt: bool = False,  # noqa: FBT001, FBT002  pickled by position
 ) -> _Facts:
     error = cls(message, **facts)
+    error.in_doubt = in_doubt
     for note in notes:
         error.add_note(note)
     return error
 
 
 class OdpsNbError(_Facts):
-    """Root of all errors of this package except misuse (`StateError`)."""
+    """Root of all errors of this package except misuse (`StateError`).
+
+    ``in_doubt``: the answer to a commit or a statement was lost, so that it may have been done, or
+    may still be; a note says of what. Look before you do it again.
+    """
 
 
 # -- the bytes --------------------------------------------------------------------------------

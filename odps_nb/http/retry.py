@@ -13,6 +13,7 @@ from odps_nb.errors import (
     ChecksumError,
     ConnectError,
     FramingError,
+    ProtocolError,
     ServerFaultError,
     ServiceError,
     ThrottledError,
@@ -20,7 +21,14 @@ from odps_nb.errors import (
     TruncatedError,
 )
 
-__all__ = ["RetryPolicy"]
+__all__ = ["RetryPolicy", "may_have_been_done"]
+
+
+def may_have_been_done(error: BaseException) -> bool:
+    """Return whether the service may have done what was asked for, though this came back."""
+    if isinstance(error, TransportError):
+        return error.request_sent is not False
+    return isinstance(error, (ServerFaultError, ProtocolError))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,14 +43,17 @@ class NewTable:
     storage: StorageClient
     name: TableName
     kept: bool = False
+    committing: bool = False
 
     def keep(self) -> None:
         """Keep the table from now on; called before the commit."""
-        self.kept = True
+        self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
         """Drop the table unless it is kept, and say so in a note of the error."""
         if self.kept:
+            if error is not None and self.committing:
+                error.add_note(f"the new table {self.name} is there: its commit was begun")
             return
         try:
             drop_table(self.storage, self.name, if_exists=True)

@@ -22,10 +22,13 @@ from odps_nb.errors import (
     ConflictError,
     NotFoundError,
     OdpsNbError,
+    ProtocolError,
     RequestTimeoutError,
     ServiceError,
     StateError,
+    TransportError,
 )
+from odps_nb.http.retry import may_have_been_done
 from odps_nb.wire.control import (
     SQL_TASK,
     CancelInstance,
@@ -113,8 +116,14 @@ def submit_sql(
     )
     try:
         answer = control_call(storage, request, tracker=tracker, cancel=cancel)
-    except ServiceError as error:
-        error.excerpt = excerpt(sql, error.message)
+    except OdpsNbError as error:
+        if isinstance(error, ServiceError):
+            error.excerpt = excerpt(sql, error.message)
+        if may_have_been_done(error):
+            error.in_doubt = True
+            error.add_note(
+                "whether the service runs this statement is unknown: look, then repeat it"
+            )
         raise
     tasks = answer.result.tasks if answer.result is not None else ()
     for task in tasks:
@@ -154,8 +163,22 @@ def wait_sql(
     CancelledError
         The token was cancelled; the query continues until `cancel_sql`.
     """
+    failure = _wait(storage, instance, timeout, tracker, cancel, clock)
+    if failure is not None:
+        raise failure
+
+
+def _wait(
+    storage: StorageClient,
+    instance: SqlInstance,
+    timeout: float | None,
+    tracker: ProgressTracker | None,
+    cancel: CancelToken | None,
+    clock: Callable[[], float] = time.monotonic,
+) -> ServiceError | None:
+    """Wait until the query is over; return why it failed, if it did."""
     if instance.is_over:
-        return
+        return None
     cancel = cancel or CancelToken()
     if tracker is not None:
         tracker.phase(Phase.RUNNING)
@@ -172,24 +195,24 @@ def wait_sql(
         if cancel.wait(left):
             cancel.check()
         delay = min(LAST_POLL, delay * 1.5)
-    _require_success(storage, instance, tracker)
+    return _find_failure(storage, instance, tracker)
 
 
-def _require_success(
+def _find_failure(
     storage: StorageClient, instance: SqlInstance, tracker: ProgressTracker | None
-) -> None:
+) -> ServiceError | None:
     project, instance_id = instance.project, instance.instance_id
     status = GetTaskStatus(project=project, instance_id=instance_id)
     state = control_call(storage, status, tracker=tracker)
     bad = [task for task in state.tasks if task.status.lower() != "success"]
     if state.tasks and not bad:
-        return
+        return None
     wanted = GetInstanceResult(project=project, instance_id=instance_id)
     result = control_call(storage, wanted, tracker=tracker)
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
-    raise _failure(failed, instance_id, instance.sql)
+    return _failure(failed, instance_id, instance.sql)
 
 
 # Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
@@ -241,12 +264,17 @@ def run_sql(
         storage, sql, name=name, settings=settings, tracker=tracker, cancel=cancel
     )
     try:
-        wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=cancel)
-    except ServiceError:
-        raise
-    except BaseException:
+        failure = _wait(storage, instance, timeout, tracker, cancel)
+    except BaseException as error:
         stop_quietly(storage, instance)
+        if isinstance(error, (ProtocolError, ServiceError, TransportError)):
+            error.in_doubt = True
+            error.add_note(
+                f"instance {instance.instance_id} was started; whether it succeeded is unknown"
+            )
         raise
+    if failure is not None:
+        raise failure
     return instance
 
 

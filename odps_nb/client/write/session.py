@@ -28,7 +28,7 @@ from odps_nb.errors import (
     StateError,
     TransportError,
 )
-from odps_nb.http.retry import RetryPolicy
+from odps_nb.http.retry import RetryPolicy, may_have_been_done
 from odps_nb.lifetime import Home, renew_after_fork
 from odps_nb.terms import PartitionSpec, SessionStatus, TableName
 from odps_nb.wire.calls import (
@@ -216,14 +216,44 @@ class WriteSession:
         StateError
             A stream is still open, or the session is over.
         TransportError
-            No answer came, and the status cannot be fetched either: a note tells.
+            No answer came, and what became of the commit cannot be found out either: the error
+            is ``in_doubt``.
         """
         self._require_open()
         if streams is None:
             streams = [stream.close() for stream in self._committable()]
         self._commit_was_tried = True
-        commit_write(self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel)
+        try:
+            commit_write(
+                self._storage, self.ref, streams, tracker=self._tracker, cancel=self._cancel
+            )
+        except OdpsNbError as error:
+            if not error.in_doubt or not self.owned or not self._is_done_after_all(error):
+                raise
         self._over = "committed"
+
+    def _is_done_after_all(self, error: OdpsNbError) -> bool:
+        """End the doubt about a commit: abort the session, then ask what became of it.
+
+        A commit that is late finds the session aborted; an abort that is late finds it committed.
+        """
+        try:
+            abort_write(self._storage, self.ref)
+        except ConflictError as second:
+            _log.debug("%s is over: %s", self, second)
+        except OdpsNbError as second:
+            error.add_note(f"the session could not be aborted: {second}")
+            return False
+        try:
+            status = fetch_write_status(self._storage, self.ref, tracker=self._tracker)
+        except OdpsNbError:  # the error of the commit is the one to show
+            return False
+        if status == SessionStatus.COMMITTED.value:
+            return True
+        if status:
+            error.in_doubt, self._over = False, "aborted"
+            error.add_note("the write was aborted; nothing of it is in the table")
+        return False
 
     def _committable(self) -> tuple[WriteStream, ...]:
         for stream in self.streams:
@@ -325,16 +355,16 @@ def commit_write(
             storage.call(request, tracker=tracker)
             return
         except (TransportError, ServerFaultError, ProtocolError) as error:
-            in_doubt = in_doubt or not (
-                isinstance(error, TransportError) and error.request_sent is False
-            )
+            in_doubt = in_doubt or may_have_been_done(error)
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
+            error.in_doubt = in_doubt  # if it is the last one
             # A commit of what was committed succeeds (``docs/protocol.md`` section 3.7).
             attempts.again(error, idempotent=True)
         except (ConflictError, NotFoundError, SessionExpiredError) as error:
             if in_doubt and _is_committed(storage, session, error, tracker):
                 return
+            error.in_doubt = in_doubt
             if in_doubt:
                 error.add_note("an earlier try had no answer: look whether the rows are there")
             raise
@@ -350,6 +380,7 @@ def _is_committed(
     try:
         status = fetch_write_status(storage, session, tracker=tracker)
     except OdpsNbError as second:
+        error.in_doubt = True
         error.add_note(f"whether it was committed is unknown: asking the session gave {second}")
         raise error from second
     if status != SessionStatus.COMMITTED.value:

@@ -110,9 +110,27 @@ class CommitLog:
         """Record that a micro-batch is committed, so that the service need not be asked."""
         self._write(self.path(batch, "done"), b"")
 
-    def note(self, batch: int, intent: Intent) -> None:
-        """Record a commit about to be requested; on disk when this returns."""
-        self._write(self.path(batch), intent.encode())
+    def note(self, batch: int, intent: Intent, *, instead_of: Intent | None = None) -> None:
+        """Record a commit about to be requested; on disk when this returns.
+
+        Parameters
+        ----------
+        instead_of
+            What `find` gave: a commit that can never be made any more.
+
+        Raises
+        ------
+        StateError
+            Another driver has recorded one meanwhile. On a local disk it cannot be missed; other
+            stores are looked at just before, since Arrow has no way to write only a new file.
+        """
+        path = self.path(batch)
+        if self.find(batch) != instead_of:
+            raise _taken(batch, path)
+        try:
+            self._write(path, intent.encode(), new=instead_of is None)
+        except FileExistsError:
+            raise _taken(batch, path) from None
         if batch % _KEPT == 0:
             self._tidy(batch - _KEPT)
 
@@ -131,16 +149,26 @@ class CommitLog:
                 ) from error
         return f"{self._folder}/{batch}-{digest.hexdigest()[:16]}.{kind}"
 
-    def _write(self, path: str, content: bytes) -> None:
+    def _write(self, path: str, content: bytes, *, new: bool = False) -> None:
         self._files.create_dir(self._folder, recursive=True)
         beside = f"{self._folder}/.{uuid.uuid4().hex}.tmp"
         with self._files.open_output_stream(beside) as file:
             file.write(content)
         self._force(beside)
-        if self._is_there(path):
-            self._files.delete_file(path)  # of a session that can never be committed
-        self._files.move(beside, path)
+        if new and isinstance(self._files, LocalFileSystem):
+            self._link(beside, path)
+        else:
+            if self._is_there(path):
+                self._files.delete_file(path)
+            self._files.move(beside, path)
         self._force(self._folder)
+
+    def _link(self, beside: str, path: str) -> None:
+        """Give a file its name, unless another has it."""
+        try:
+            os.link(beside, path)  # unlike a rename, it replaces nothing
+        finally:
+            self._files.delete_file(beside)
 
     def _is_there(self, path: str) -> bool:
         return bool(self._files.get_file_info(path).type is not FileType.NotFound)
@@ -165,6 +193,13 @@ class CommitLog:
 
     def __repr__(self) -> str:
         return f"CommitLog({self._folder!r})"
+
+
+def _taken(batch: int, path: str) -> StateError:
+    return StateError(
+        f"another driver writes micro-batch {batch} with this checkpoint: {path} is of its commit",
+        hint="stop one of the two queries; nothing of this one is in the table",
+    )
 
 
 def _opened(checkpoint: str) -> tuple[FileSystem, str]:

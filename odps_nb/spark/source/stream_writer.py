@@ -185,7 +185,8 @@ def commit_batch(
     Raises
     ------
     StateError
-        An earlier try may be committed, and the service cannot tell.
+        An earlier try may be committed, and the service cannot tell; or another driver writes the
+        same micro-batch.
     """
     earlier = log.find(batch)
     if earlier is not None and _finished(storage, log, batch, session, earlier):
@@ -197,7 +198,12 @@ def commit_batch(
         abort_write(storage, session)
         return
     streams = named_streams(storage, session, [one.stream for one in written])
-    log.note(batch, Intent(table=str(session.table), session=session.session_id, streams=streams))
+    intent = Intent(table=str(session.table), session=session.session_id, streams=streams)
+    try:
+        log.note(batch, intent, instead_of=earlier)
+    except StateError:
+        abort_write(storage, session)
+        raise
     commit_write(storage, session, streams)
     log.note_done(batch)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -128,7 +130,10 @@ class Peer:
         while True:
             try:
                 sock, _ = self._listener.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.EMFILE:  # a test has taken them away for a moment
+                    time.sleep(0.01)
+                    continue
                 return
             script = self._scripts[min(self.connections, len(self._scripts) - 1)]
             self.connections += 1

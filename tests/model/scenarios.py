@@ -1,0 +1,197 @@
+"""Who takes part in a history, and what must be true at its end.
+
+The rows of every scenario are `VALUES`. At the end of each history, whatever arrived late or not at
+all, they are in the table once if somebody was told that they are; and if somebody was told that
+they are not, they are not. Who is told that it is unknown may find them once, or not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from odps_nb.client.write.session import (
+    WriteSessionRef,
+    open_write_session,
+    open_write_stream,
+)
+from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.spark.source.stream_writer import commit_batch
+from odps_nb.spark.writing.task import Written
+from tests.model.client import TABLE, ModelLog, ModelStorage, batch
+from tests.model.explorer import Actor, Bounds, History
+
+__all__ = ["SCENARIOS", "VALUES", "Scenario"]
+
+VALUES = (1, 2)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Actors within bounds; ``verdict`` names what is wrong at the end, or nothing."""
+
+    name: str
+    prepare: Callable[[History], None]
+    bounds: Bounds
+    verdict: Callable[[History], str]
+
+
+def write_stream(
+    storage: ModelStorage, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
+) -> Written:
+    """Write as a task does: a stream of its own, in two uploads, closed."""
+    with open_write_stream(storage, session, name, part_bytes=1) as stream:
+        stream.write([batch(value) for value in values])
+    return Written(stream=stream.close())
+
+
+# -- one writer ---------------------------------------------------------------------------------
+
+
+def one_writer(history: History) -> None:
+    """What `Table.write` does: session, stream, rows, close, commit; abort after an error."""
+
+    def write() -> None:
+        storage = ModelStorage(history)
+        with open_write_session(storage, TABLE) as session:
+            write_stream(storage, session.ref, "0")
+            session.commit([("0", 1)])
+
+    history.add("writer", write)
+
+
+def told(history: History) -> str:
+    """Hold the table against what the writer was told."""
+    writer, table = history.actors[0], tuple(history.service.table)
+    return _against(writer, table)
+
+
+def _against(writer: Actor, table: tuple[int, ...]) -> str:
+    if table not in ((), VALUES):
+        return f"the table holds {table}"
+    if writer.error is None and table != VALUES:
+        return "written, says the writer; nothing is there"
+    if isinstance(writer.error, OdpsNbError) and table and not writer.error.in_doubt:
+        return "not written, says the writer; it is there"
+    return ""
+
+
+# -- a job of Spark -----------------------------------------------------------------------------
+
+
+@dataclass
+class Job:
+    """What a driver and its tasks know of each other."""
+
+    session: WriteSessionRef | None = None
+    done: list[Written] = field(default_factory=list)
+
+
+def attempt_name(number: int) -> str:
+    """What `odps_nb.spark.writing.task.attempt_name` makes of Spark's ids: never twice the same."""
+    return f"000000-{number}"
+
+
+def attempts_of_a_task(history: History) -> None:
+    """Two attempts of the one task (the first is taken for dead, and is not), then the commit."""
+    job = Job()
+
+    def attempt(number: int) -> Callable[[], None]:
+        def write() -> None:
+            assert job.session is not None
+            job.done.append(write_stream(ModelStorage(history), job.session, attempt_name(number)))
+
+        return write
+
+    def drive() -> None:
+        storage = ModelStorage(history)
+        with open_write_session(storage, TABLE) as session:
+            job.session = session.ref
+            tasks = [history.add(f"attempt {number}", attempt(number)) for number in (0, 1)]
+            history.wait(lambda: job.done or all(one.is_over for one in tasks))
+            if not job.done:
+                raise StateError("no attempt succeeded")
+            session.commit([job.done[0].stream])
+
+    history.add("driver", drive)
+
+
+def nothing_counted(history: History) -> None:
+    """An attempt writes rows that the driver does not count; what it counts has none."""
+    job = Job()
+
+    def write() -> None:
+        assert job.session is not None
+        job.done.append(write_stream(ModelStorage(history), job.session, attempt_name(0)))
+
+    def drive() -> None:
+        with open_write_session(ModelStorage(history), TABLE) as session:
+            job.session = session.ref
+            task = history.add("attempt 0", write)
+            history.wait(lambda: task.is_over)
+            session.commit([])
+
+    history.add("driver", drive)
+
+
+def empty(history: History) -> str:
+    """The rows that nobody counted are not there."""
+    return f"the table holds {history.service.table}" if history.service.table else ""
+
+
+# -- a micro-batch ------------------------------------------------------------------------------
+
+
+def _driver(history: History, files: dict[tuple[int, str], bytes]) -> Callable[[], None]:
+    def drive() -> None:
+        storage = ModelStorage(history)
+        session = open_write_session(storage, TABLE).ref
+        written = write_stream(storage, session, "0")
+        commit_batch(storage, ModelLog(history, files), 0, session, [written])
+
+    return drive
+
+
+def micro_batch(history: History) -> None:
+    """A driver that may die anywhere, and after it, in any case, another one for the same batch."""
+    drive = _driver(history, {})
+
+    def restarted() -> None:
+        history.wait(lambda: first.is_over)
+        for _ in range(2):  # as often as somebody starts it again
+            with contextlib.suppress(OdpsNbError, StateError):
+                return drive()
+        return drive()
+
+    first = history.add("driver", drive, may_crash=True)
+    history.add("driver after a restart", restarted)
+
+
+def two_drivers(history: History) -> None:
+    """The first driver is taken for dead, and is not: both write the batch at the same time."""
+    drive = _driver(history, {})
+    history.add("driver", drive)
+    history.add("second driver", drive)
+
+
+def once(history: History) -> str:
+    """The last driver succeeded, so the rows are there once; else once at most."""
+    table = tuple(history.service.table)
+    if table not in ((), VALUES):
+        return f"the table holds {table}"
+    if any(a.error is None for a in history.actors) and table != VALUES:
+        return "written, says a driver; nothing is there"
+    return ""
+
+
+SCENARIOS = {
+    one.name: one
+    for one in (
+        Scenario("one writer", one_writer, Bounds(lost=3), told),
+        Scenario("attempts of a task", attempts_of_a_task, Bounds(lost=1, switches=2), told),
+        Scenario("nothing counted", nothing_counted, Bounds(lost=2), empty),
+        Scenario("micro-batch", micro_batch, Bounds(lost=2, crashes=1), once),
+        Scenario("two drivers", two_drivers, Bounds(lost=1, switches=2), once),
+    )
+}

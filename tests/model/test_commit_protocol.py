@@ -1,0 +1,179 @@
+"""Every order of events in which rows could be lost or doubled, tried with our own code.
+
+`SCENARIOS` within their bounds: no history ends wrong. Each safeguard that is taken out gives one
+that does, which the embedded service plays again, row for row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.client.write import session as write_session
+from odps_nb.client.write.stream import WriteStream
+from odps_nb.spark.source import stream_writer
+from tests.model import scenarios
+from tests.model.client import ModelLog
+from tests.model.explorer import Bounds, History, explore
+from tests.model.replay import replay, values_of
+from tests.model.scenarios import SCENARIOS, Scenario
+
+GATE = Bounds(lost=1, crashes=0, switches=1)
+
+
+def wrong(scenario: Scenario, bounds: Bounds) -> Iterator[tuple[History, str]]:
+    """Yield the histories that end wrong, each with what is wrong."""
+    for history in explore(bounds, scenario.prepare):
+        if verdict := scenario.verdict(history):
+            yield history, verdict
+
+
+def told(history: History, verdict: str) -> str:
+    return "\n  ".join([verdict, *history.story])
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_one_thing_that_goes_wrong_doubles_and_loses_nothing(scenario: Scenario) -> None:
+    found = next(wrong(scenario, GATE), None)
+    assert found is None, told(*found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_no_history_within_the_bounds_ends_wrong(scenario: Scenario, record_property: Any) -> None:
+    count = 0
+    for history in explore(scenario.bounds, scenario.prepare):
+        count += 1
+        verdict = scenario.verdict(history)
+        assert not verdict, told(history, verdict)
+    record_property("histories", count)
+
+
+# -- without a safeguard --------------------------------------------------------------------------
+
+
+def no_names(*_: Any) -> tuple[()]:
+    return ()
+
+
+def only_names(storage: Any, session: Any, streams: Any) -> tuple[tuple[str, int], ...]:
+    return tuple((one.stream_id, one.version) for one in streams)
+
+
+def sent_again(stream: WriteStream, error: Any, first: int, end: int, attempts: Any) -> None:
+    attempts.again(error, idempotent=True)
+
+
+def no_longer_in_doubt(session: Any, error: Any) -> bool:
+    error.in_doubt = False
+    return False
+
+
+def replaced(log: ModelLog, batch: int, intent: Any, **_: Any) -> None:
+    log.note_done = lambda batch: None  # type: ignore[method-assign]
+    log._kept[batch, "json"] = intent.encode()
+
+
+#: What each safeguard is for: where it stands, what is there instead, and the scenario that breaks.
+SAFEGUARDS: dict[str, tuple[Any, str, Any, str]] = {
+    "a commit names its streams": (
+        write_session,
+        "named_streams",
+        no_names,
+        "attempts of a task",
+    ),
+    "a commit of nothing names an empty stream": (
+        write_session,
+        "named_streams",
+        only_names,
+        "nothing counted",
+    ),
+    "each attempt has a stream of its own": (
+        scenarios,
+        "attempt_name",
+        lambda number: "000000",
+        "attempts of a task",
+    ),
+    "uploads carry the offset of their rows": (
+        WriteStream,
+        "is_exactly_once",
+        False,
+        "one writer",
+    ),
+    "a commit without an answer is looked up": (
+        write_session,
+        "_is_committed",
+        lambda *_: False,
+        "one writer",
+    ),
+    "what stays unknown is said to be": (
+        write_session.WriteSession,
+        "_is_done_after_all",
+        no_longer_in_doubt,
+        "one writer",
+    ),
+    "a note replaces no other": (
+        ModelLog,
+        "note",
+        replaced,
+        "two drivers",
+    ),
+    "a commit is noted before it is asked for": (
+        ModelLog,
+        "note",
+        lambda *_, **__: None,
+        "micro-batch",
+    ),
+    "a noted commit is repeated, not written again": (
+        stream_writer,
+        "_finished",
+        lambda *_: False,
+        "micro-batch",
+    ),
+}
+
+
+@pytest.fixture
+def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[History, str]]:
+    def find(safeguard: str) -> tuple[History, str]:
+        place, name, instead, scenario = SAFEGUARDS[safeguard]
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, instead)
+            if place is WriteStream:
+                patch.setattr(place, "_look_up", sent_again)
+            one = SCENARIOS[scenario]
+            found = next(wrong(one, one.bounds), None)
+        assert found is not None, f"nothing goes wrong without: {safeguard}"
+        return found
+
+    return find
+
+
+@pytest.mark.parametrize("safeguard", SAFEGUARDS)
+def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
+    safeguard: str,
+    counterexample: Callable[[str], tuple[History, str]],
+    odps: Connection,
+    new_name: Callable[[str], str],
+) -> None:
+    history, verdict = counterexample(safeguard)
+    table = odps.create_table(new_name("model"), "id bigint").name
+    assert replay(history, odps.storage, table) == [], told(history, verdict)
+    assert values_of(odps.storage, table) == history.service.table
+
+
+# -- the model itself -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
+def test_the_service_answers_as_its_model(
+    scenario: Scenario, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    histories = list(explore(GATE, scenario.prepare))
+    for history in histories[:: max(1, len(histories) // 6)]:
+        table = odps.create_table(new_name("model"), "id bigint").name
+        assert replay(history, odps.storage, table) == [], "\n".join(history.story)
+        assert values_of(odps.storage, table) == history.service.table

@@ -1,0 +1,366 @@
+"""What is done while one exchange is broken, and what must be true afterwards.
+
+A job makes its place (a table of its own) by a client that nobody troubles, runs with one that is
+troubled, and is looked at by the first again. What a job returns is compared; where it raised, what
+it should have changed must be as it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from odps_nb.access.connection import Connection
+from odps_nb.client.blob.many import iter_blobs
+from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.errors import OdpsNbError
+from odps_nb.spark.reading.task import ReadTask, read_split
+from odps_nb.spark.source.commit_log import CommitLog
+from odps_nb.spark.source.stream_writer import commit_batch
+from odps_nb.spark.tasks.credentials import TaskProfile
+from odps_nb.spark.writing.dataframe import write_target
+from odps_nb.spark.writing.task import WriteTask, Written, write_partition
+from odps_nb.terms import BlobReference
+
+__all__ = ["JOBS", "Job", "World"]
+
+ROWS = 600
+PART = 4000  # bytes of an upload where a write takes several
+NUMBERS = pa.table(
+    {
+        "id": pa.array(range(ROWS), pa.int64()),
+        "note": [None if n % 7 == 0 else f"row {n}" for n in range(ROWS)],
+    }
+)
+BEFORE = pa.table({"id": pa.array([-2, -1], pa.int64()), "note": ["old", None]})
+BLOBS = [bytes(n % 251 for n in range(size)) for size in (0, 1, 4096, 20_000)]
+CREATED = "id bigint, note string"
+
+_numbers = itertools.count()
+
+
+@dataclass
+class World:
+    """A steady connection, what all jobs read, and a folder for this run."""
+
+    steady: Connection
+    folder: Path
+    rows: str = ""
+    days: str = ""
+    references: list[BlobReference] = field(default_factory=list)
+
+    def furnish(self) -> None:
+        """Make the tables that are only read."""
+        self.rows, self.days = self.name(), self.name()
+        self.steady.create_table(self.rows, CREATED)
+        self.steady.table(self.rows).write(NUMBERS, progress=False)
+        blobs = self.table("id bigint, b blob")
+        self.steady.table(blobs).write(blob_rows(), progress=False)
+        found = self.steady.table(blobs).read().to_arrow()
+        self.references = [BlobReference.from_text(text) for text in found["b"].to_pylist()]
+
+    def name(self) -> str:
+        return f"sweep_{next(_numbers)}"
+
+    def table(self, columns: str, **options: Any) -> str:
+        name = self.name()
+        self.steady.create_table(name, columns, **options)
+        return name
+
+    def found(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table, in the order of their ids."""
+        rows = self.steady.table(name).read(progress=False).to_arrow().to_pylist()
+        return sorted(rows, key=lambda row: row["id"])
+
+
+@dataclass(frozen=True)
+class Job:
+    """``make`` a place, ``run`` there, and ``judge`` by what came back and what is there.
+
+    ``changed`` gives what a whole run leaves, ``unchanged`` what none leaves; a job that only reads
+    has neither, and ``result`` instead.
+    """
+
+    name: str
+    run: Callable[[Connection, World, Any], Any]
+    make: Callable[[World], Any] = lambda world: None
+    result: Any = None
+    look: Callable[[World, Any], Any] | None = None
+    changed: Any = None
+    unchanged: Any = None
+    left: Any = None  # by a run that failed, if its error says so
+    files: bool = False  # writes files on this machine
+    sends_sql: bool = False  # a statement that is not repeated in doubt
+
+    @property
+    def reads(self) -> bool:
+        return self.look is None
+
+
+def blob_rows() -> pa.Table:
+    return pa.table({"id": pa.array(range(len(BLOBS)), pa.int64()), "b": pa.array(BLOBS)})
+
+
+def sorted_rows(*tables: pa.Table) -> list[dict[str, Any]]:
+    return sorted(itertools.chain(*(t.to_pylist() for t in tables)), key=lambda row: row["id"])
+
+
+def ids(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    return [value for batch in batches for value in batch.column("id").to_pylist()]
+
+
+# -- reading ------------------------------------------------------------------------------------
+
+
+def read_session(
+    odps: Connection, world: World, place: Any, *, ordered: bool, workers: int
+) -> list[int]:
+    plan = ReadPlan(table=odps.profile.table(world.rows), splits=3, max_batch_rows=90)
+    session = open_read_session(odps.storage, plan)
+    found = ids(iter_batches(odps.storage, session, ordered=ordered, workers=workers))
+    return found if ordered else sorted(found)
+
+
+def read_table(odps: Connection, world: World, place: Any, **options: Any) -> list[int]:
+    return ids(odps.table(world.rows).read(progress=False, **options).to_arrow().to_batches())
+
+
+def read_sql(odps: Connection, world: World, place: Any) -> list[int]:
+    query = f"select id from {world.rows} where id < 100 order by id limit 1000"
+    return ids(odps.sql(query, progress=False).to_arrow().to_batches())
+
+
+def read_as_spark_does(odps: Connection, world: World, place: Any) -> list[int]:
+    plan = ReadPlan(table=odps.profile.table(world.rows), splits=2, max_batch_rows=200)
+    session = open_read_session(odps.storage, plan)
+    task = ReadTask.of(TaskProfile.of(odps.storage), session)
+    return [
+        one for n in range(len(session.splits)) for one in ids(read_split(task, n, NUMBERS.schema))
+    ]
+
+
+def blobs_down(odps: Connection, world: World, place: Any) -> list[bytes]:
+    return [one.data for one in iter_blobs(odps.storage, world.references, batch_count=2)]
+
+
+def blobs_into_files(odps: Connection, world: World, folder: Path) -> list[bytes]:
+    texts = [reference.token for reference in world.references]
+    paths = odps.save_blobs(pa.chunked_array([texts]), folder, progress=False)
+    return [Path(one).read_bytes() for one in paths]
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+def with_rows(world: World) -> str:
+    name = world.table(CREATED)
+    world.steady.table(name).write(BEFORE, progress=False)
+    return name
+
+
+def by_day(world: World) -> str:
+    name = world.table(CREATED, partitioned_by="ds string")
+    world.steady.table(name).write(BEFORE, partition="ds=1", progress=False)
+    return name
+
+
+def with_key(world: World) -> str:
+    name = world.table(CREATED, primary_key="id")
+    world.steady.table(name).upsert(BEFORE, progress=False)
+    return name
+
+
+DAYS = NUMBERS.append_column("ds", pa.array([str(n % 3) for n in range(ROWS)]))
+UPSERTED = pa.table({"id": pa.array([-1, 5], pa.int64()), "note": ["new", "newer"]})
+
+
+def write(odps: Connection, world: World, name: str, data: Any = NUMBERS, **options: Any) -> None:
+    odps.table(name).write(data, progress=False, **options)
+
+
+def write_in_parts(odps: Connection, world: World, name: str) -> None:
+    table = odps.profile.table(name)
+    with open_write_session(odps.storage, table, part_bytes=PART) as session:
+        for number in ("0", "1"):
+            half = NUMBERS.slice(int(number) * ROWS // 2, ROWS // 2)
+            with session.open_stream(number) as stream:
+                stream.write(half.to_batches(max_chunksize=100))
+        session.commit()
+
+
+def write_made(odps: Connection, world: World, name: str) -> None:
+    odps.table(name).write(NUMBERS, create=True, progress=False)
+
+
+def made(world: World, name: str) -> list[dict[str, Any]] | None:
+    return world.found(name) if world.steady.tables(name) else None
+
+
+def upsert(odps: Connection, world: World, name: str) -> None:
+    odps.table(name).upsert(UPSERTED, progress=False)
+
+
+def insert(odps: Connection, world: World, name: str) -> None:
+    odps.sql(f"insert into {name} select * from {world.rows}", progress=False)
+
+
+def write_as_spark_does(odps: Connection, world: World, name: str) -> None:
+    """Two tasks of two attempts each, then one commit: what Spark makes of an error."""
+    target, overwrite = write_target(odps.storage, odps.profile.table(name), None, overwrite=False)
+    with open_write_session(odps.storage, target.table, overwrite=overwrite) as session:
+        task = WriteTask(profile=TaskProfile.of(odps.storage), session=session.ref, target=target)
+        done = [_tried(task, number) for number in (0, 1)]
+        session.commit([one.stream for one in done])
+
+
+def _tried(task: WriteTask, number: int) -> Written:
+    half = NUMBERS.slice(number * ROWS // 2, ROWS // 2).to_batches()
+    for attempt in (0, 1):
+        try:
+            written = write_partition(task, half, f"{number:06d}-{number * 2 + attempt}")
+            assert written is not None
+            return written
+        except OdpsNbError:
+            if attempt:
+                raise
+    raise AssertionError("never here")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A table, and the checkpoint of the query that writes into it."""
+
+    table: str
+    checkpoint: Path
+
+
+def stream(world: World) -> Stream:
+    checkpoint = world.folder / world.name()
+    (checkpoint / "offsets").mkdir(parents=True)
+    for name in ("metadata", "offsets/0"):
+        (checkpoint / name).write_bytes(b"v1")
+    return Stream(world.table(CREATED), checkpoint)
+
+
+def micro_batch(odps: Connection, world: World, place: Stream) -> None:
+    table = odps.profile.table(place.table)
+    session = open_write_session(odps.storage, table).ref
+    target, _ = write_target(odps.storage, table, None, overwrite=False)
+    task = WriteTask(profile=TaskProfile.of(odps.storage), session=session, target=target)
+    commit_batch(odps.storage, CommitLog(str(place.checkpoint)), 0, session, [_tried(task, 0)])
+
+
+def after_restart(world: World, place: Stream) -> list[dict[str, Any]]:
+    """What is there when the query was started again, as Spark does after any error."""
+    micro_batch(world.steady, world, place)
+    return world.found(place.table)
+
+
+def folder_of(world: World) -> Path:
+    return world.folder / world.name()
+
+
+def commit_of_others(odps: Connection, world: World, name: str) -> None:
+    """The driver commits what tasks wrote elsewhere."""
+    session = open_write_session(world.steady.storage, odps.profile.table(name))
+    with session.open_stream() as one:
+        one.write(NUMBERS.to_batches())
+    commit_write(odps.storage, session.ref, [one.close()])
+
+
+HALF = NUMBERS.slice(0, ROWS // 2)
+ALL: Sequence[int] = list(range(ROWS))
+_appended = partial(
+    Job,
+    make=with_rows,
+    look=World.found,
+    changed=sorted_rows(BEFORE, NUMBERS),
+    unchanged=sorted_rows(BEFORE),
+)
+
+
+def _of_day(table: pa.Table, day: str) -> pa.Table:
+    return table.append_column("ds", pa.array([day] * table.num_rows))
+
+
+JOBS = (
+    Job("read in order", partial(read_session, ordered=True, workers=1), result=ALL),
+    Job("read side by side", partial(read_session, ordered=True, workers=3), result=ALL),
+    Job("read as they come", partial(read_session, ordered=False, workers=3), result=ALL),
+    Job("read a table", read_table, result=ALL),
+    Job("read filtered", partial(read_table, where="id >= 590"), result=ALL[590:]),
+    Job("read limited", partial(read_table, limit=150), result=ALL[:150]),
+    Job("read by SQL", read_sql, result=ALL[:100], sends_sql=True),
+    Job("read in a Spark task", read_as_spark_does, result=ALL),
+    Job("blobs down", blobs_down, result=BLOBS),
+    Job("blobs into files", blobs_into_files, make=folder_of, result=BLOBS, files=True),
+    _appended("append", write),
+    _appended("append in parts", write_in_parts),
+    _appended("append in Spark tasks", write_as_spark_does),
+    _appended("commit of streams", commit_of_others),
+    _appended("insert by SQL", insert, sends_sql=True),
+    Job(
+        "make and write",
+        write_made,
+        make=World.name,
+        look=made,
+        changed=sorted_rows(NUMBERS),
+        unchanged=None,
+        left=[],
+        sends_sql=True,
+    ),
+    Job(
+        "overwrite",
+        partial(write, overwrite=True),
+        make=with_rows,
+        look=World.found,
+        changed=sorted_rows(NUMBERS),
+        unchanged=sorted_rows(BEFORE),
+    ),
+    Job(
+        "dynamic partitions",
+        partial(write, data=DAYS),
+        make=by_day,
+        look=World.found,
+        changed=sorted_rows(_of_day(BEFORE, "1"), DAYS),
+        unchanged=sorted_rows(_of_day(BEFORE, "1")),
+    ),
+    Job(
+        "upsert",
+        upsert,
+        make=with_key,
+        look=World.found,
+        changed=sorted_rows(BEFORE.slice(0, 1), UPSERTED),
+        unchanged=sorted_rows(BEFORE),
+    ),
+    Job(
+        "blobs up",
+        partial(write, data=blob_rows()),
+        make=lambda world: world.table("id bigint, b blob"),
+        look=lambda world, name: [
+            one.data
+            for one in iter_blobs(
+                world.steady.storage,
+                [BlobReference.from_text(row["b"]) for row in world.found(name)],
+            )
+        ],
+        changed=BLOBS,
+        unchanged=[],
+    ),
+    Job(
+        "streaming micro-batch",
+        micro_batch,
+        make=stream,
+        look=after_restart,
+        changed=sorted_rows(HALF),
+        unchanged=sorted_rows(HALF),  # after the restart they are there, once
+        files=True,
+    ),
+)

@@ -1,0 +1,255 @@
+"""A proxy that breaks exactly one exchange: the N-th, in one way, at one place of its answer."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import socket
+import threading
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
+
+from odps_nb.wire.calls import ROUTE_TOKEN, encode_error_json
+from tests.support.sockets.peers import Line, Peer, Seen
+from tests.sweep.surroundings import Surroundings
+
+_ARROW = b"\xff\xff\xff\xff"
+_PAGE = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
+_TOKEN_LINE = re.compile(rb"(?i)^%b: [^\r]*\r\n" % ROUTE_TOKEN.encode(), re.MULTILINE)
+_FRAMING = re.compile(rb"(?im)^(content-length|transfer-encoding|connection): [^\r]*\r\n")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the service: its head without framing, and its body without chunks."""
+
+    head: bytes
+    body: bytes
+    chunked: bool
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Answer:
+        head, _, body = raw.partition(b"\r\n\r\n")
+        head += b"\r\n"
+        chunked = b"transfer-encoding: chunked" in head.lower()
+        return cls(_FRAMING.sub(b"", head), _joined(body) if chunked else body, chunked)
+
+    def encode(self, body: bytes | None = None) -> bytes:
+        """Return it as bytes of HTTP, with another body if one is given, of its right length."""
+        body = self.body if body is None else body
+        if not self.chunked:
+            return self.head + b"content-length: %d\r\n\r\n" % len(body) + body
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(one), one) for one in _pieces(body))
+        return self.head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+    def places(self) -> list[int]:
+        """Return where a body may end too early: at each message, inside each, before the end."""
+        ends = [0, *_message_ends(self.body), len(self.body)]
+        inside = [(a + b) // 2 for a, b in itertools.pairwise(ends)]
+        return sorted({*ends, *inside, len(self.body) - 1} - {len(self.body), -1})
+
+    def marks(self) -> list[int]:
+        """Return bytes whose damage can be seen: any of a blob or document, envelopes of rows.
+
+        Rows have no checksum on the wire: a damaged value of theirs nobody can see.
+        """
+        if self.body.startswith(_ARROW):
+            starts = [0, *_message_ends(self.body)]
+            return [at + byte for at in starts if at < len(self.body) for byte in (0, 4)]
+        return sorted({0, len(self.body) // 2, len(self.body) - 1}) if self.body else []
+
+
+class BreaksOne(Peer):
+    """Passes exchanges on to ``target``, and breaks number ``number`` (from 0) by ``fault``.
+
+    ``struck`` says whether it came to that, ``broken`` what was asked there, ``document`` whether
+    a document was the answer, and ``places`` how many places of it there are to break: ``place`` is
+    one of them. Faults of this machine
+    (no names, no descriptors, a full disk) last until the client has waited a moment.
+    """
+
+    def __init__(
+        self, target: str, fault: str, number: int, place: int, around: Surroundings
+    ) -> None:
+        parts = urlsplit(target)
+        self._target = (parts.hostname, parts.port)
+        self._fault, self._number, self._place, self._around = fault, number, place, around
+        self._lock, self._count = threading.Lock(), 0
+        self.struck, self.broken, self.document, self.places = False, "", False, 1
+        super().__init__(self._talk)
+
+    def _talk(self, line: Line) -> None:
+        while (seen := line.head()) is not None:
+            with self._lock:
+                mine = self._count == self._number
+                self._count += 1
+            if mine:
+                self.struck, self.broken = True, _name(seen)
+            if mine and self._fault == "reset inside":
+                line.reset()
+                return
+            line.drain(seen)
+            if not seen.whole:
+                return
+            if not mine:
+                line.send(self._asked(seen).encode())
+            elif not self._break(line, seen):
+                return
+
+    def _break(self, line: Line, seen: Seen) -> bool:
+        """Answer the one request wrongly; return whether the connection lives on."""
+        fault = self._fault
+        if fault in REFUSALS:
+            status, headers, body = REFUSALS[fault]
+            if fault == "500 after":
+                self._asked(seen)
+            line.answer(body, status, **headers)
+            return True
+        if fault in ("reset before", "refused", "no names", "no descriptors"):
+            line.reset()
+            self._around.begin(fault, self)
+            return False
+        if fault == "interrupt before":
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            line.wait_closed()
+            return False
+        if fault in ("clock forward", "clock back", "disk full"):
+            self._around.begin(fault, self)
+            line.send(self._asked(seen).encode())
+            return True
+        if fault == "expired":
+            line.answer(encode_error_json("NoSuchSession", "it has expired", "sweep"), 404)
+            return True
+        answer = self._asked(seen)
+        if fault == "twice":
+            answer = self._asked(seen)
+        return self._spoil(line, answer)
+
+    def _spoil(self, line: Line, answer: Answer) -> bool:
+        fault = self._fault
+        self.document = not answer.chunked
+        if fault == "reset after":
+            line.reset()
+            return False
+        if fault == "interrupt after":
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            line.wait_closed()
+            return False
+        if fault == "no token":
+            answer = Answer(_TOKEN_LINE.sub(b"", answer.head), answer.body, answer.chunked)
+        elif fault == "flipped":
+            return self._flip(line, answer)
+        elif fault == "shortened":
+            places = answer.places()
+            self.places = max(1, len(places))
+            if places:
+                line.send(answer.encode(answer.body[: places[self._place]]))
+                return True
+        elif fault in ("cut", "stalled"):
+            return self._cut(line, answer)
+        line.send(answer.encode())
+        return True
+
+    def _flip(self, line: Line, answer: Answer) -> bool:
+        marks = answer.marks()
+        self.places = max(1, len(marks))
+        body = bytearray(answer.body)
+        if marks:
+            body[marks[self._place]] ^= 0x80
+        line.send(answer.encode(bytes(body)))
+        return True
+
+    def _cut(self, line: Line, answer: Answer) -> bool:
+        whole = answer.encode()
+        end = len(whole) - len(answer.encode(b"")) + 1  # inexact for chunks, whose lines count too
+        body = whole.index(b"\r\n\r\n") + 4
+        places = [10, body, *(body + at for at in answer.places())]
+        if self._fault == "stalled":
+            places = [10, body + end // 2]
+        places = sorted({min(at, len(whole) - 1) for at in places})
+        self.places = len(places)
+        line.send(whole[: places[self._place]])
+        if self._fault == "stalled":
+            line.wait_closed()
+        return False
+
+    def _asked(self, seen: Seen) -> Answer:
+        headers = {**seen.headers, "connection": "close", "content-length": str(len(seen.body))}
+        headers.pop("transfer-encoding", None)
+        head = [f"{seen.method} {seen.target} HTTP/1.1"]
+        head += [f"{name}: {value}" for name, value in headers.items()]
+        with socket.socket() as service:
+            service.connect(self._target)
+            service.sendall("\r\n".join([*head, "", ""]).encode() + seen.body)
+            raw = b"".join(iter(lambda: service.recv(1 << 20), b""))
+        return Answer.parse(raw)
+
+    # -- nobody listens for a moment ------------------------------------------------------------
+
+    def stop_listening(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join(10)
+
+    def listen_again(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+
+#: Answers in place of that of the service: status, headers, body.
+REFUSALS: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "429": (429, {}, encode_error_json("FlowExceeded", "too many requests", "sweep")),
+    "429 later": (
+        429,
+        {"Retry-After": "3"},
+        encode_error_json("FlowExceeded", "too many requests", "sweep"),
+    ),
+    "500": (500, {}, encode_error_json("InternalServerError", "a bad moment", "sweep")),
+    "500 after": (500, {}, encode_error_json("InternalServerError", "a bad moment", "sweep")),
+    "502 page": (502, {"Content-Type": "text/html"}, _PAGE),
+    "503": (503, {}, encode_error_json("ServiceUnavailable", "a bad moment", "sweep")),
+    "507": (507, {}, encode_error_json("InsufficientStorage", "the disk is full", "sweep")),
+}
+
+
+def _name(seen: Seen) -> str:
+    parts = urlsplit(seen.target)
+    action = parse_qs(parts.query).get("Action", [""])[0]
+    return action or f"{seen.method} {parts.path}"
+
+
+def _joined(body: bytes) -> bytes:
+    found, at = [], 0
+    while at < len(body):
+        line = body.index(b"\r\n", at)
+        size = int(body[at:line], 16)
+        found.append(body[line + 2 : line + 2 + size])
+        at = line + 2 + size + 2
+        if not size:
+            break
+    return b"".join(found)
+
+
+def _message_ends(body: bytes) -> list[int]:
+    """Return where the messages of an Arrow stream end; nothing where it is none."""
+    if not body.startswith(_ARROW):
+        return []
+    reader, ends = pa.BufferReader(body), []
+    while True:
+        try:
+            pa.ipc.read_message(reader)
+        except (EOFError, pa.ArrowInvalid):
+            return ends
+        ends.append(reader.tell())
+
+
+def _pieces(body: bytes) -> list[bytes]:
+    ends = [0, *_message_ends(body), len(body)]
+    return [body[a:b] for a, b in itertools.pairwise(ends) if b > a]
+
+
+__all__ = ["REFUSALS", "Answer", "BreaksOne"]

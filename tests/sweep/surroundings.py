@@ -1,0 +1,89 @@
+"""The machine around a client for one run: its clock, its waits, and what it lacks for a moment."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from odps_nb.client.calls.storage import StorageClient
+
+if TYPE_CHECKING:
+    from tests.sweep.proxy import BreaksOne
+
+JUMP = 26 * 3600.0
+MOMENT = 0.25  # seconds that a client asks to wait before a trouble of the machine is over
+SILENCE = 0.4  # seconds after which an answer that stalls is given up
+FILE_BYTES = 16
+
+
+class Surroundings:
+    """A context manager: every client made inside waits without waiting, and sees these troubles.
+
+    A trouble is over when the client has asked for `MOMENT` seconds of waiting, and at the end.
+    """
+
+    def __init__(self) -> None:
+        self._waited = self._jump = 0.0
+        self._over: Any = None
+        self._lock = threading.Lock()
+        self._patch = pytest.MonkeyPatch()
+
+    def begin(self, trouble: str, proxy: BreaksOne) -> None:
+        """Let a trouble begin."""
+        self._waited = 0.0
+        if trouble == "refused":
+            proxy.stop_listening()
+            self._over = proxy.listen_again
+        elif trouble == "no names":
+            self._names(gone=True)
+            self._over = lambda: self._names(gone=False)
+        elif trouble == "no descriptors":
+            self._limit(resource.RLIMIT_NOFILE, 3)
+        elif trouble == "disk full":
+            self._limit(resource.RLIMIT_FSIZE, FILE_BYTES)
+        elif trouble in ("clock forward", "clock back"):
+            self._jump = JUMP if trouble == "clock forward" else -JUMP
+
+    def wait(self, seconds: float) -> None:
+        """What clients call to sleep."""
+        self._waited += seconds
+        if self._waited >= MOMENT:
+            self.mend()
+
+    def mend(self) -> None:
+        """End the trouble of the machine, if there is one."""
+        with self._lock:
+            over, self._over = self._over, None
+        if over is not None:
+            over()
+
+    def clock(self) -> float:
+        """What clients take for the time of day."""
+        return time.time() + self._jump
+
+    def __enter__(self) -> Surroundings:
+        self._looked_up = socket.getaddrinfo
+        usual = dict(StorageClient.__init__.__kwdefaults__)
+        changed = {"sleep": self.wait, "clock": self.clock, "read_timeout": SILENCE}
+        self._patch.setattr(StorageClient.__init__, "__kwdefaults__", {**usual, **changed})
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.mend()
+        self._patch.undo()
+
+    def _names(self, *, gone: bool) -> None:
+        def lookup(*_: object, **__: object) -> None:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+        self._patch.setattr(socket, "getaddrinfo", lookup if gone else self._looked_up)
+
+    def _limit(self, what: int, soft: int) -> None:
+        before = resource.getrlimit(what)
+        resource.setrlimit(what, (soft, before[1]))
+        self._over = lambda: resource.setrlimit(what, before)

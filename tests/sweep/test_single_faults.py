@@ -1,0 +1,132 @@
+"""Each job with each fault at its first exchange, its second, … until none is left to break.
+
+What may come of it: the right result; a typed error, and nothing is changed; or a typed error that
+says that the commit may have been made, and then all or nothing is changed. ``make sweep`` writes
+what came of it into ``docs/single-faults.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import OdpsNbError
+from tests.sweep.jobs import JOBS, Job, World
+from tests.sweep.outcomes import ENDED, FAULTS, REFUSED, RIGHT, UNKNOWN, Fault
+from tests.sweep.proxy import BreaksOne
+from tests.sweep.surroundings import Surroundings
+
+#: What the gate runs of it; the rest is nightly.
+IN_GATE = {("append", "reset after"), ("read side by side", "cut"), ("upsert", "500 after")}
+
+
+def cases() -> Iterator[Any]:
+    for job, fault in itertools.product(JOBS, FAULTS):
+        if (fault.files_only and not job.files) or (fault.storage_only and job.sends_sql):
+            continue
+        nightly = () if (job.name, fault.name) in IN_GATE else pytest.mark.nightly
+        yield pytest.param(job, fault, id=f"{job.name}-{fault.name}", marks=nightly)
+
+
+@pytest.fixture(scope="module")
+def world(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with Connection(profile) as steady:
+        made = World(steady, tmp_path_factory.mktemp("sweep"))
+        made.furnish()
+        yield made
+
+
+@pytest.mark.parametrize(("job", "fault"), list(cases()))
+def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(
+    job: Job, fault: Fault, world: World
+) -> None:
+    ends: Counter[str] = Counter()
+    for number in itertools.count():
+        for place in itertools.count():
+            end, proxy = run(job, fault, number, place, world)
+            if proxy.struck:
+                ends[end] += 1
+            if place + 1 >= proxy.places:
+                break
+        if not proxy.struck:
+            assert end == RIGHT, "what nobody troubles succeeds"
+            break
+    assert sum(ends.values()) > 0
+    note(job, fault, ends)
+
+
+def run(job: Job, fault: Fault, number: int, place: int, world: World) -> tuple[str, BreaksOne]:
+    """Run a job once with one exchange broken; return how it ended, and the proxy."""
+    at, error, result = job.make(world), None, None
+    with Surroundings() as around:
+        target = world.steady.profile.tunnel_endpoint
+        with BreaksOne(target, fault.name, number, place, around) as proxy:
+            with Connection(troubled(world.steady.profile, proxy.url)) as odps:
+                try:
+                    result = job.run(odps, world, at)
+                except OdpsNbError as caught:
+                    error = caught
+                except OSError as caught:  # of a file of the user's, as Python says it
+                    assert fault.files_only
+                    error = caught
+                except KeyboardInterrupt as caught:
+                    assert fault.interrupts
+                    error = caught
+            around.mend()
+    where = f"{job.name}, {fault.name} at {number} ({proxy.broken}), place {place}: {error!r}"
+    may_fail = fault.may_fail(job, document=proxy.document)
+    return judged(job, fault, world, at, error, result, where, may_fail), proxy
+
+
+def judged(
+    job: Job,
+    fault: Fault,
+    world: World,
+    at: Any,
+    error: BaseException | None,
+    result: Any,
+    where: str,
+    may_fail: bool,
+) -> str:
+    if job.reads:
+        assert error is not None or result == job.result, where
+    else:
+        there = job.look(world, at)
+        if error is None:
+            assert there == job.changed, where
+        elif there != job.unchanged:
+            assert there in (job.changed, job.left), where
+            said = fault.interrupts or error.in_doubt or (there == job.left and left_is_said(error))
+            assert said, f"{where} does not say that it may be there"
+            return ENDED if fault.interrupts else UNKNOWN
+    if error is None:
+        return RIGHT
+    assert may_fail, f"{where}: this should have been mended"
+    return ENDED if fault.interrupts else REFUSED
+
+
+def left_is_said(error: OdpsNbError) -> bool:
+    return any("the new table" in note for note in error.notes)
+
+
+def troubled(profile: Profile, url: str) -> Profile:
+    rest = {key: value for key, value in profile.as_options().items() if key != "api_version"}
+    endpoint = url + profile.endpoint[len(profile.tunnel_endpoint.rstrip("/")) :]
+    return Profile(**{**rest, "endpoint": endpoint, "tunnel_endpoint": url})
+
+
+def note(job: Job, fault: Fault, ends: Counter[str]) -> None:
+    """Leave the outcome for the page that `make sweep` writes."""
+    if place := os.environ.get("ODPS_NB_SWEEP"):
+        line = json.dumps({"job": job.name, "fault": fault.name, "ends": ends})
+        with Path(place).open("a") as file:
+            file.write(line + "\n")
