@@ -50,7 +50,7 @@ class SessionKeeper:
         self._over = CancelToken(parent=cancel)
         self._aside: threading.Thread | None = None
         self._route_token = session.route_token
-        self._due = self._time_for(session.expires_at)
+        self._due = _time_for(session.expires_at, now=storage.now())
 
     @property
     def route_token(self) -> str | None:
@@ -104,8 +104,8 @@ class SessionKeeper:
         return self._due is not None and self._storage.now() >= self._due
 
     def _refresh(self, cancel: CancelToken | None) -> None:
-        soon = self._storage.now() + ASK_AGAIN_AFTER
-        self._due = soon
+        asked = self._storage.now()
+        self._due = soon = asked + ASK_AGAIN_AFTER
         try:
             answer = self._ask(cancel)
         except CancelledError:
@@ -114,7 +114,7 @@ class SessionKeeper:
             _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
             return
         self._route_token = answer.route_token or self._route_token
-        later = self._time_for(answer.expires_at)
+        later = _time_for(answer.expires_at, now=asked)
         self._due = None if later is None else max(soon, later)
 
     def _ask(self, cancel: CancelToken | None) -> ReadSessionAnswer:
@@ -130,8 +130,8 @@ class SessionKeeper:
             raise FramingError(f"the answer is about another session, {answer.session_id!r}")
         return require_ready(answer, session.table)
 
-    def _time_for(self, expires_at: float | None) -> float | None:
-        if expires_at is None:
-            return None
-        now = self._storage.now()
-        return min(expires_at - REFRESH_BEFORE, (now + expires_at) / 2)
+
+def _time_for(expires_at: float | None, *, now: float) -> float | None:
+    if expires_at is None:
+        return None
+    return min(expires_at - REFRESH_BEFORE, (now + expires_at) / 2)

@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -57,10 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     _start_log(options)
     temporary: str | None = None
     last: HardEnd | None = None
+    if options.root is None:  # named before it is made: a signal may come between
+        temporary = str(Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}")
     try:
         _on_signal(_leave)  # at any moment of the start, too: what was opened is put away
-        if options.root is None:
-            temporary = tempfile.mkdtemp(prefix="odps-nb-")
+        if temporary is not None:
+            Path(temporary).mkdir(mode=0o700)
         last = HardEnd(GRACE + HARD_AFTER, temporary=temporary)
         _serve(options, Path(temporary or options.root), last)
     except OdpsNbError as error:
