@@ -264,7 +264,9 @@ def after_restart(world: World, place: Stream) -> list[dict[str, Any]]:
 
 
 def folder_of(world: World) -> Path:
-    return world.folder / world.name()
+    folder = world.folder / world.name()
+    folder.mkdir()
+    return folder
 
 
 def commit_of_others(odps: Connection, world: World, name: str) -> None:

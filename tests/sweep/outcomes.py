@@ -33,6 +33,7 @@ class Fault:
     documents: bool = False
     interrupts: bool = False
     files_only: bool = False
+    silence: float | None = None  # seconds that a client bears; four times as many for SQL
     storage_only: bool = False  # HTTP lets nobody repeat a POST of a statement (RFC 9110, 9.2.2)
 
     def may_fail(self, job: Job, *, document: bool) -> bool:
@@ -52,7 +53,7 @@ FAULTS = (
     Fault("reset before", "the request came, nothing was done, no answer", statement=True),
     Fault("reset after", "the service acted, no answer", statement=True),
     Fault("cut", "the answer ends too early: in its head, at each message, inside", statement=True),
-    Fault("stalled", "the answer stops and the connection stays", statement=True),
+    Fault("stalled", "the answer stops, the connection stays", statement=True, silence=0.7),
     Fault("shortened", "as cut, but the length of HTTP fits", documents=True, statement=True),
     Fault("flipped", "a bit of the answer is wrong where one can see it", documents=True),
     Fault("429", "too many requests"),

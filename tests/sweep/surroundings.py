@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 JUMP = 26 * 3600.0
 MOMENT = 0.25  # seconds that a client asks to wait before a trouble of the machine is over
-SILENCE = 0.4  # seconds after which an answer that stalls is given up
 FILE_BYTES = 16
 
 
@@ -25,16 +24,22 @@ class Surroundings:
     """A context manager: every client made inside waits without waiting, and sees these troubles.
 
     A trouble is over when the client has asked for `MOMENT` seconds of waiting, and at the end.
+    ``silence`` is how many seconds a client waits for the next bytes; ``None``: as long as ever.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, silence: float | None = None) -> None:
+        self._silence = silence
         self._waited = self._jump = 0.0
         self._over: Any = None
         self._lock = threading.Lock()
         self._patch = pytest.MonkeyPatch()
 
     def begin(self, trouble: str, proxy: BreaksOne) -> None:
-        """Let a trouble begin."""
+        """Let a trouble begin; who waits meanwhile waits for that, too."""
+        with self._lock:
+            self._begin(trouble, proxy)
+
+    def _begin(self, trouble: str, proxy: BreaksOne) -> None:
         self._waited = 0.0
         if trouble == "refused":
             proxy.stop_listening()
@@ -69,7 +74,9 @@ class Surroundings:
     def __enter__(self) -> Surroundings:
         self._looked_up = socket.getaddrinfo
         usual = dict(StorageClient.__init__.__kwdefaults__)
-        changed = {"sleep": self.wait, "clock": self.clock, "read_timeout": SILENCE}
+        changed: dict[str, Any] = {"sleep": self.wait, "clock": self.clock}
+        if self._silence is not None:
+            changed["read_timeout"] = self._silence
         self._patch.setattr(StorageClient.__init__, "__kwdefaults__", {**usual, **changed})
         return self
 

@@ -52,22 +52,24 @@ def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(
     ends: Counter[str] = Counter()
     for number in itertools.count():
         for place in itertools.count():
-            end, proxy = run(job, fault, number, place, world)
+            end, proxy, where = run(job, fault, number, place, world)
             if proxy.struck:
                 ends[end] += 1
             if place + 1 >= proxy.places:
                 break
         if not proxy.struck:
-            assert end == RIGHT, "what nobody troubles succeeds"
+            assert end == RIGHT, f"nobody troubled {where}"
             break
     assert sum(ends.values()) > 0
     note(job, fault, ends)
 
 
-def run(job: Job, fault: Fault, number: int, place: int, world: World) -> tuple[str, BreaksOne]:
+def run(
+    job: Job, fault: Fault, number: int, place: int, world: World
+) -> tuple[str, BreaksOne, str]:
     """Run a job once with one exchange broken; return how it ended, and the proxy."""
     at, error, result = job.make(world), None, None
-    with Surroundings() as around:
+    with Surroundings(fault.silence and (fault.silence * (1 + 3 * job.sends_sql))) as around:
         target = world.steady.profile.tunnel_endpoint
         with BreaksOne(target, fault.name, number, place, around) as proxy:
             with Connection(troubled(world.steady.profile, proxy.url)) as odps:
@@ -84,7 +86,7 @@ def run(job: Job, fault: Fault, number: int, place: int, world: World) -> tuple[
             around.mend()
     where = f"{job.name}, {fault.name} at {number} ({proxy.broken}), place {place}: {error!r}"
     may_fail = fault.may_fail(job, document=proxy.document)
-    return judged(job, fault, world, at, error, result, where, may_fail), proxy
+    return judged(job, fault, world, at, error, result, where, may_fail), proxy, where
 
 
 def judged(

@@ -21,6 +21,7 @@ from odps_nb.errors import (
     TransportError,
     TruncatedError,
 )
+from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import SessionStatus
 from odps_nb.wire.calls import InstanceSessionAnswer, decode_request
 from odps_nb.wire.control import (
@@ -100,10 +101,26 @@ def test_a_lost_answer_never_starts_a_query_twice():
     with (
         ControlService(SubmitSql=[hang_up]) as service,
         service.client() as storage,
-        pytest.raises(TransportError),
+        pytest.raises(TransportError) as caught,
     ):
         submit_sql(storage, "insert into t select 1")
     assert len(service.calls["SubmitSql"]) == 1
+    assert caught.value.in_doubt
+    assert "whether the service runs this statement is unknown" in caught.value.notes[-1]
+
+
+def test_a_wait_that_breaks_says_what_was_started_and_stops_it():
+    with (
+        ControlService(
+            SubmitSql=[submitted()], GetInstance=[hang_up], CancelInstance=[hang_up]
+        ) as service,
+        service.client(retry=RetryPolicy(max_attempts=2)) as storage,
+        pytest.raises(TransportError) as caught,
+    ):
+        run_sql(storage, "insert into t select 1")
+    assert caught.value.in_doubt
+    assert "instance i1 was started" in caught.value.notes[-1]
+    assert "CancelInstance" in service.calls
 
 
 @pytest.mark.parametrize(

@@ -236,9 +236,31 @@ def test_a_commit_whose_fate_cannot_be_asked_says_so():
         with pytest.raises(BrokenStreamError) as caught:
             write(service, retry=RetryPolicy(max_attempts=2))
         assert service.committed == list(range(ROWS))
+    assert caught.value.in_doubt
+    assert pickle.loads(pickle.dumps(caught.value)).in_doubt
     notes = " ".join(caught.value.notes)
     assert "whether it was committed is unknown" in notes
     assert "the session was over before it could be aborted" in notes
+
+
+def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append("lost")
+        service.faults["GetWriteSession"].extend(["500"] * 2)
+        write(service, retry=RetryPolicy(max_attempts=2))
+        assert service.committed == list(range(ROWS))
+        assert service.log[-2:] == ["AbortWriteSession", "GetWriteSession"]
+
+
+def test_a_commit_in_doubt_is_no_longer_when_the_abort_came_first():
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append("drop")
+        service.faults["GetWriteSession"].extend(["500"] * 2)
+        with pytest.raises(BrokenStreamError) as caught:
+            write(service, retry=RetryPolicy(max_attempts=2))
+        assert (service.committed, service.status) == (None, "ABORTED")
+    assert not caught.value.in_doubt
+    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
 
 
 def test_a_commit_that_was_refused_is_an_error_and_aborts():

@@ -304,6 +304,19 @@ def test_old_intents_are_swept_away(query: Query) -> None:
     assert query.log.find(200) == intent
 
 
+def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> None:
+    """The second has written its rows, and seen no note, when the first commits."""
+    slow, fast = query.write([1, 2]), query.write([1, 2])
+    found = query.log.find(0)
+    query.commit(fast, 0)
+    mine = intent_of(slow, table)
+    with pytest.raises(StateError, match="another driver writes micro-batch 0"):
+        query.log.note(0, mine, instead_of=found)
+    query.commit(slow, 0)  # as Spark asks: what the first has committed is found
+    assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
+
+
 @pytest.mark.parametrize("prefix", ["", "file:", "file://"])
 def test_a_checkpoint_is_a_path_or_a_uri(query: Query, prefix: str) -> None:
     log = CommitLog(prefix + str(query.checkpoint))
