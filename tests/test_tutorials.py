@@ -1,0 +1,206 @@
+"""Every tutorial runs as it is saved: a copy in an empty home, a real kernel, a service of its own.
+
+A new file in ``notebooks/`` is taken by itself; what else must hold of it goes into `FACTS`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from odps_nb.local.server.launch import LocalService, start
+
+if TYPE_CHECKING:
+    import nbformat
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+GIB = 2**30
+SPARK = 1.75  # GiB, where a notebook starts Spark: its JVM and Python workers come on top
+LARGEST = 3_000_000  # bytes of a notebook with its results
+KEYS = ("ENDPOINT", "TUNNEL_ENDPOINT", "PROJECT", "ACCESS_ID", "ACCESS_KEY")
+
+Texts = Mapping[str, str]
+"""What each code cell shows, by its first line."""
+
+
+def _quickstart(shown: Texts) -> None:
+    assert "2,048,000 rows" in _of(shown, "%odps read orders")
+    assert "6 rows" in _of(shown, "odps.drop_table")
+
+
+def _looking(shown: Texts) -> None:
+    assert "2,048,000 rows" in _of(shown, "%odps schema orders")
+    assert "probe" in shown["statuses"]
+    assert "3047997" in _of(shown, "odd =")
+    assert "where=" in _of(shown, "print(view.code)")
+    assert "231,072" in shown["%odps partitions orders"]
+
+
+def _reading(shown: Texts) -> None:
+    assert "2,048,000 rows" in _of(shown, "times =")
+    assert "stopped after 3 batches; cancelled" in _of(shown, "from odps_nb.errors")
+    assert "rainbow" in _of(shown, "events.write")
+    assert "3 rows in the old snapshot" in _of(shown, "print(today")
+    assert "259,840 of 259,840 rows" in _of(shown, "day =")
+    assert ", 0 verified" in _of(shown, "day =")
+    assert "verified: True" in _of(shown, "photo =")
+
+
+def _writing(shown: Texts) -> None:
+    for number in (1, 2, 3):
+        assert re.search(rf"{number} +100000 +100000\n?", shown["counted"])
+    assert "620,000 rows before, 620,000 after" in _of(shown, "after =")
+
+
+def _blobs(shown: Texts) -> None:
+    assert "7 blobs" in _of(shown, "odps.drop_table")
+    gallery = _of(shown, "odps.gallery")
+    assert gallery.count("<figure") == 7
+    assert "8 notes" in gallery
+    assert "14 notes" in gallery
+    assert "<script" in _of(shown, "by_name =")
+    markup = set(_of(shown, "from html.parser").split())
+    assert {"img", "figure"} <= markup
+    assert not markup & {"script", "a", "iframe", "svg", "href", "onload", "onerror"}
+    assert "the same bytes as in the folder: True" in _of(shown, "same =")
+
+
+FACTS: dict[str, Callable[[Texts], None]] = {
+    "01_quickstart.ipynb": _quickstart,
+    "02_looking_at_a_table.ipynb": _looking,
+    "03_reading.ipynb": _reading,
+    "04_writing.ipynb": _writing,
+    "05_blobs.ipynb": _blobs,
+}
+"""By file: what must hold of the results, beside what holds for all."""
+
+
+def _of(shown: Texts, beginning: str) -> str:
+    return next(text for source, text in shown.items() if source.startswith(beginning))
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_it_is_saved_without_results(name: str) -> None:
+    saved = json.loads((FOLDER / name).read_text("utf-8"))
+    code = [cell for cell in saved["cells"] if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    assert saved["metadata"]["kernelspec"]["name"] == "python3"
+    identities = [cell.get("id") for cell in saved["cells"]]
+    assert all(identities)
+    assert len(set(identities)) == len(identities)
+
+
+@pytest.fixture
+def own_service() -> Iterator[LocalService]:
+    """A service for one notebook: its memory is a part of what is measured."""
+    with start() as running:
+        yield running
+
+
+@pytest.fixture
+def visitor(own_service: LocalService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, below an empty home."""
+    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("ODPS_NB_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for key in KEYS:
+        monkeypatch.setenv(f"ODPS_{key}", getattr(own_service, key.lower()))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+class Peak(threading.Thread):
+    """Adds up the memory of some processes and their children; ``most`` is the largest sum.
+
+    Shared pages count in each process: what is really used is less.
+    """
+
+    def __init__(self, *pids: int) -> None:
+        super().__init__(name="peak", daemon=True)
+        self.pids, self.most = list(pids), dict[str, int]()
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(0.1):
+            now = self._look()
+            if sum(now.values()) > sum(self.most.values()):
+                self.most = now
+
+    def _look(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for pid in self.pids:
+            with suppress(psutil.Error):
+                process = psutil.Process(pid)
+                for one in (process, *process.children(recursive=True)):
+                    with suppress(psutil.Error):  # it has ended meanwhile
+                        found[f"{one.name()} {one.pid}"] = one.memory_info().rss
+        return found
+
+    def __enter__(self) -> Peak:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self.join()
+
+    def __repr__(self) -> str:
+        parts = (f"{name} {size / 2**20:.0f}" for name, size in self.most.items())
+        return f"{sum(self.most.values()) / 2**20:.0f} MiB ({', '.join(parts)})"
+
+
+def _texts(notebook: nbformat.NotebookNode) -> Texts:
+    found = {}
+    for cell in notebook.cells:
+        data: list[Mapping[str, Any]] = [one.get("data", one) for one in cell.get("outputs", ())]
+        parts = [one.get(kind, "") for one in data for kind in ("text", "text/plain", "text/html")]
+        found[cell.source.split("\n")[0]] = "\n".join(parts)
+    return found
+
+
+@pytest.mark.kernel
+@pytest.mark.spark
+@pytest.mark.nightly  # up to two minutes each; the gate has the quickstart in a real JupyterLab
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_cell_runs_in_an_empty_home(
+    name: str, visitor: Path, own_service: LocalService
+) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(shutil.copy(FOLDER / name, visitor), as_version=4)
+    nbformat.validate(notebook)
+    began = time.monotonic()
+    with Peak(own_service.pid) as peak:
+        client = NotebookClient(
+            notebook,
+            timeout=300,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(visitor)}},
+            on_notebook_start=lambda notebook: peak.pids.append(client.km.provisioner.pid),
+        )
+        client.execute()  # a cell that fails ends it with its error
+    print(f"\n{name}: {time.monotonic() - began:.1f} s, {peak}")
+
+    texts = _texts(notebook)
+    assert [text for text in texts.values() if "Traceback" in text] == []
+    spark = any("spark.session(" in cell.source for cell in notebook.cells)
+    assert sum(peak.most.values()) < (SPARK if spark else 1) * GIB, peak
+    saved = json.dumps(notebook)
+    assert own_service.access_key not in saved
+    assert own_service.access_id not in saved
+    assert len(saved) < LARGEST
+    FACTS.get(name, lambda _: None)(texts)
