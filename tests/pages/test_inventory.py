@@ -38,6 +38,7 @@ def unrun(block: Block) -> bool:
     name = str(block.page.relative_to(ROOT))
     return not (
         block.language in SHOWN
+        or block.language.startswith("{")  # a directive of the site
         or block.reason
         or block.is_commands
         or (name, block.language) in RUN

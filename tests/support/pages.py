@@ -23,7 +23,7 @@ from odps_nb.errors import explain
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+?) -->\n)?"
-    r"^```(?P<language>[\w-]*)\n(?P<text>.*?)^```$",
+    r"^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
 # ids and the address of the embedded service
@@ -201,7 +201,7 @@ def shell() -> Iterator[Callable[[str, dict[str, Any]], str]]:
             made[0].run_cell(text, store_history=False)
         texts = [output["data"].get("text/plain", "") for output in publisher.outputs]
         printed = COLOURS.sub("", re.sub(r"^Out\[\d+\]: ?", "", said.stdout))
-        return "\n".join([printed, *texts])
+        return "\n".join([printed + said.stderr, *texts])
 
     try:
         yield run
