@@ -30,6 +30,7 @@ NIGHTLY = {
     "cancel-and-background",
     "galleries-in-exported-notebooks",  # a kernel
     "move-from-pyodps",
+    "parquet-and-csv-files",
     "polars-and-duckdb",
     "spark-on-a-cluster",
 }
