@@ -39,6 +39,7 @@ setup: ## .venv with everything development needs, Java, Chromium
 lint:
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
+	@$(PY) -m codespell_lib *.md docs notebooks odps_nb
 	@! git grep -nE '^(<{7}|>{7})( |$$)' # of a merge that was left half done
 
 types:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+
+from tests.support import pages
 
 SETTINGS = ("endpoint", "tunnel_endpoint", "project", "access_id", "access_key")
 
 
 @pytest.fixture
 def blocks(repo: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (repo / "README.md").read_text("utf-8"), re.DOTALL)
+    return [block.text for block in pages.blocks(repo / "README.md", "python")]
 
 
 @pytest.fixture
@@ -60,14 +61,3 @@ def test_spark_works_as_shown(blocks, environment, tmp_path, monkeypatch, spark_
         assert names["odps"].table("done").read().row_count == paid.num_rows > 0
     finally:
         names["odps"].close()
-
-
-def test_every_link_leads_somewhere(repo: Path):
-    pages = [repo / "README.md", repo / "CONTRIBUTING.md", *(repo / "docs").rglob("*.md")]
-    dead = [
-        f"{page.relative_to(repo)}: {link}"
-        for page in pages
-        for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8"))
-        if "://" not in link and not (page.parent / link).exists()
-    ]
-    assert not dead

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
 from odps_nb.probe.catalog import QUESTIONS
+from tests.support.pages import blocks
 
 
 @pytest.fixture
@@ -102,9 +102,9 @@ def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
 def test_the_page_about_it_runs_as_it_stands(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (line,) = re.findall(r"```sh\nodps-nb (.*)\n```", (repo / "docs/probe.md").read_text("utf-8"))
+    (block,) = blocks(repo / "docs/probe.md", "sh")
     monkeypatch.chdir(tmp_path)
-    assert main(line.split()) == 0
+    assert main(block.text.split()[1:]) == 0
     document = json.loads((tmp_path / "report/probe.json").read_text("utf-8"))
     assert document["asked"] == "the embedded service"
     assert {one["verdict"] for one in document["findings"]} == {"as assumed"}

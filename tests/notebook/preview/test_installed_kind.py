@@ -1,11 +1,12 @@
 """The package of ``docs/previews.md``, built and installed by pip: its kind is there at once."""
 
 import os
-import re
 import subprocess
 import sys
 
 import pytest
+
+from tests.support.pages import blocks
 
 PROJECT = """
 [build-system]
@@ -39,10 +40,8 @@ print(mimebundle(Song())["text/plain"])
 
 @pytest.mark.nightly  # pip builds it; that the entry point works is tested without in a moment
 def test_a_kind_of_an_installed_package_is_there(tmp_path, repo):
-    page = (repo / "docs" / "previews.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    code, entry = (block.text for block in blocks(repo / "docs" / "previews.md"))
     assert len([line for line in code.splitlines() if line]) <= 10
-    entry = re.search(r"```toml\n(.*?)```", page, re.DOTALL)[1]
     source = tmp_path / "source"
     source.mkdir()
     (source / "midi_preview.py").write_text(code, encoding="utf-8")

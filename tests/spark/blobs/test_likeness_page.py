@@ -5,12 +5,13 @@ The other recipes of the page need torch: ``tests/versions/torch_loader.py`` run
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+
+from tests.support.pages import blocks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
 def test_pictures_are_found_by_likeness(
     spark: SparkSession, odps: Connection, repo: Path, request: pytest.FixtureRequest
 ) -> None:
-    page = (repo / "docs" / "learning-from-blobs.md").read_text("utf-8")
-    blocks = re.findall(
-        r"```python\n(.*?)```", page.partition("## Search by likeness")[2], re.DOTALL
-    )
-    assert len(blocks) == 2
+    recipe = blocks(repo / "docs" / "learning-from-blobs.md", "python")[-2:]
+    assert all("likeness" in block.text for block in recipe)
     request.addfinalizer(lambda: odps.drop_table("likeness", if_exists=True))
     names: dict[str, Any] = {"odps": odps, "spark": spark}
-    for block in blocks:
-        exec(block, names)
+    for block in recipe:
+        exec(block.text, names)
     rows = odps.table("likeness").read().to_arrow(progress=False).to_pylist()
     kept = {row["name"]: row["embedding"] for row in rows}
     assert kept["cut_short.jpg"] is None

@@ -7,17 +7,18 @@ of JSON: the version, public names by class, and what the blocks found.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import warnings
 from pathlib import Path
+
+from tests.support import pages
 
 PAGE = Path(__file__).parents[3] / "docs" / "from-stream-io.md"
 
 
 def blocks(page: Path) -> tuple[list[str], list[str]]:
     """Return the blocks of a page that come before the change, and those after it."""
-    found = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    found = [block.text for block in pages.blocks(page, "python")]
     return found[::2], found[1::2]
 
 

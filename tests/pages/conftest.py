@@ -1,0 +1,43 @@
+"""An empty home for the code of pages; ``connect("local")`` gives the service of this run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from odps_nb.local.server import launch
+from tests.support.pages import empty_home
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.local.server.launch import LocalService
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The embedded service of this run, which outlives the connections of a page."""
+
+    service: LocalService
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.service, name)
+
+    def stop(self) -> None:
+        """Let it run: other tests use it."""
+
+
+@pytest.fixture
+def place(
+    service: LocalService, odps: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """The empty folder that code of a page works in; tables that it makes go away after."""
+    monkeypatch.setattr(launch, "start", lambda root, *, project=None: Shared(service))
+    there = set(odps.tables())
+    with empty_home(tmp_path) as folder:
+        yield folder
+    for name in set(odps.tables()) - there:
+        odps.drop_table(name)

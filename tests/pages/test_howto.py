@@ -1,0 +1,90 @@
+"""The pages of ``docs/howto``: every block runs, and what comes out is what the page shows.
+
+``python -m tests.support.pages docs/howto/errors.md`` runs one page in an empty home.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import odps_nb
+from tests.support.pages import (
+    ROOT,
+    blocks,
+    close_all,
+    command_line,
+    shell,
+    show_page,
+)
+
+FOLDER = ROOT / "docs" / "howto"
+# They take half a second of processor time or more; what they show has cheaper tests elsewhere.
+NIGHTLY = {
+    "blobs-and-files",
+    "cancel-and-background",
+    "galleries-in-exported-notebooks",  # a kernel
+    "move-from-pyodps",
+    "parquet-and-csv-files",
+    "polars-and-duckdb",
+    "spark-on-a-cluster",
+}
+
+
+def _params() -> Iterator[Any]:
+    for page in sorted(FOLDER.glob("*.md")):
+        marks = []
+        if "odps_nb.spark" in "".join(block.text for block in blocks(page, "python")):
+            marks += [
+                pytest.mark.spark,
+                pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+            ]
+        if page.stem in NIGHTLY:
+            marks.append(pytest.mark.nightly)
+        yield pytest.param(page, id=page.stem, marks=marks)
+
+
+@pytest.mark.parametrize("page", list(_params()))
+def test_a_page_shows_what_happens(page: Path, place: Path, request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("spark"):  # `session()` of the page gives that of the run
+        request.getfixturevalue("spark_session")
+    names: dict[str, Any] = {}
+    wide = pd.option_context("display.width", 100, "display.max_columns", 20)
+    with shell() as magics, wide:
+        try:
+            shown = list(show_page(page, names, magics=magics, command=command_line))
+        finally:
+            close_all(names)
+    wrong = [f"{one.block.place} gave\n{one.came}\nnot\n{one.told}" for one in shown if not one.ok]
+    assert not wrong, "\n\n".join(wrong)
+    assert shown or page.stem == "index"
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", (FOLDER / "index.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(
+        page.name for page in FOLDER.glob("*.md") if page.stem != "index"
+    )
+
+
+@pytest.mark.compat
+@pytest.mark.nightly  # imports pyodps; the page itself is run with it then
+def test_calls_that_are_paired_exist_in_both_libraries() -> None:
+    import odps
+    from odps.models import Instance
+    from odps.models import Table as TheirTable
+
+    theirs = {"entry": odps.ODPS, "table": TheirTable, "instance": Instance, "odps": odps}
+    ours = {"odps": odps_nb.Connection, "table": odps_nb.Table, "result": odps_nb.Result}
+    text = (FOLDER / "move-from-pyodps.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.+) \| (.+) \|$", text, re.MULTILINE)
+    assert len(rows) > 10
+    for cells in rows:
+        for cell, known in zip(cells, (theirs, ours), strict=True):
+            for name, attribute in re.findall(r"\b(\w+)\.(\w+)", re.sub(r'"[^"]*"', '""', cell)):
+                assert hasattr(known[name], attribute), cell

@@ -1,0 +1,107 @@
+"""Every code block of README and docs is run by a test, or its source says why it is not."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import ROOT, Block, blocks
+
+# Who runs the blocks of a page in a language; each of these tests holds how many there are.
+RUN = {
+    ("README.md", "python"): "tests/test_readme.py",
+    ("docs/blobs-in-spark.md", "python"): "tests/versions/torch_spark.py",
+    ("docs/from-maxstorage.md", "python"): "tests/test_sdk_pages.py",
+    ("docs/from-stream-io.md", "python"): "tests/test_sdk_pages.py",
+    ("docs/learning-from-blobs.md", "python"): "tests/versions/torch_loader.py",
+    ("docs/previews.md", "python"): "tests/notebook/preview/test_installed_kind.py",
+    ("docs/previews.md", "toml"): "tests/notebook/preview/test_installed_kind.py",
+    ("docs/probe.md", "sh"): "tests/probe/test_cli.py",
+    ("docs/protocol.md", "json"): "tests/test_protocol_page.py",
+    ("docs/protocol.md", "python"): "tests/test_protocol_page.py",
+    ("docs/protocol.md", "xml"): "tests/test_protocol_page.py",
+    ("docs/requests.md", ""): "tests/compat/test_same_requests.py",
+}
+SHOWN = {"text"}  # output, not code
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def unrun(block: Block) -> bool:
+    """Whether nobody runs a block of code and nothing says why."""
+    name = str(block.page.relative_to(ROOT))
+    return not (
+        block.language in SHOWN
+        or block.language.startswith("{")  # a directive of the site
+        or block.reason
+        or block.is_commands
+        or (name, block.language) in RUN
+        or (
+            name.startswith("docs/howto/")
+            and (block.language in ("python", "sh") or block.is_magics)
+        )
+        or (name == "README.md" and block.is_magics)
+    )
+
+
+def every_block() -> Iterator[Block]:
+    for page in pages():
+        yield from blocks(page)
+
+
+def test_every_block_is_run_or_says_why_not():
+    assert not [block.place for block in every_block() if unrun(block)]
+
+
+def test_no_fence_is_overlooked():
+    for page in pages():
+        fences = re.findall(r"^\s*```", page.read_text("utf-8"), re.MULTILINE)
+        assert len(fences) == 2 * len(blocks(page)), f"a fence of {page.name} is indented, or open"
+
+
+@pytest.mark.parametrize(("page", "language"), RUN)
+def test_who_runs_a_page_knows_it(page, language):
+    assert blocks(ROOT / page, language)
+    test = (ROOT / RUN[page, language]).read_text("utf-8")
+    modules = re.findall(r"^from (tests\.support\.[\w.]+) import", test, re.MULTILINE)
+    modules += [f"tests.support.compat.{name}" for name in ("older_page", "noted") if name in test]
+    files = [ROOT / f"{module.replace('.', '/')}.py" for module in modules]
+    texts = [test, *(path.read_text("utf-8") for path in files if path.exists())]
+    assert any(Path(page).name in text for text in texts)
+
+
+def test_commands_are_those_that_there_are():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    checked = 0
+    for line in (line for block in every_block() for line in block.text.splitlines()):
+        if line.startswith("make "):
+            assert line.split()[1] in targets, line
+            checked += 1
+        for named in re.findall(r"^pip install [\"']?odps-nb\[([\w,]+)\]", line):
+            assert set(named.split(",")) <= extras, line
+            checked += 1
+    assert checked > 5
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("```python\nx = 1\n```\n", ("python", None)),
+        ("text\n\n<!-- not run: needs a key -->\n```sh\nls\n```\n", ("sh", "needs a key")),
+        ("<!-- not run: not beside it -->\n\n```\n%odps head t\n```\n", ("", None)),
+    ],
+)
+def test_a_block_is_read_with_its_reason(tmp_path, source, found):
+    page = tmp_path / "page.md"
+    page.write_text(source, "utf-8")
+    (block,) = blocks(page)
+    assert (block.language, block.reason) == found
+    assert source.splitlines()[block.line - 1].startswith("```")

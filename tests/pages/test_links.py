@@ -1,0 +1,100 @@
+"""Every link of README, docs and notebooks that stays in the repository leads somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+from tests.support.pages import ROOT
+
+INLINE = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
+DEFINED = re.compile(r"^ {0,3}\[[^\]]+\]: <?(\S+?)>?$", re.MULTILINE)
+ATTRIBUTE = re.compile(r"<(?:a|img|source|video)\s[^>]*?(?:href|src|srcset)=[\"']([^\"'\s]+)")
+CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+
+
+def sources() -> Iterator[Path]:
+    yield from sorted(ROOT.glob("*.md"))
+    for folder in ("docs", "benchmarks", "binder", "notebooks"):
+        yield from sorted((ROOT / folder).rglob("*.md"))
+    yield from sorted((ROOT / "notebooks").rglob("*.ipynb"))
+
+
+@cache
+def markdown(path: Path) -> str:
+    """Return what of a file is Markdown: of a notebook its cells of text."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of links and pictures, those in code left out."""
+    text = CODE.sub(lambda match: "" if match[0].startswith("```") else "code", text)
+    return [found for kind in (INLINE, DEFINED, ATTRIBUTE) for found in kind.findall(text)]
+
+
+def anchors(text: str) -> set[str]:
+    """Return what ``#…`` may name: headings as code hosts spell them, and ids in HTML."""
+    found: dict[str, int] = {}
+    named = set(re.findall(r"<\w+ (?:id|name)=[\"']([^\"']+)", text))
+    named |= set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+    for heading in re.findall(
+        r"^#{1,6} +(.+?)(?: +#*)?$",
+        re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE),
+        re.MULTILINE,
+    ):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading).lower()
+        slug = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        number = found.get(slug, 0)
+        found[slug] = number + 1
+        named.add(f"{slug}-{number}" if number else slug)
+    return named
+
+
+def dead(path: Path, link: str) -> str | None:
+    """Return what is wrong with a link of a page; ``None`` if it leads somewhere or outside."""
+    if re.match(r"[a-z][a-z0-9+.-]*:", link) or link.startswith("//"):
+        return None
+    place, _, anchor = unquote(link).partition("#")
+    target = (path.parent / place).resolve() if place else path
+    if not target.exists():
+        return f"{link}: there is no such file"
+    if not target.is_relative_to(ROOT):
+        return f"{link}: outside of the repository"
+    if anchor and target.suffix in (".md", ".ipynb") and anchor not in anchors(markdown(target)):
+        return f"{link}: no such heading"
+    return None
+
+
+def test_every_link_leads_somewhere() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {found}"
+        for path in sources()
+        for link in links(markdown(path))
+        if (found := dead(path, link))
+    ]
+    assert not wrong
+
+
+def test_links_are_found_and_checked() -> None:
+    there = {link for path in sources() for link in links(markdown(path))}
+    assert len([link for link in there if not link.startswith("http")]) > 60
+    page = ROOT / "docs" / "page.md"
+    text = "[a](types-and-times.md#new-tables) ![b](no.png) [c](#none) `[d](none)`\n[e]: no.md\n"
+    assert links(text) == ["types-and-times.md#new-tables", "no.png", "#none", "no.md"]
+    found = [dead(page, link) for link in links(text) if link != "#none"]
+    assert [bool(one) for one in found] == [False, True, True]
+    assert dead(page, "types-and-times.md#none") == "types-and-times.md#none: no such heading"
+    assert dead(page, "../../elsewhere.md") is not None
+
+
+def test_headings_become_anchors_as_code_hosts_spell_them() -> None:
+    text = "# `odps-nb probe`: ask\n## A [link](x.md) & more\n## Twice\n## Twice\n```\n# no\n```\n"
+    assert anchors(text) == {"odps-nb-probe-ask", "a-link--more", "twice", "twice-1"}
