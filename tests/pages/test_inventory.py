@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 import tomllib
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import ROOT, Block, blocks
+from tests.support.pages import ROOT, Block, blocks, close_all, compiled
 
 # Who runs the blocks of a page in a language; each of these tests holds how many there are.
 RUN = {
@@ -27,6 +28,7 @@ RUN = {
     ("docs/requests.md", ""): "tests/compat/test_same_requests.py",
 }
 SHOWN = {"text"}  # output, not code
+RUN_HERE = {"python", "pycon", "toml"}  # on pages that no other test runs
 
 
 def pages() -> list[Path]:
@@ -42,12 +44,15 @@ def unrun(block: Block) -> bool:
         or block.reason
         or block.is_commands
         or (name, block.language) in RUN
-        or (
-            name.startswith("docs/howto/")
-            and (block.language in ("python", "sh") or block.is_magics)
-        )
-        or (name == "README.md" and block.is_magics)
+        or block.language in RUN_HERE
+        or (name.startswith("docs/howto/") and (block.language == "sh" or block.is_magics))
+        or (name == "README.md" and (block.is_magics or _is_run_recipe(block)))
     )
+
+
+def _is_run_recipe(block: Block) -> bool:
+    """Whether a block has the commands that put a key into a keyring, and their test is there."""
+    return "keyring set" in block.text and (ROOT / "tests" / "test_readme_recipes.py").exists()
 
 
 def every_block() -> Iterator[Block]:
@@ -57,6 +62,37 @@ def every_block() -> Iterator[Block]:
 
 def test_every_block_is_run_or_says_why_not():
     assert not [block.place for block in every_block() if unrun(block)]
+
+
+def run_here(block: Block, names: dict[str, object]) -> None:
+    if block.language == "python":
+        exec(compiled(block.text, block), names)
+    elif block.language == "pycon":
+        runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
+        parsed = doctest.DocTestParser().get_doctest(block.text, names, block.place, None, None)
+        assert runner.run(parsed, clear_globs=False) == (0, len(parsed.examples)) != (0, 0)
+    else:
+        assert tomllib.loads(block.text)
+
+
+def test_blocks_that_no_other_test_runs_run_here(place: Path) -> None:
+    for page in pages():
+        name, names = str(page.relative_to(ROOT)), dict[str, object]()
+        for block in blocks(page):
+            held = block.reason or name.startswith("docs/howto/") or (name, block.language) in RUN
+            if block.language in RUN_HERE and not held:
+                run_here(block, names)
+        close_all(names)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [("python", "1 / 0\n"), ("pycon", ">>> 1\n2\n"), ("pycon", "1\n"), ("toml", "a = \n")],
+)
+def test_a_block_that_does_not_run_is_found(language, text):
+    block = Block(page=ROOT / "docs" / "page.md", line=1, language=language, text=text)
+    with pytest.raises((ZeroDivisionError, AssertionError, tomllib.TOMLDecodeError)):
+        run_here(block, {})
 
 
 def test_no_fence_is_overlooked():
