@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import re
 from pathlib import Path
@@ -62,3 +63,9 @@ def test_every_page_of_docs_is_in_a_table_of_contents() -> None:
     pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
     globbed = re.compile(r"(decisions|howto|tutorials)/")
     assert {page for page in pages if not globbed.match(page)} - listed == {"index"}
+
+
+def test_the_examples_of_the_page_of_errors_show_what_happens() -> None:
+    done = doctest.testfile(str(REFERENCE / "errors.md"), module_relative=False)
+    assert done.attempted > 0
+    assert done.failed == 0
