@@ -74,7 +74,7 @@ package: setup ## sdist and wheel in dist/, the same bytes for each build of a c
 	$(PY) tools/package.py
 	$(PY) tools/check_package.py dist
 
-docs: setup ## the site in build/site, with every notebook run; a warning fails (ARGS=--no-notebooks: faster)
+docs: ## the site in build/site, with every notebook run; a warning fails (ARGS=--no-notebooks: faster)
 	@$(PYTHON) tools/setup.py docs --java
 	@$(PY) tools/build_site.py $(ARGS)
 
