@@ -8,7 +8,7 @@ QUERIES ?= 3000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package docs clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -30,6 +30,7 @@ check: setup ## while you work: format, lint, types, tests without Spark, browse
 	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
 
 nightly: setup ## before a release: all tests, chaos, types, versions; writes docs/nightly.md (STEPS="tests": only those)
+	@$(PYTHON) tools/setup.py docs # a test builds the site
 	@$(MAKE) --no-print-directory lint types
 	$(PY) tools/nightly.py $(STEPS)
 
@@ -79,7 +80,11 @@ package: setup ## sdist and wheel in dist/, the same bytes for each build of a c
 	$(PY) tools/package.py
 	$(PY) tools/check_package.py dist
 
-docs: setup ## regenerate the pictures and tables in docs/ from real runs
+docs: ## the site in build/site, with every notebook run; a warning fails (ARGS=--no-notebooks: faster)
+	@$(PYTHON) tools/setup.py docs --java
+	@$(PY) tools/build_site.py $(ARGS)
+
+pictures: setup ## regenerate the pictures and tables in docs/ from real runs
 	$(PY) tools/pictures.py
 
 clean: ## remove what was built (not .venv)

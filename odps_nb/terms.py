@@ -39,7 +39,13 @@ _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
 
 
 class Compression(str, Enum):
-    """Content coding of a body or codec of Arrow IPC buffers, by context."""
+    """Content coding of a body or codec of Arrow IPC buffers, by context.
+
+    Examples
+    --------
+    >>> Compression.of("ZSTD")
+    <Compression.ZSTD: 'zstd'>
+    """
 
     NONE = "none"
     ZSTD = "zstd"

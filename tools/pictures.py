@@ -1,4 +1,4 @@
-"""`make docs`: the pictures in docs/ from a real run of the quickstart in JupyterLab.
+"""`make pictures`: the pictures in docs/ from a real run of the quickstart in JupyterLab.
 
 Also leaves ``build/quickstart-light.png`` and ``-dark.png`` of the whole notebook, to look at.
 """

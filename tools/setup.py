@@ -24,7 +24,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 JAVA_PACKAGE = "openjdk-17-jre-headless"
 # An extra that contains another: installing the larger one satisfies the smaller.
-CONTAINS = {"dev": ("dev", "lab"), "lab": ("lab",)}
+CONTAINS = {"dev": ("dev", "lab"), "lab": ("lab",), "docs": ("docs", "lab")}
 
 
 def say(text: str) -> None:

@@ -23,6 +23,11 @@ class Status(str, Enum):
 
     A member equals the SDK's of the same name. `INIT` and `WAIT`, which the SDK names too, are
     never given.
+
+    Examples
+    --------
+    >>> Status.RUNNING.value
+    'RUNNING'
     """
 
     INIT = "INIT"

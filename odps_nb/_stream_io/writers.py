@@ -185,6 +185,16 @@ class WriteResult:
 
     It unpacks as what the SDK returns: ``commit_message, success = writer.finish()``, where
     ``success`` is always true, since a failed write raises.
+
+    Examples
+    --------
+    >>> nothing_more = dict.fromkeys(
+    ...     ["exactly_once_row_offset", "staging_id", "request_id", "route_token"]
+    ... )
+    >>> result = WriteResult(commit_message="1", warning_message="", **nothing_more)
+    >>> commit_message, success = result
+    >>> commit_message, success
+    ('1', True)
     """
 
     commit_message: str

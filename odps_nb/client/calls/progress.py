@@ -45,7 +45,19 @@ MAX_EVENTS = 20
 
 
 class ProgressListener(Protocol):
-    """Shows progress. Both methods are called in the thread that runs the operation."""
+    """Shows progress. Both methods are called in the thread that runs the operation.
+
+    Examples
+    --------
+    >>> class Counted:
+    ...     def start(self, tracker):
+    ...         pass
+    ...
+    ...     def stop(self, snapshot):
+    ...         print(f"{snapshot.rows} rows, {snapshot.phase.value}")
+    >>> table = odps.table("orders").read(["id"], limit=3, progress=Counted()).to_arrow()
+    3 rows, done
+    """
 
     def start(self, tracker: ProgressTracker) -> None:
         """Start showing; poll ``tracker.snapshot()`` at any pace, from any thread."""

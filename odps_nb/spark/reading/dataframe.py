@@ -133,7 +133,15 @@ def read(
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
-    """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot."""
+    """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> scan = odps.table("orders").read(["id"], partitions="ds=2024-01-01")
+    >>> odps_nb.spark.read_scan(spark, scan).columns
+    ['id']
+    """
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)

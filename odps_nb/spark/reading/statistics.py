@@ -45,6 +45,14 @@ class ReadFacts:
     ``row_count`` is exact, and ``None`` where the service cannot count (a filter). ``size_bytes``
     is the service's estimate of what the session holds before any filter. ``expires_at`` is in
     seconds of the epoch: after that, actions raise `SessionExpiredError`.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> day = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01")
+    >>> found = odps_nb.spark.facts(day)
+    >>> str(found.table), found.splits > 0
+    ('local.orders', True)
     """
 
     table: TableName

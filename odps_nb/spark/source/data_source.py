@@ -72,6 +72,14 @@ def options(odps: Connection | Profile | str | None = None) -> Options:
     `register` with a connection needs none of them. Options of a DataFrame reader or writer are
     in no plan, event log or UI; under Spark Connect after `register` only. Never put them into
     ``spark.conf`` or into ``OPTIONS (…)`` of SQL text, which are; name a profile there.
+
+    Examples
+    --------
+    >>> import odps_nb.spark
+    >>> odps_nb.spark.register(spark)
+    >>> connected = odps_nb.spark.options(odps)
+    >>> spark.read.format("odps").options(**connected, columns="id").load("orders").columns
+    ['id']
     """
     return Options(profile_of(odps).as_options())
 

@@ -1,0 +1,113 @@
+"""The built site in a real Chromium: nothing leaves loopback, search finds, nothing overflows.
+
+Nightly: it runs a tutorial and Sphinx (a minute or two); `make docs` fails by a warning itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support.browser import CHROMIUM, FLAGS
+
+ROOT = Path(__file__).parents[2]
+PAGES = (
+    "index.html",
+    "reference/tables.html",
+    "reference/magics.html",
+    "tutorials/01_quickstart.html",
+    "project/readme.html",
+    "types-and-times.html",
+)
+pytestmark = [pytest.mark.nightly, pytest.mark.browser, pytest.mark.spark, pytest.mark.kernel]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, str(ROOT / "tools" / "build_site.py"), "--folder", str(folder)]
+    done = subprocess.run(
+        [*command, "--only", "01_*.ipynb"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    handler = functools.partial(Quiet, directory=str(folder / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as running:
+        chromium = running.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    yield page
+    page.close()
+
+
+def test_no_page_asks_another_host_and_none_overflows(site: str, page: Page) -> None:
+    asked: list[str] = []
+    troubles: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("response", lambda got: troubles.append(got.url) if got.status >= 400 else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    for name in PAGES:
+        for width in (1280, 420):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(site + name, wait_until="networkidle")
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            troubles += [f"{name} is {wide} too wide at {width}"] if wide > 0 else []
+    assert len(asked) > len(PAGES)
+    hosts = {urlsplit(url).netloc for url in asked if not url.startswith(("data:", "blob:"))}
+    assert hosts == {urlsplit(site).netloc}
+    assert [one for one in troubles if not one.endswith("favicon.ico")] == []
+
+
+def test_search_finds_a_word_of_a_docstring(site: str, page: Page) -> None:
+    page.goto(f"{site}search.html?q=upsert")
+    page.wait_for_selector("#search-results ul.search li a")
+    found = page.locator("#search-results ul.search li a").evaluate_all(
+        "links => links.map(link => link.getAttribute('href'))"
+    )
+    assert any("reference/tables.html" in link for link in found)
+
+
+def test_a_tutorial_shows_what_its_cells_drew(site: str, page: Page) -> None:
+    page.goto(f"{site}tutorials/01_quickstart.html")
+    assert page.locator(".cell_output").count() > 5
+    assert page.locator(".cell_output img:visible").count() > 3  # tiles of a gallery
+    pictures = page.locator(".cell_output img").evaluate_all(
+        "all => all.filter(one => one.complete && !one.naturalWidth).length"
+    )
+    assert pictures == 0
+
+
+def test_the_magics_page_has_every_subcommand_with_its_options(site: str, page: Page) -> None:
+    page.goto(f"{site}reference/magics.html")
+    headings = page.locator("article h2 code").all_inner_texts()
+    assert "%odps read" in headings
+    assert "%%odps sql" in headings
+    assert "-n N, --limit N" in page.locator("#odps-blobs").inner_text()
