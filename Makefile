@@ -8,7 +8,7 @@ QUERIES ?= 3000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos versions typed package docs clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos versions typed package release docs clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -72,6 +72,9 @@ typed: setup ## every public name has a type that pyright knows (its own environ
 package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit; both are installed and tried
 	$(PY) tools/package.py
 	$(PY) tools/check_package.py dist
+
+release: setup ## what is uploaded, built twice, looked into, installed and tried, with an SBOM (ARGS=--rehearsal)
+	$(PY) tools/release.py $(ARGS)
 
 docs: setup ## regenerate the pictures and tables in docs/ from real runs
 	$(PY) tools/pictures.py
