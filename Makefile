@@ -8,7 +8,7 @@ QUERIES ?= 3000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -80,12 +80,16 @@ package: setup ## sdist and wheel in dist/, the same bytes for each build of a c
 	$(PY) tools/package.py
 	$(PY) tools/check_package.py dist
 
+release: setup ## what is uploaded, built twice, looked into, installed and tried, with an SBOM (ARGS=--rehearsal)
+	$(PY) tools/release.py $(ARGS)
+
 docs: ## the site in build/site, with every notebook run; a warning fails (ARGS=--no-notebooks: faster)
 	@$(PYTHON) tools/setup.py docs --java
 	@$(PY) tools/build_site.py $(ARGS)
 
 pictures: setup ## regenerate the pictures and tables in docs/ from real runs
 	$(PY) tools/pictures.py
+	$(PY) tools/animation.py
 
 clean: ## remove what was built (not .venv)
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,8 @@
 
 ``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
 ``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` says what became
-slower between two such files by more than their noise, and runs nothing.
+slower between two such files by more than their noise, and runs nothing. ``--readme FILE`` prints
+the speed table of the README from such a file, and runs nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks._readme import table
 from benchmarks._results import LINES, changes, gathered
 
 WORSE = ("slower", "worse", "missed")
@@ -26,7 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="which; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep all samples in this file")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("OLD", "NEW"))
+    parser.add_argument("--readme", type=Path, metavar="FILE", help="print the README's table")
     options = parser.parse_args(argv)
+    if options.readme:
+        print(table(json.loads(options.readme.read_text())))
+        return 0
     if options.compare:
         return compare(*options.compare)
     if options.json is None:

@@ -1,0 +1,204 @@
+"""Run every tutorial as on Binder, and say how long each took and how much memory at its peak.
+
+An environment is made from ``binder/requirements.txt`` alone, out of a copy of the checkout, with
+an empty home; ``binder/postBuild`` and ``binder/start`` do there what they do in the image. Beside
+each notebook a JupyterLab runs, as for a visitor. Memory is that of all processes which ``start``
+leaves and makes, shared pages counted once (PSS); a notebook that needs more than the limit is
+ended and told. Address space is not limited: a JVM reserves far more of it than it uses.
+
+    python tools/on_binder.py [--limit MIB] [NOTEBOOK …]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+MIB = 2**20
+LIMIT = 2048  # MiB, what mybinder.org gives at most
+
+VISIT = """
+import secrets, subprocess, sys
+import nbformat
+from nbclient import NotebookClient
+lab = subprocess.Popen(
+    [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1",
+     "--ServerApp.port=0", f"--IdentityProvider.token={secrets.token_hex(16)}"],
+    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+)
+try:
+    notebook = nbformat.read(sys.argv[1], as_version=4)
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+finally:
+    lab.terminate()
+    lab.wait()
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What running one notebook came to; ``peak`` in bytes."""
+
+    name: str
+    seconds: float
+    peak: int
+    outcome: str
+
+    @property
+    def row(self) -> str:
+        return f"| {self.name} | {self.seconds:.0f} | {self.peak / MIB:.0f} | {self.outcome} |"
+
+
+class Watch(threading.Thread):
+    """Adds up the memory of a process and all below it; ends them beyond a limit, in bytes."""
+
+    def __init__(self, pid: int, limit: int) -> None:
+        super().__init__(name="watch", daemon=True)
+        self.process, self.limit, self.peak = psutil.Process(pid), limit, 0
+        self.over = threading.Event()
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        while not self.done.wait(0.2):
+            self.peak = max(self.peak, self._sum())
+            if self.peak > self.limit:
+                self._kill()
+                self.over.set()
+                return
+
+    def _kill(self) -> None:
+        with suppress(psutil.Error):
+            for one in (*self.process.children(recursive=True), self.process):
+                with suppress(psutil.Error):
+                    one.kill()
+
+    def _sum(self) -> int:
+        found = 0
+        with suppress(psutil.Error):
+            for one in (self.process, *self.process.children(recursive=True)):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    found += one.memory_full_info().pss
+        return found
+
+
+def end(process: psutil.Process) -> None:
+    """End a process and all below it."""
+    with suppress(psutil.Error):
+        below = [process, *process.children(recursive=True)]
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            for one in below:
+                with suppress(psutil.Error):
+                    one.send_signal(sent)
+            _, below = psutil.wait_procs(below, timeout=15)
+
+
+def tracked(target: Path) -> Path:
+    """Copy the files of the checkout."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in names.split("\0"):
+        if name and (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, target / name)
+    return target
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Make the environment of the image below a folder; return its variables."""
+    for name in ("home", "tmp"):
+        (folder / name).mkdir()
+    kept = {
+        name: os.environ[name] for name in ("LANG", "LC_ALL", "JAVA_HOME") if name in os.environ
+    }
+    pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    variables = {
+        **kept,
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "PATH": f"{folder / 'env' / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
+    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    installing = {"PIP_CACHE_DIR": f"{cache}/pip", **variables, **pip}
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+    install = ["pip", "--disable-pip-version-check", "--no-input", "install", "--quiet"]
+    python = str(folder / "env" / "bin" / "python")
+    requirements = [python, "-m", *install, "-r", "binder/requirements.txt"]
+    subprocess.run(requirements, cwd=folder / "repo", env=installing, check=True)
+    subprocess.run(["binder/postBuild"], cwd=folder / "repo", env=variables, check=True)
+    return variables
+
+
+def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -> Visit:
+    """Run a notebook below ``binder/start``; everything that it started has ended then."""
+    began = time.monotonic()
+    log = folder / f"{notebook.stem}.log"
+    with log.open("wb") as said:
+        started = subprocess.Popen(
+            [str(folder / "repo/binder/start"), "python", "-c", VISIT, notebook.name],
+            cwd=notebook.parent,
+            env=variables,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        watch = Watch(started.pid, limit)
+        watch.start()
+        # the service stays a child of what `start` became, and must be found before that has ended
+        below = _below_until_the_end(started, watch)
+        watch.done.set()
+        watch.join()
+    for one in below:
+        end(one)
+    outcome = "ran" if started.returncode == 0 else "failed"
+    if watch.over.is_set():
+        outcome = f"more than {limit / MIB:.0f} MiB"
+    elif started.returncode:
+        print(log.read_text("utf-8", "replace")[-3000:], file=sys.stderr)
+    seconds = time.monotonic() - began
+    return Visit(name=notebook.name, seconds=seconds, peak=watch.peak, outcome=outcome)
+
+
+def _below_until_the_end(started: subprocess.Popen[bytes], watch: Watch) -> set[psutil.Process]:
+    below: set[psutil.Process] = set()
+    while started.poll() is None:
+        with suppress(psutil.Error):
+            below |= set(watch.process.children(recursive=True))
+        with suppress(subprocess.TimeoutExpired):
+            started.wait(0.5)
+    return below
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NOTEBOOK", help="file names; all by default")
+    parser.add_argument("--limit", type=int, default=LIMIT, metavar="MIB")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="odps_nb_binder_") as place:
+        folder = Path(place)
+        notebooks = sorted((tracked(folder / "repo") / "notebooks").glob("*.ipynb"))
+        chosen = [one for one in notebooks if not options.names or one.name in options.names]
+        variables = environment(folder)
+        print("| notebook | seconds | peak, MiB | |\n|---|---|---|---|", flush=True)
+        outcomes = []
+        for notebook in chosen:
+            found = visit(notebook, folder, variables, options.limit * MIB)
+            print(found.row, flush=True)
+            outcomes.append(found.outcome)
+    return 0 if outcomes and set(outcomes) == {"ran"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
