@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.sweep.jobs import Job
 
-__all__ = ["ENDED", "FAULTS", "REFUSED", "RIGHT", "UNKNOWN", "Fault"]
+__all__ = ["CHANGED", "ENDED", "FAULTS", "REFUSED", "RIGHT", "UNKNOWN", "WRONG", "Fault"]
 
 RIGHT = "right"
 REFUSED = "error"  # typed, and nothing is changed
 UNKNOWN = "in doubt"  # typed, and says that it may be there: all of it is, or nothing
 ENDED = "interrupted"  # by Ctrl-C: all of it is there, or nothing
+WRONG = "wrong"  # success, and the result is not right; of pyodps alone
+CHANGED = "there"  # an error, and rows are there all the same; of pyodps alone
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,26 @@ class Fault:
     silence: float | None = None  # seconds that a client bears; four times as many for SQL
     storage_only: bool = False  # HTTP lets nobody repeat a POST of a statement (RFC 9110, 9.2.2)
 
+    @property
+    def on_the_wire(self) -> bool:
+        """Whether it is of an exchange alone, not of the machine of the client."""
+        return self.name not in _OF_THE_MACHINE and not self.interrupts
+
     def may_fail(self, job: Job, *, document: bool) -> bool:
         """Whether a job may end in an error when this happened to a document, or to a stream."""
         if self.documents and document:
             return True
         return not self.mended or (self.statement and job.sends_sql)
 
+
+_OF_THE_MACHINE = (
+    "refused",
+    "no names",
+    "no descriptors",
+    "clock forward",
+    "clock back",
+    "disk full",
+)
 
 FAULTS = (
     Fault("refused", "hung up on, then nobody listens for a moment", statement=True),

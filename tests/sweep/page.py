@@ -10,15 +10,17 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 
 from tests.sweep.jobs import JOBS
-from tests.sweep.outcomes import ENDED, FAULTS, REFUSED, RIGHT, UNKNOWN
+from tests.sweep.outcomes import CHANGED, ENDED, FAULTS, REFUSED, RIGHT, UNKNOWN, WRONG
+from tests.sweep.peer import PEER_JOBS
 
 __all__ = ["PAGE", "page"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "single-faults.md"
-_LETTERS = {RIGHT: "", REFUSED: "e", UNKNOWN: "d", ENDED: "i"}
+_LETTERS = {RIGHT: "", REFUSED: "e", UNKNOWN: "d", ENDED: "i", WRONG: "**w**", CHANGED: "**c**"}
 _HEAD = """# Every single fault
 
 Written by `make sweep` ({date}, {runs:,} runs). Each job ran with each fault at its first exchange
@@ -38,6 +40,11 @@ A cell says how many runs there were, and how those ended that did not give the 
 A run that ends in any other way (a row lost, a row twice, half a commit, an error without a type,
 a success that is none) fails its test, and then this page is not written.
 
+The last rows are of the stock pyodps {peer}, with its own retries and no delay between them. It was
+not sent faults that last until a client has waited. There, **e** is any exception, and there is
+also **w**: success, and rows or bytes are missing, wrong or doubled; **c**: an exception, though
+the rows are there.
+
 Rows of a table have no checksum on the wire: nobody can see that a value inside a row is damaged.
 What is flipped here are envelopes of messages, documents, and blobs.
 
@@ -51,10 +58,10 @@ def page(notes: Iterable[str]) -> str:
         found = json.loads(line)
         cells[found["job"], found["fault"]].update(found["ends"])
     runs = sum(sum(ends.values()) for ends in cells.values())
-    text = _HEAD.format(date=dt.date.today(), runs=runs)
+    text = _HEAD.format(date=dt.date.today(), runs=runs, peer=version("pyodps"))
     text += "| job | " + " | ".join(fault.name for fault in FAULTS) + " |\n"
     text += "|---" * (len(FAULTS) + 1) + "|\n"
-    for job in JOBS:
+    for job in (*JOBS, *PEER_JOBS):
         row = [_cell(cells.get((job.name, fault.name))) for fault in FAULTS]
         text += f"| {job.name} | " + " | ".join(row) + " |\n"
     text += "\n## The faults\n\n"

@@ -7,6 +7,7 @@ import json
 from tests.sweep.jobs import JOBS
 from tests.sweep.outcomes import FAULTS
 from tests.sweep.page import PAGE, page
+from tests.sweep.peer import PEER_JOBS
 
 
 def test_the_page_has_a_row_for_each_job_and_a_column_for_each_fault() -> None:
@@ -15,7 +16,9 @@ def test_the_page_has_a_row_for_each_job_and_a_column_for_each_fault() -> None:
         *(fault.name for fault in FAULTS[:-1]),
         f"{FAULTS[-1].name} |",
     ]
-    assert [line.split(" | ")[0] for line in lines[1:]] == [f"| {job.name}" for job in JOBS]
+    assert [line.split(" | ")[0] for line in lines[1:]] == [
+        f"| {job.name}" for job in (*JOBS, *PEER_JOBS)
+    ]
 
 
 def test_a_cell_counts_runs_and_names_those_that_did_not_succeed() -> None:

@@ -8,11 +8,9 @@ what came of it into ``docs/single-faults.md``.
 from __future__ import annotations
 
 import itertools
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +19,9 @@ from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import OdpsNbError
 from tests.sweep.jobs import JOBS, Job, World
+from tests.sweep.notes import note
 from tests.sweep.outcomes import ENDED, FAULTS, REFUSED, RIGHT, UNKNOWN, Fault
+from tests.sweep.profiles import troubled
 from tests.sweep.proxy import BreaksOne
 from tests.sweep.surroundings import Surroundings
 
@@ -66,7 +66,8 @@ def test_one_fault_anywhere_loses_nothing_and_doubles_nothing(
             assert end == RIGHT, f"nobody troubled {where}"
             break
     assert sum(ends.values()) > 0
-    note(job, fault, ends)
+    if NOTES:
+        note(NOTES, job.name, fault.name, ends)
 
 
 def run(
@@ -123,17 +124,3 @@ def judged(
 
 def left_is_said(error: OdpsNbError) -> bool:
     return any("the new table" in note for note in error.notes)
-
-
-def troubled(profile: Profile, url: str) -> Profile:
-    rest = {key: value for key, value in profile.as_options().items() if key != "api_version"}
-    endpoint = url + profile.endpoint[len(profile.tunnel_endpoint.rstrip("/")) :]
-    return Profile(**{**rest, "endpoint": endpoint, "tunnel_endpoint": url})
-
-
-def note(job: Job, fault: Fault, ends: Counter[str]) -> None:
-    """Leave the outcome for the page that `make sweep` writes."""
-    if NOTES:
-        line = json.dumps({"job": job.name, "fault": fault.name, "ends": ends})
-        with Path(NOTES).open("a") as file:
-            file.write(line + "\n")
