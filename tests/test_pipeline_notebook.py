@@ -15,7 +15,7 @@ from odps_nb.local.server.launch import LocalService
 if TYPE_CHECKING:
     import nbformat
 
-NAME = "02_spark_pipeline.ipynb"
+NAME = "06_spark_pipeline.ipynb"
 
 
 @pytest.fixture

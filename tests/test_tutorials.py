@@ -76,12 +76,18 @@ def _blobs(shown: Texts) -> None:
     assert "the same bytes as in the folder: True" in _of(shown, "same =")
 
 
+def _pipeline(shown: Texts) -> None:
+    assert "DecompressionBombError" in _of(shown, "%odps read media_features -c name,bytes")
+    assert _of(shown, "%odps blobs media_features").count("<figure") == 15
+
+
 FACTS: dict[str, Callable[[Texts], None]] = {
     "01_quickstart.ipynb": _quickstart,
     "02_looking_at_a_table.ipynb": _looking,
     "03_reading.ipynb": _reading,
     "04_writing.ipynb": _writing,
     "05_blobs.ipynb": _blobs,
+    "06_spark_pipeline.ipynb": _pipeline,
 }
 """By file: what must hold of the results, beside what holds for all."""
 

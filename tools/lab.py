@@ -16,7 +16,7 @@ def main() -> int:
     print("\n  starting the embedded service with sample tables …", flush=True)
     with service_environment() as environment:
         print("  open 01_quickstart.ipynb; %odps connect reaches the service. Ctrl-C stops all.")
-        print("  02_spark_pipeline.ipynb goes from files to a gallery on Spark.\n")
+        print("  06_spark_pipeline.ipynb goes from files to a gallery on Spark.\n")
         command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1"]
         command += [f"--ServerApp.root_dir={NOTEBOOKS}", *sys.argv[1:]]
         if os.geteuid() == 0:
