@@ -191,7 +191,7 @@ SCENARIOS = {
         Scenario("one writer", one_writer, Bounds(lost=3), told),
         Scenario("attempts of a task", attempts_of_a_task, Bounds(lost=1, switches=2), told),
         Scenario("nothing counted", nothing_counted, Bounds(lost=2), empty),
-        Scenario("micro-batch", micro_batch, Bounds(lost=1, crashes=1), once),
+        Scenario("micro-batch", micro_batch, Bounds(lost=1, crashes=1, switches=0), once),
         Scenario("two drivers", two_drivers, Bounds(lost=1, switches=1), once),
     )
 }
