@@ -81,6 +81,19 @@ def _pipeline(shown: Texts) -> None:
     assert _of(shown, "%odps blobs media_features").count("<figure") == 15
 
 
+def _hood(shown: Texts) -> None:
+    assert "28 more" in _of(shown, "from odps_nb.wire.calls import ReadBlobs")
+    assert _of(shown, "from odps_nb.errors import ChecksumError").count("CRC32C of block 2") == 2
+    assert "32,768 of 32,768" in _of(shown, "right, block")
+    assert "1 bit was flipped; 2 requests" in _of(shown, "flips = 0")
+    assert "without a meddler: True" in _of(shown, "flips = 0")
+    assert "2 of 3 frames" in _of(shown, "two =")
+    assert re.search(r"[\d,]+ are missing", _of(shown, "cut ="))
+    assert "without its end marker" in _of(shown, "from odps_nb.wire.arrow_stream")
+    assert "the same rows in the same order: True" in _of(shown, "breaks =")
+    assert "3 resumes" in _of(shown, "breaks =")
+
+
 FACTS: dict[str, Callable[[Texts], None]] = {
     "01_quickstart.ipynb": _quickstart,
     "02_looking_at_a_table.ipynb": _looking,
@@ -88,6 +101,7 @@ FACTS: dict[str, Callable[[Texts], None]] = {
     "04_writing.ipynb": _writing,
     "05_blobs.ipynb": _blobs,
     "06_spark_pipeline.ipynb": _pipeline,
+    "07_under_the_hood.ipynb": _hood,
 }
 """By file: what must hold of the results, beside what holds for all."""
 
