@@ -94,6 +94,24 @@ def _hood(shown: Texts) -> None:
     assert "3 resumes" in _of(shown, "breaks =")
 
 
+def _production(shown: Texts) -> None:
+    assert "status 0" in _of(shown, "import os")
+    assert "session-expiry" in _of(shown, "print(*odps_nb_command")
+    assert "credentials=<function>" in _of(shown, "import tempfile")
+    assert shown["days"].count("<td>5</td>") == 2
+    assert "5 rows are there still" in _of(shown, "import pandas as pd")
+    errors = _of(shown, "def told(error)")
+    for name in ("NotFoundError", "AccessDeniedError", "LimitExceededError"):
+        assert name in errors
+    assert re.search("request id: [0-9A-F]{24}", errors)
+    assert "try 4" in _of(shown, "import logging")
+    assert "['order', 'refund', 'logout']" in _of(shown, 'odps.drop_table("tut_events')
+    assert "third night:  []" in _of(shown, 'odps.drop_table("tut_events')
+    job = _of(shown, "def scheduled")
+    assert "status 0" in job
+    assert "status 1" in job
+
+
 FACTS: dict[str, Callable[[Texts], None]] = {
     "01_quickstart.ipynb": _quickstart,
     "02_looking_at_a_table.ipynb": _looking,
@@ -102,6 +120,7 @@ FACTS: dict[str, Callable[[Texts], None]] = {
     "05_blobs.ipynb": _blobs,
     "06_spark_pipeline.ipynb": _pipeline,
     "07_under_the_hood.ipynb": _hood,
+    "09_production.ipynb": _production,
 }
 """By file: what must hold of the results, beside what holds for all."""
 
