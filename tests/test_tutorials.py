@@ -94,6 +94,16 @@ def _hood(shown: Texts) -> None:
     assert "3 resumes" in _of(shown, "breaks =")
 
 
+def _learning(shown: Texts) -> None:
+    assert "800 blobs" in _of(shown, 'odps.drop_table("tut_shapes')
+    assert "((600, 128), (200, 128))" in _of(shown, "Image.MAX_IMAGE_PIXELS")
+    right = re.search(r"right: (\d+)%", _of(shown, "seed ="))
+    assert right
+    assert int(right[1]) > 70  # by chance a quarter of them would be
+    assert " taken for " in _of(shown, "chances =")
+    assert _of(shown, "import duckdb").count("<tr") == 4
+
+
 def _production(shown: Texts) -> None:
     assert "status 0" in _of(shown, "import os")
     assert "session-expiry" in _of(shown, "print(*odps_nb_command")
@@ -120,6 +130,7 @@ FACTS: dict[str, Callable[[Texts], None]] = {
     "05_blobs.ipynb": _blobs,
     "06_spark_pipeline.ipynb": _pipeline,
     "07_under_the_hood.ipynb": _hood,
+    "08_machine_learning.ipynb": _learning,
     "09_production.ipynb": _production,
 }
 """By file: what must hold of the results, beside what holds for all."""
