@@ -81,6 +81,47 @@ def _pipeline(shown: Texts) -> None:
     assert _of(shown, "%odps blobs media_features").count("<figure") == 15
 
 
+def _hood(shown: Texts) -> None:
+    assert "28 more" in _of(shown, "from odps_nb.wire.calls import ReadBlobs")
+    assert _of(shown, "from odps_nb.errors import ChecksumError").count("CRC32C of block 2") == 2
+    assert "32,768 of 32,768" in _of(shown, "right, block")
+    assert "1 bit was flipped; 2 requests" in _of(shown, "flips = 0")
+    assert "without a meddler: True" in _of(shown, "flips = 0")
+    assert "2 of 3 frames" in _of(shown, "two =")
+    assert re.search(r"[\d,]+ are missing", _of(shown, "cut ="))
+    assert "without its end marker" in _of(shown, "from odps_nb.wire.arrow_stream")
+    assert "the same rows in the same order: True" in _of(shown, "breaks =")
+    assert "3 resumes" in _of(shown, "breaks =")
+
+
+def _learning(shown: Texts) -> None:
+    assert "800 blobs" in _of(shown, 'odps.drop_table("tut_shapes')
+    assert "((600, 128), (200, 128))" in _of(shown, "Image.MAX_IMAGE_PIXELS")
+    right = re.search(r"right: (\d+)%", _of(shown, "seed ="))
+    assert right
+    assert int(right[1]) > 70  # by chance a quarter of them would be
+    assert " taken for " in _of(shown, "chances =")
+    assert _of(shown, "import duckdb").count("<tr") == 4
+
+
+def _production(shown: Texts) -> None:
+    assert "status 0" in _of(shown, "import os")
+    assert "session-expiry" in _of(shown, "print(*odps_nb_command")
+    assert "credentials=<function>" in _of(shown, "import tempfile")
+    assert shown["days"].count("<td>5</td>") == 2
+    assert "5 rows are there still" in _of(shown, "import pandas as pd")
+    errors = _of(shown, "def told(error)")
+    for name in ("NotFoundError", "AccessDeniedError", "LimitExceededError"):
+        assert name in errors
+    assert re.search("request id: [0-9A-F]{24}", errors)
+    assert "try 4" in _of(shown, "import logging")
+    assert "['order', 'refund', 'logout']" in _of(shown, 'odps.drop_table("tut_events')
+    assert "third night:  []" in _of(shown, 'odps.drop_table("tut_events')
+    job = _of(shown, "def scheduled")
+    assert "status 0" in job
+    assert "status 1" in job
+
+
 FACTS: dict[str, Callable[[Texts], None]] = {
     "01_quickstart.ipynb": _quickstart,
     "02_looking_at_a_table.ipynb": _looking,
@@ -88,6 +129,9 @@ FACTS: dict[str, Callable[[Texts], None]] = {
     "04_writing.ipynb": _writing,
     "05_blobs.ipynb": _blobs,
     "06_spark_pipeline.ipynb": _pipeline,
+    "07_under_the_hood.ipynb": _hood,
+    "08_machine_learning.ipynb": _learning,
+    "09_production.ipynb": _production,
 }
 """By file: what must hold of the results, beside what holds for all."""
 
