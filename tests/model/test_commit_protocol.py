@@ -7,6 +7,7 @@ that does, which the embedded service plays again, row for row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def counterexample(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[His
             if place is WriteStream:
                 patch.setattr(place, "_look_up", sent_again)
             one = SCENARIOS[scenario]
-            found = next(wrong(one, one.bounds), None)
+            found = next(chain.from_iterable(wrong(one, b) for b in (*GATE, one.bounds)), None)
         assert found is not None, f"nothing goes wrong without: {safeguard}"
         return found
 
