@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ from odps_nb.errors import StateError
 
 DAY = "ds=2024-01-01"
 HUNG = 20  # seconds, of a child that needs one
+
+# Python 3.12 and later say so of every fork; what comes of it is what is tested
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 
 def child(work: Callable[[], None]) -> int:
