@@ -17,6 +17,7 @@ Driver only. No keys: the id of a session is worth nothing without one.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -41,6 +42,7 @@ __all__ = ["CommitLog", "Intent"]
 _FOLDER = "odps_nb"
 _KEPT = 100  # as many as Spark keeps of its own log
 _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # what Hadoop calls what Arrow calls otherwise
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # FAT, some mounts
 _ARROW = frozenset({"gcs", "gs", "hdfs", "s3", "viewfs"})
 
 
@@ -121,8 +123,9 @@ class CommitLog:
         Raises
         ------
         StateError
-            Another driver has recorded one meanwhile. On a local disk it cannot be missed; other
-            stores are looked at just before, since Arrow has no way to write only a new file.
+            Another driver has recorded one meanwhile. On a local disk with hard links it cannot
+            be missed; other stores are looked at just before, since Arrow has no way to write
+            only a new file.
         """
         path = self.path(batch)
         if self.find(batch) != instead_of:
@@ -157,17 +160,24 @@ class CommitLog:
         self._force(beside)
         if new and isinstance(self._files, LocalFileSystem):
             self._link(beside, path)
-        else:
+        if self._is_there(beside):
             if self._is_there(path):
                 self._files.delete_file(path)
             self._files.move(beside, path)
         self._force(self._folder)
 
     def _link(self, beside: str, path: str) -> None:
-        """Give a file its name, unless another has it."""
+        """Give a file its name, unless another has it; leave it where the disk has no links."""
         try:
             os.link(beside, path)  # unlike a rename, it replaces nothing
-        finally:
+        except FileExistsError:
+            self._files.delete_file(beside)
+            raise
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                self._files.delete_file(beside)
+                raise
+        else:
             self._files.delete_file(beside)
 
     def _is_there(self, path: str) -> bool:

@@ -329,9 +329,10 @@ def _of_text(text: bytes) -> Written:
 
 
 def _commit(session: WriteSession, done: Sequence[Written]) -> None:
-    """Commit exactly these streams. After a failure nothing is aborted: it may be committed."""
+    """Commit exactly these streams; of a session that may be committed, say so."""
     try:
         session.commit([one.stream for one in done])
     except OdpsNbError as error:
-        error.add_note(f"the write session {session.session_id} is left as it is")
+        if not session.is_over:  # else a note says what became of it
+            error.add_note(f"the write session {session.session_id} is left as it is")
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -314,6 +316,21 @@ def test_two_drivers_of_one_batch_commit_it_once(query: Query, table: Table) -> 
         query.log.note(0, mine, instead_of=found)
     query.commit(slow, 0)  # as Spark asks: what the first has committed is found
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2]
+    assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
+
+
+def test_a_disk_without_hard_links_keeps_a_checkpoint(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    mine, other = (Intent(table="t", session=name, streams=()) for name in ("mine", "other"))
+    query.log.note(0, mine)
+    with pytest.raises(StateError, match="another driver"):
+        query.log.note(0, other)
+    assert query.log.find(0) == mine
     assert not list((query.checkpoint / "odps_nb").glob(".*.tmp"))
 
 
