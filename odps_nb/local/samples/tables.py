@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.metadata
 import os
 import shutil
 import sqlite3
@@ -172,14 +173,22 @@ def _build(root: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what the samples depend on: their code, catalogue layout, file writer."""
-    digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
+    """Return a hash of what the samples depend on: code, catalogue layout, file writer, PyAV."""
+    digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__} {_pyav_version()}".encode())
     here = Path(__file__).parent
     store, reading = here.with_name("store"), here.with_name("reading")
     written_by = (store / "row_files.py", store / "arrow_cache.py", reading / "arrow_types.py")
     for path in sorted([*here.glob("*.py"), *written_by]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _pyav_version() -> str:
+    """Return the version of PyAV, "none" without it: then films and songs are left out."""
+    try:
+        return importlib.metadata.version("av")
+    except importlib.metadata.PackageNotFoundError:
+        return "none"
 
 
 @contextmanager

@@ -1,14 +1,20 @@
 """The sample tables: believable, whole, and the same each time."""
 
 import io
+import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
+import av
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from PIL import Image
 
-from odps_nb.local.samples import orders
+import odps_nb
+from odps_nb.local.samples import orders, tables
 from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBlob
 from odps_nb.local.samples.orders_probes import PROBES
 from odps_nb.schema import ArrayType, DecimalType, LengthType, MapType, StructType, TypeCode
@@ -241,3 +247,21 @@ def test_repr_of_a_blob_says_its_length_not_its_bytes():
 def test_decimal_and_map_columns_are_what_the_schema_says():
     assert orders.SCHEMA.find("amount").type == DecimalType(18, 2)
     assert isinstance(orders.SCHEMA.find("attrs").type, MapType)
+
+
+def test_samples_built_without_pyav_are_not_taken_by_an_environment_that_has_it(tmp_path):
+    """`make demo` installs no PyAV, `make test` does: each has a cache of its own."""
+    for entry in Path(av.__file__).parents[1].iterdir():
+        if not re.match(r"av(\b|-)", entry.name):
+            (tmp_path / entry.name).symlink_to(entry)
+    asked = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from odps_nb.local.samples import recordings, tables\n"
+        "print(recordings.song() is None, tables._fingerprint())"
+    )
+    root = Path(odps_nb.__file__).parents[1]
+    command = [sys.executable, "-I", "-S", "-c", asked, str(tmp_path), str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    left_out, fingerprint = done.stdout.split()
+    assert left_out == "True"
+    assert fingerprint != tables._fingerprint()
