@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Literal
@@ -150,17 +150,16 @@ def _spark() -> Check:
 def _widgets() -> Check:
     check = _optional(
         "Notebook",
-        ("ipython", "ipykernel", "ipywidgets", "pillow", "tqdm"),
+        ("ipython", "ipywidgets", "pillow", "tqdm"),
         "notebook",
         "for magics and pictures",
     )
-    if _version("ipykernel") == "7.4.0":
-        return Check(
-            name="Notebook",
-            verdict="bad",
-            found=f"{check.found}, ipykernel 7.4.0",
-            to_do="this release of ipykernel has defects: pip install 'ipykernel!=7.4.0'",
-        )
+    kernel = _version("ipykernel")  # comes with Jupyter, not with our extra
+    if kernel is not None:
+        check = replace(check, found=f"{check.found}, ipykernel {kernel}")
+    if kernel == "7.4.0":
+        to_do = "this release of ipykernel has defects: pip install 'ipykernel!=7.4.0'"
+        check = replace(check, verdict="bad", to_do=to_do)
     return check
 
 

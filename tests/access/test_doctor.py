@@ -2,8 +2,9 @@
 
 import socket
 import time
+from importlib import metadata
 
-from odps_nb.access import java
+from odps_nb.access import doctor, java
 from odps_nb.access.doctor import Check, examine
 from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
@@ -122,3 +123,20 @@ def test_the_command_says_what_to_mend_and_fails(profile, monkeypatch, capsys):
     monkeypatch.setenv("ODPS_PROJECT", profile.project)
     assert main(["doctor"]) == 0
     assert "!!" not in capsys.readouterr().out
+
+
+def test_what_is_said_to_be_missing_is_what_the_named_extra_brings(monkeypatch):
+    """ipykernel comes with Jupyter; `odps-nb[notebook]` would not bring it."""
+    installed = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if "ipy" in name else installed(name))
+    check = by_name(examine(online=False))["Notebook"]
+    missing, _ = check.found.split(" not installed")
+    brought = [line for line in metadata.requires("odps-nb") if 'extra == "notebook"' in line]
+    assert all(any(line.startswith(one) for line in brought) for one in missing.split(", "))
+
+
+def test_a_defective_kernel_is_named(monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda name: "7.4.0")
+    check = by_name(examine(online=False))["Notebook"]
+    assert (check.verdict, "ipykernel 7.4.0" in check.found) == ("bad", True)
+    assert "!=7.4.0" in check.to_do

@@ -122,16 +122,11 @@ def _task_result(task: Element) -> TaskResult:
     )
 
 
-def query_error(task: TaskResult, *, request_id: str | None = None) -> QueryError:
+def query_error(task: TaskResult) -> QueryError:
     """Make the error of a failed task: its text, and the code and hint found in it."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
-    return QueryError(
-        text[:4000],
-        code=code,
-        request_id=request_id,
-        hint=hint_of_code(code),
-    )
+    return QueryError(text[:4000], code=code, hint=hint_of_code(code))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
