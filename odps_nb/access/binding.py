@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from odps_nb.access.checks import check_text
 from odps_nb.errors import ArgumentError
 
 __all__ = ["MAX_VALUES", "bind", "bind_query", "literal"]
@@ -112,6 +113,7 @@ def bind_query(
     """
     from odps_nb.client.sql.query import SQL_ZONE
 
+    check_text("query", query)
     if not query.strip():
         raise ArgumentError("the query is empty")
     if params is None:

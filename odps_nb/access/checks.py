@@ -19,6 +19,7 @@ __all__ = [
     "check_overwrite",
     "check_partition",
     "check_partitions",
+    "check_text",
     "check_whole_partition",
     "did_you_mean",
     "is_missing",
@@ -38,6 +39,12 @@ def is_missing(value: object) -> bool:
     if isinstance(value, float):
         return value != value
     return type(value).__name__ in ("NAType", "NaTType")
+
+
+def check_text(argument: str, value: object) -> None:
+    """Raise `ArgumentError` unless this is text."""
+    if not isinstance(value, str):
+        raise ArgumentError(f"{argument} is a {type(value).__name__}, not text", argument=argument)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -17,13 +17,12 @@ from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.row_forms import Reading, RowForms
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
-from odps_nb.client.catalog import suggest_tables
 
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.errors import ArgumentError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Split, TimeUnit
@@ -297,13 +296,9 @@ class Scan(RowForms, ForEngines):
                 if self._reopens is not None:
                     self._session = reopen_read_session(storage, self._plan, self._reopens)
                     return self._session
-                try:
-                    self._session = open_read_session(
-                        storage, self._plan, tracker=tracker, cancel=token
-                    )
-                except NotFoundError as error:
-                    suggest_tables(storage, self._plan.table, error)
-                    raise
+                self._session = open_read_session(
+                    storage, self._plan, tracker=tracker, cancel=token
+                )
             elif tracker is not None:
                 tracker.plan(session_id=self._session.session_id, rows_total=self.row_count)
                 for split in self._session.splits:

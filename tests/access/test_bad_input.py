@@ -51,6 +51,17 @@ def has_three_lines(error: BaseException) -> bool:
 # -- numbers ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("given", [{"columns": 7}, {"columns": (c for c in "ab")}, {"where": 5}])
+def test_columns_and_a_condition_of_a_wrong_kind_are_named(odps, given):
+    with pytest.raises(ArgumentError, match=f"^{next(iter(given))} is a "):
+        odps.table("orders").read(**given)
+
+
+def test_a_query_that_is_no_text_is_named(odps):
+    with pytest.raises(ArgumentError, match="query is a int, not text"):
+        odps.sql(7)
+
+
 @pytest.mark.parametrize("name", ["limit", "splits", "split_bytes", "max_bytes"])
 @pytest.mark.parametrize("value", ["5", 2.5, True, -1, float("nan")])
 def test_a_number_that_makes_no_sense_is_named(odps, name, value):

@@ -6,10 +6,10 @@ All front ends use it: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 
 from odps_nb.access.binding import bind
-from odps_nb.access.checks import check_columns, check_count, check_partitions
+from odps_nb.access.checks import check_columns, check_count, check_partitions, check_text
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.read.increments import CHANGE, Increment
 from odps_nb.client.read.plan import ReadPlan
@@ -49,6 +49,10 @@ def plan_read(
         be applied exactly.
     """
     columns, where, partitions = options.columns, options.where, options.partitions
+    if columns is not None and not isinstance(columns, Sized):
+        raise ArgumentError(
+            f"columns is a {type(columns).__name__}", hint="pass a list of the names of columns"
+        )
     if columns is not None and not len(columns):
         raise ArgumentError("columns is empty", hint="name at least one, or leave it out for all")
     if options.splits is not None and options.split_bytes is not None:
@@ -86,7 +90,10 @@ def plan_read(
 
 
 def _condition(where: str | None, params: Mapping[str, object] | None, timezone: str) -> str | None:
-    if where is None or not where.strip():
+    if where is None:
+        return None
+    check_text("where", where)
+    if not where.strip():
         return None
     if params is None:
         return where.strip()

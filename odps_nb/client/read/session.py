@@ -15,6 +15,7 @@ from typing import Any
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.catalog import suggest_tables
 from odps_nb.client.read.columns import (
     Columns,
     choose_columns,
@@ -28,6 +29,7 @@ from odps_nb.client.read.resume import rows_of
 from odps_nb.errors import (
     ArgumentError,
     InvalidRequestError,
+    NotFoundError,
     RequestTimeoutError,
     ServiceError,
     SessionExpiredError,
@@ -89,7 +91,7 @@ def open_read_session(
     Raises
     ------
     NotFoundError
-        No such project, table or partition.
+        No such project, table or partition; of a table the hint names similar ones.
     InvalidRequestError
         The service does not take the filter.
     ArgumentError
@@ -97,6 +99,9 @@ def open_read_session(
     """
     try:
         return _opened(storage, plan, tracker, cancel)
+    except NotFoundError as error:
+        suggest_tables(storage, plan.table, error)
+        raise
     except InvalidRequestError as error:
         if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
             raise

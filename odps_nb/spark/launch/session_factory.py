@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.java import find_java
-from odps_nb.errors import ConfigError, MissingDependencyError
+from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import (
     leave_out_pandas_notice,
     leave_out_query_log,
@@ -96,6 +96,12 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
     pyspark_version()
     from pyspark.sql import SparkSession
 
+    if not isinstance(master, str | None):
+        raise ArgumentError(
+            f"master is a {type(master).__name__}, not text",
+            argument="master",
+            hint="for example session('local[2]'); a connection goes to read, sql and write",
+        )
     if (running := _running()) is not None:
         return running
     chosen = {_conf_name(name): _conf_text(value) for name, value in conf.items()}

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 from odps_nb.access.binding import bind
+from odps_nb.access.checks import check_text
 from odps_nb.access.faces import Faces
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.errors import StateError
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
+from odps_nb.spark.launch.arguments import check_session
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
 from odps_nb.spark.pushdown.evaluation import Fixed, choose_partitions
@@ -140,6 +142,9 @@ def explain_sql(
     """
     from odps_nb.client.calls.storage import StorageClient
 
+    if spark is not None:
+        check_session(spark)
+    check_text("query", query)
     parsed = parse_query(query if params is None else bind(query, params))
     spark = spark or _active()
     if spark is not None:

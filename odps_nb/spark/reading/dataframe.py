@@ -14,6 +14,7 @@ from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.spark.advice.words import Asked
 from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.launch.arguments import check_session
 from odps_nb.spark.progress.attach import faces_of, register_activity
 from odps_nb.spark.progress.driver_events import row_count
 from odps_nb.spark.progress.messages import ReportTo
@@ -111,6 +112,7 @@ def read(
     from odps_nb.access.reading.options import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
 
+    check_session(spark)
     profile = profile_of(odps)
     with StorageClient(profile) as storage:
         options = ReadOptions(

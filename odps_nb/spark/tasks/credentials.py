@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.auth.profile import Profile
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -36,12 +36,23 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
     ------
     ConfigError
         The profile is not known or not complete.
+    ArgumentError
+        It is something else, such as the Spark session.
     """
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
         return Profile.resolve(odps)
-    return odps.profile if odps is not None else _of_environment()
+    if odps is None:
+        return _of_environment()
+    profile = getattr(odps, "profile", None)  # Spark's objects have one, too
+    if not isinstance(profile, Profile):
+        raise ArgumentError(
+            f"odps is a {type(odps).__name__}, not a connection",
+            argument="odps",
+            hint="pass what odps_nb.connect() returned, a Profile or the name of a profile",
+        )
+    return profile
 
 
 def _of_environment() -> Profile:

@@ -27,6 +27,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.operations import Stamp
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
+from odps_nb.spark.launch.arguments import check_dataframe
 from odps_nb.spark.progress.attach import faces_of, token_of, watched
 from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
@@ -121,6 +122,7 @@ def write(
     1000
     >>> odps.drop_table("doc_spark_write")
     """
+    check_dataframe(df)
     if partitioned_by is not None and not create:
         raise ArgumentError(
             "partitioned_by= is given without create=True", argument="partitioned_by"

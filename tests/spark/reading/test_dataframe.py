@@ -215,8 +215,9 @@ def test_a_blob_table_is_cut_by_its_rows_where_its_blobs_are_read(
 def test_a_missing_table_or_column_fails_at_once_and_without_java(
     spark: SparkSession, odps: Connection
 ) -> None:
-    with pytest.raises(NotFoundError):
-        odps_nb.spark.read(spark, odps, "no_such_table")
+    with pytest.raises(NotFoundError) as caught:
+        odps_nb.spark.read(spark, odps, "order")
+    assert caught.value.hint == "did you mean orders?"
     with pytest.raises(NotFoundError, match="amont") as caught:
         odps_nb.spark.read(spark, odps, "orders", columns=["id", "amont"])
     assert "did you mean 'amount'" in str(caught.value.hint)
