@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from benchmarks import __main__ as bench
+from benchmarks import plot_ratios
 from benchmarks._results import LINES, changes, gathered, keep
 
 
@@ -96,3 +98,15 @@ def test_findings_are_kept_only_where_they_are_wanted(
     assert [one["title"] for one in document["found"]] == ["somebody"]
     assert document["load"]
     assert document["pyodps"]
+
+
+def test_a_plot_of_releases_has_a_row_for_each_peer_with_its_quartiles(tmp_path: Path) -> None:
+    first = found(times([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 4.0, 4.0]))
+    second = found(times([1.0, 1.0, 1.0], [8.0, 8.0, 8.0]), times([1.0] * 3, [1.0] * 3, "more"))
+    made = plot_ratios.rows([first, second])
+    assert [row.name for row in made] == ["table → Arrow  |  pyodps", "more  |  pyodps"]
+    assert made[0].points == ((0, 2.0, 3.0, 4.0), (1, 8.0, 8.0, 8.0))
+    assert made[1].points == ((1, 1.0, 1.0, 1.0),)
+    plot_ratios.draw(made, ["0.1", "0.2"], tmp_path / "ratios.png")
+    with Image.open(tmp_path / "ratios.png") as drawn:
+        assert drawn.width > drawn.height > 100
