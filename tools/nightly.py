@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import os
 import platform
 import subprocess
@@ -19,6 +20,8 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "nightly.md"
@@ -95,14 +98,18 @@ def page(steps: list[Step], commit: str) -> str:
     lines = ["# The last nightly run", "", "Written by `make nightly`; see CONTRIBUTING.md.", ""]
     lines += [f"{today}, commit {commit}, {where}.", ""]
     lines += ["| step | outcome | seconds |", "|---|---|---|"]
-    ends = {True: "passed", False: "**failed**"}
-    lines += [f"| {one.name} | {ends[one.passed]} | {one.seconds:.0f} |" for one in steps]
+    words = {True: "passed", False: "**failed**"}
+    lines += [f"| {one.name} | {words[one.passed]} | {one.seconds:.0f} |" for one in steps]
     lines += [f"| {name} | not run | |" for name in STEPS if name not in {s.name for s in steps}]
     for one in steps:
         if one.folders:
             lines += ["", f"## {one.name}", "", "| folder | tests | seconds | outcome |"]
             lines += ["|---|---|---|---|"]
             lines += [row(name, folder) for name, folder in one.folders.items()]
+    if any(one.name == "versions" for one in steps) and versions.LAST.exists():
+        lines += ["", "## versions", "", "| row | outcome |", "|---|---|"]
+        ends = json.loads(versions.LAST.read_text("utf-8"))
+        lines += [f"| {name} | {end} |" for name, end in ends.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -119,8 +126,11 @@ def main() -> int:
         parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
     commit = git("rev-parse", "--short", "HEAD") + (" and changes" if git("status", "-s") else "")
     with tempfile.TemporaryDirectory() as place:
-        steps = [run(name, Path(place)) for name in STEPS if name in wanted]
-    PAGE.write_text(page(steps, commit), "utf-8")
+        steps: list[Step] = []
+        for name in STEPS:
+            if name in wanted:
+                steps.append(run(name, Path(place)))
+                PAGE.write_text(page(steps, commit), "utf-8")  # also what an interrupt leaves
     print(f"wrote {PAGE.relative_to(ROOT)}")
     return 0 if all(one.passed for one in steps) else 1
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ from setup import create_venv, ensure_java, say, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "versions"
+LAST = PLACE / "last.json"  # how each row of the last run ended
+ABSENT = "NOT RUN, this machine has no such interpreter"
 
 FRAMES = (
     "tests/convert",
@@ -164,18 +167,20 @@ def main() -> None:
     wanted = parser.parse_args().names or names
     if unknown := set(wanted) - set(names):
         stop(f"no row is called {' or '.join(sorted(unknown))}; there are: {', '.join(names)}")
-    failed, absent = [], []
+    ends: dict[str, str] = {}
+    PLACE.mkdir(parents=True, exist_ok=True)
     for row in ROWS:
         if row.name not in wanted:
             continue
         if row.python and find_python(row.python) is None:
-            absent.append(row.name)
-            continue
-        say(f"{row.name}: {', '.join(row.pins)}")
-        failed += [] if passes(row) else [row.name]
-    if absent:
-        say(f"NOT RUN, this machine has no such interpreter: {', '.join(absent)}")
-    if failed:
+            ends[row.name] = ABSENT
+        else:
+            say(f"{row.name}: {', '.join(row.pins)}")
+            ends[row.name] = "passed" if passes(row) else "failed"
+        LAST.write_text(json.dumps(ends, indent=1) + "\n")
+    if absent := [name for name, end in ends.items() if end == ABSENT]:
+        say(f"{ABSENT}: {', '.join(absent)}")
+    if failed := [name for name, end in ends.items() if end == "failed"]:
         stop(f"tests failed with {', '.join(failed)}")
 
 
