@@ -35,7 +35,7 @@ _log = logging.getLogger("odps_nb")
 class Renewed(Protocol):
     """An object whose locks and sockets a forked child must not use."""
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Take new locks, and forget sockets and threads; runs first in the child."""
 
 
@@ -102,7 +102,7 @@ _THREADS: _Living[threading.Thread] = _Living()
 
 
 def renew_after_fork(one: Renewed) -> None:
-    """Register ``one``: its ``after_fork`` is called in each forked child. Held weakly."""
+    """Register ``one``: its ``_after_fork`` is called in each forked child. Held weakly."""
     _RENEWED.add(one)
 
 
@@ -144,7 +144,7 @@ def _in_child() -> None:
     _ENDING.clear()  # those belong to the parent; what the child uses registers again
     _THREADS.clear()
     for one in _RENEWED.all():
-        one.after_fork()
+        one._after_fork()
 
 
 def _at_exit() -> None:

@@ -120,7 +120,7 @@ class ByReference:
 
         return frame_gallery(cast("Connection", self), frame, column, caption, limit)
 
-    def frame_blobs(self) -> FrameBlobs:
+    def _frame_blobs(self) -> FrameBlobs:
         """Return what ``series.odps`` fetches blobs with, for a column without a connection."""
         from odps_nb.access.blobs.frames import FrameBlobs
 

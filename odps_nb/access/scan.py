@@ -73,7 +73,7 @@ class Scan(RowForms, ForEngines):
         self._running: list[CancelToken] = []
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Use new locks in a forked child: the parent may be opening the session."""
         self._lock, self._running = threading.RLock(), []
 
@@ -97,7 +97,7 @@ class Scan(RowForms, ForEngines):
     @property
     def session(self) -> ReadSession:
         """The read session; opened at the first use."""
-        return self.opened()
+        return self._opened()
 
     @property
     def session_id(self) -> str:
@@ -137,7 +137,7 @@ class Scan(RowForms, ForEngines):
             self._table_schema = self._connection.table(self._plan.table).schema
         return self._table_schema
 
-    def learn(self, schema: TableSchema) -> Scan:
+    def _learn(self, schema: TableSchema) -> Scan:
         """Take the table's columns from who knows them, so that nobody asks for them again."""
         self._table_schema = schema
         return self
@@ -244,11 +244,11 @@ class Scan(RowForms, ForEngines):
             raise _no_bound("rows for learning, which come epoch after epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
 
-    def replanned(self, plan: ReadPlan, *, session_id: str | None = None) -> Scan:
+    def _replanned(self, plan: ReadPlan, *, session_id: str | None = None) -> Scan:
         """Return another read over the same connection; by default of the session named here."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
-    def works_under(self, token: CancelToken, *, ended: bool = False) -> None:
+    def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""
         with self._lock:
             if not ended:
@@ -269,7 +269,7 @@ class Scan(RowForms, ForEngines):
         workers: int | None = None,
         read_ahead: int | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
-        session = self.opened(tracker, token)
+        session = self._opened(tracker, token)
         tell_polars(session.schema)
         batches = iter_batches(
             self._connection.storage,
@@ -286,7 +286,7 @@ class Scan(RowForms, ForEngines):
                 # A session returns partition columns last, whatever the order of ``columns``.
                 yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
-    def opened(
+    def _opened(
         self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
         """Return the read session; its opening is told to a tracker and cancelled by a token."""
@@ -333,11 +333,11 @@ class _Registered:
         self._scan, self._token = scan, token
 
     def __enter__(self) -> CancelToken:
-        self._scan.works_under(self._token)
+        self._scan._works_under(self._token)
         return self._token
 
     def __exit__(self, *_: object) -> None:
-        self._scan.works_under(self._token, ended=True)
+        self._scan._works_under(self._token, ended=True)
 
 
 def _no_bound(where: str) -> ArgumentError:

@@ -52,7 +52,7 @@ class Result(RowForms):
         self._limit: int | None = None
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
         self._lock = threading.Lock()
 
@@ -83,7 +83,7 @@ class Result(RowForms):
         """The session over the rows; waits for the query, opened at the first use."""
         return self._open(None)
 
-    def reopened(self) -> Result:
+    def _reopened(self) -> Result:
         """Return the same result with a new session, for one that has expired."""
         made = Result(self._connection, self._instance)
         made._limit = self._limit

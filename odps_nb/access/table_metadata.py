@@ -44,7 +44,7 @@ class TableMetadata:
         self._primary_key: tuple[str, ...] | None = None
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Use new locks in a forked child: a thread of the parent may be fetching."""
         self._lock = threading.Lock()
 

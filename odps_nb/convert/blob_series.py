@@ -54,7 +54,7 @@ class Source(Protocol):
 class HasBlobs(Protocol):
     """A connection."""
 
-    def frame_blobs(self) -> Any:
+    def _frame_blobs(self) -> Any:
         """Return a `Source`."""
 
 
@@ -123,7 +123,7 @@ class BlobSeries:
     def _source(self, connection: HasBlobs | None) -> Source:
         own = getattr(getattr(self._series, "dtype", None), "source", None)
         if connection is not None:
-            made: Source = connection.frame_blobs()
+            made: Source = connection._frame_blobs()
             return made
         if own is None or own.connection is None:
             raise StateError(

@@ -29,7 +29,7 @@ class Abort:
         self._stopped = False
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Forget the parent's socket: shutting it down would end the parent's exchange."""
         self._lock = threading.Lock()
         self.detach()

@@ -222,7 +222,7 @@ class _Idle(queue.LifoQueue[Any]):
         super().__init__(maxsize)
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         idle = self.queue
         super().__init__(self.maxsize)  # another thread may have held its locks
         for connection in idle:

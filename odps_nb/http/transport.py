@@ -246,7 +246,7 @@ class RequestsTransport:
         self._adapter = Adapter(pool_connections=8, pool_maxsize=self._pool_size)
         self._environment = ProxyEnvironment()
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Use new connections in the child: the old ones carry the parent's responses."""
         self._begin()
 

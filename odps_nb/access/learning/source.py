@@ -184,10 +184,10 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
     """Return a scan without condition, of a session that is open."""
     if session_id is None:
-        return scan if plan is scan.plan else scan.replanned(plan)
-    found = scan.replanned(plan, session_id=session_id)
+        return scan if plan is scan.plan else scan._replanned(plan)
+    found = scan._replanned(plan, session_id=session_id)
     try:
         found.session  # noqa: B018
     except (SessionExpiredError, NotFoundError):
-        return scan.replanned(plan)
+        return scan._replanned(plan)
     return found

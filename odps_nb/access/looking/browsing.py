@@ -298,7 +298,7 @@ class ResultRows:
 
     def renewed(self) -> Rows:
         """Return the rows of the same instance, opened again."""
-        return self._with(self._result.reopened(), self._first_columns)
+        return self._with(self._result._reopened(), self._first_columns)
 
     def _with(self, result: Result, columns: int | None) -> Rows:
         return ResultRows(result, title=self._title, like=self._like, first_columns=columns)

@@ -35,4 +35,4 @@ def opened_read(table: Table) -> Scan:
     scan = table.read()
     scan.row_count  # noqa: B018
     asking.join()
-    return scan.learn(table.schema)
+    return scan._learn(table.schema)

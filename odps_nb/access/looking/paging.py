@@ -90,9 +90,9 @@ def iter_found_rows(
         return
     storage, wanted = scan.connection.storage, list(scan.plan.columns)
     token = storage.operation()
-    scan.works_under(token)
+    scan._works_under(token)
     try:
-        session, zone = scan.opened(token=token), scan.profile.timezone
+        session, zone = scan._opened(token=token), scan.profile.timezone
         found = iter_placed(
             storage, session, begin, workers=workers, read_ahead=read_ahead, cancel=token
         )
@@ -101,7 +101,7 @@ def iter_found_rows(
                 shown = present_batch(batch, session.schema, timezone=zone)
                 yield place, shown.select(wanted) if wanted else shown
     finally:
-        scan.works_under(token, ended=True)
+        scan._works_under(token, ended=True)
 
 
 def iter_result_rows(

@@ -72,7 +72,7 @@ class CredentialSource:
         self._renew_at = self._ends_at = 0.0
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Take a new lock: a renewal that was running in the parent does not run in the child."""
         self._lock = threading.Lock()
 

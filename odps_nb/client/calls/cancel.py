@@ -52,7 +52,7 @@ class CancelToken:
             parent.watch(self)
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Forget the registered work: it belongs to the parent process."""
         was_cancelled = self.cancelled
         self._event, self._lock = threading.Event(), threading.Lock()

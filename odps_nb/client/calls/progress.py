@@ -165,7 +165,7 @@ class ProgressTracker:
         self._sending: dict[int, Sending] = {}
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Drop the listener: the parent process goes on showing this operation."""
         self._lock, self._listener = threading.Lock(), silent
 

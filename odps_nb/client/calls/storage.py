@@ -91,7 +91,7 @@ class StorageClient:
         renew_after_fork(self)
         end_at_exit(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Use new connections in the child; running calls belong to the parent."""
         self._lock, self._running = threading.Lock(), CancelToken()
         self._ending = WeakSet()

@@ -139,7 +139,7 @@ class WriteSession:
         self._home = Home()
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Neither commit nor abort in the child: the session belongs to the parent."""
         self._lock = threading.Lock()
 

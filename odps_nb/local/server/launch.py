@@ -160,7 +160,7 @@ class _Child(subprocess.Popen[str]):
         super().__init__(*args, **kwargs)
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Close the pipe in the child, so that the service ends with the parent."""
         if self.stdin is not None:
             self.stdin.close()

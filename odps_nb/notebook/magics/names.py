@@ -63,7 +63,7 @@ class NameCache:
         self._closed = False
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Start a new thread when needed: threads do not survive a fork."""
         self._lock, self._thread = threading.Lock(), None
         self._answered = threading.Condition(self._lock)

@@ -36,7 +36,7 @@ class Operations:
         self._count = 0
         renew_after_fork(self)
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Start with an empty list: operations belong to the parent process."""
         self._lock = threading.Lock()
         self._kept.clear()
