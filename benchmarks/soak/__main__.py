@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.soak.figures import take
 from benchmarks.soak.front import Front
 from benchmarks.soak.judge import Figures, grown, table
-from benchmarks.soak.work import DONE_BY, SETUP, Job, play
+from benchmarks.soak.work import DONE_BY, END, SETUP, Job, play
 from odps_nb.local.server.launch import LocalService, start
 
 __all__ = ["main", "soak"]
@@ -83,6 +83,7 @@ def soak(
                     turn += 1
                     if rounds or turn % _ROUNDS == 0:
                         yield {"round": turn, **take(front, service.pid, folders)}
+                front.run(END)
 
 
 def _environment(service: LocalService, folders: dict[str, Path], root: Path) -> dict[str, str]:

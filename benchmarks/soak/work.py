@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.soak.front import Front
 
-__all__ = ["DONE_BY", "SETUP", "Job", "play"]
+__all__ = ["DONE_BY", "END", "SETUP", "Job", "play"]
 
 Job = Callable[[Front, int], None]
 
@@ -23,6 +23,16 @@ def misbehave(*rules):
     body = json.dumps({"rules": rules}).encode()
     odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
+"""
+
+# A kernel that is ended takes its Java with it, which then leaves its temporary files.
+END = """
+if "spark" in globals():
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
 """
 
 
