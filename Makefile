@@ -5,10 +5,11 @@ SECONDS ?= 60
 WORKERS ?= 3
 RUNS ?= 10000
 QUERIES ?= 3000
+MINUTES ?= 60
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -65,11 +66,14 @@ fuzz: setup ## coverage-guided fuzzing of the decoders (SECONDS=60 in all)
 chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks them; says how each ended
 	@ODPS_NB_CHAOS=$$(( ($(RUNS) + 3) / 4 )) $(PY) -m pytest tests/client/test_chaos.py -n 2 --dist load -rN --tb=short
 
-sweep: setup ## every job with every single fault at every exchange; writes docs/single-faults.md
+sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/single-faults.md
 	@rm -f build/sweep.jsonl; mkdir -p build
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 2 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
 	@$(PY) -m tests.sweep.page build/sweep.jsonl
+
+soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/soak.md (ARGS="--json FILE")
+	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)

@@ -333,6 +333,16 @@ class BlobColumn(Sequence[Blob]):
         places: Sequence[int] = () if self._gallery is None else self._gallery.selection
         return self.pick(places).references()
 
+    def close(self) -> None:
+        """Close its gallery, and free what that holds; the static page stays. Idempotent.
+
+        What is selected there is forgotten: take `selected` before. Displayed again, the column
+        makes a new gallery.
+        """
+        gallery, self._gallery = self._gallery, None
+        if gallery is not None:
+            gallery.close()
+
     def references(self) -> pd.Series[Any]:
         """Return the references as a Series, as a read gives them.
 

@@ -67,7 +67,7 @@ class Explorer(Protocol):
         """Python that reads the rows that are shown."""
 
     def close(self) -> None:
-        """Stop what it reads; the rows that are shown stay. Idempotent."""
+        """Stop what it reads, and free what it holds; its static view stays. Idempotent."""
 
 
 class Gallery(Protocol):
@@ -79,6 +79,9 @@ class Gallery(Protocol):
 
     def _ipython_display_(self) -> None:
         """Display itself in a notebook; elsewhere raise NotImplementedError, as IPython wants."""
+
+    def close(self) -> None:
+        """Stop what it does, and free what it holds; the static page stays. Idempotent."""
 
 
 class Uploader(Protocol):

@@ -22,6 +22,9 @@ class Browser:
             self.messages.append((content, buffers))
             self.came.notify_all()
 
+    def close(self) -> None:
+        """Be a widget."""
+
     def wait(self, kind: str, **facts: object) -> Message:
         """Return the first message of a kind with these facts; wait for it."""
 

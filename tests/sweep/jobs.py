@@ -29,7 +29,7 @@ from odps_nb.spark.writing.dataframe import write_target
 from odps_nb.spark.writing.task import WriteTask, Written, write_partition
 from odps_nb.terms import BlobReference
 
-__all__ = ["JOBS", "Job", "World"]
+__all__ = ["JOBS", "PAIR_JOBS", "Job", "World"]
 
 ROWS = 600
 PART = 4000  # bytes of an upload where a write takes several
@@ -366,3 +366,6 @@ JOBS = (
         files=True,
     ),
 )
+
+#: What is done with two faults, too.
+PAIR_JOBS = tuple(job for job in JOBS if job.name in ("read in order", "append", "blobs up"))

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.sweep.jobs import Job
 
-__all__ = ["CHANGED", "ENDED", "FAULTS", "REFUSED", "RIGHT", "UNKNOWN", "WRONG", "Fault"]
+__all__ = [
+    "CHANGED",
+    "ENDED",
+    "FAULTS",
+    "PAIRED",
+    "REFUSED",
+    "RIGHT",
+    "UNKNOWN",
+    "WRONG",
+    "Fault",
+    "pair_name",
+]
 
 RIGHT = "right"
 REFUSED = "error"  # typed, and nothing is changed
@@ -88,3 +99,12 @@ FAULTS = (
     Fault("interrupt before", "Ctrl-C, the request is not answered", mended=False, interrupts=True),
     Fault("interrupt after", "Ctrl-C, the service acted", mended=False, interrupts=True),
 )
+
+_MEET = ("reset before", "reset after", "cut", "stalled", "429", "503", "expired")
+#: The faults of which two are tried in one run: a client's answer to one meets the other.
+PAIRED = tuple(fault for fault in FAULTS if fault.name in _MEET)
+
+
+def pair_name(first: Fault, second: Fault) -> str:
+    """Return what notes call the two."""
+    return f"{first.name}, then {second.name}"

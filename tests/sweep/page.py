@@ -6,6 +6,7 @@ python -m tests.sweep.page FILE
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import sys
 from collections import Counter, defaultdict
@@ -13,11 +14,23 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.sweep.jobs import JOBS
-from tests.sweep.outcomes import CHANGED, ENDED, FAULTS, REFUSED, RIGHT, UNKNOWN, WRONG
+from tests.sweep.jobs import JOBS, PAIR_JOBS
+from tests.sweep.outcomes import (
+    CHANGED,
+    ENDED,
+    FAULTS,
+    PAIRED,
+    REFUSED,
+    RIGHT,
+    UNKNOWN,
+    WRONG,
+    pair_name,
+)
 from tests.sweep.peer import PEER_JOBS
 
-__all__ = ["PAGE", "page"]
+__all__ = ["PAGE", "page", "pairs"]
+
+Cells = dict[tuple[str, str], Counter[str]]
 
 PAGE = Path(__file__).parents[2] / "docs" / "single-faults.md"
 _LETTERS = {RIGHT: "", REFUSED: "e", UNKNOWN: "d", ENDED: "i", WRONG: "**w**", CHANGED: "**c**"}
@@ -50,14 +63,24 @@ What is flipped here are envelopes of messages, documents, and blobs.
 
 """
 
+_PAIRS = """
+## Two faults in one run
+
+Written by `make sweep` ({date}, {runs:,} runs). For three jobs, one fault struck exchange N, and
+another, or the same, a later exchange M: each N, and each M beyond it that the client came to, with
+its repetitions and its clean-up. An answer that is cut or stalls does so in its middle. The rules
+are those of a single fault, and where each of the two must be mended alone, both must be mended
+together.
+
+A cell is read as above; a dash: the first fault ends the job, and leaves no exchange to break.
+"""
+
 
 def page(notes: Iterable[str]) -> str:
     """Return the page of these notes, one JSON document each."""
-    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for line in notes:
-        found = json.loads(line)
-        cells[found["job"], found["fault"]].update(found["ends"])
-    runs = sum(sum(ends.values()) for ends in cells.values())
+    cells = _cells(notes)
+    names = {fault.name for fault in FAULTS}
+    runs = sum(sum(ends.values()) for (_, name), ends in cells.items() if name in names)
     text = _HEAD.format(date=dt.date.today(), runs=runs, peer=version("pyodps"))
     text += "| job | " + " | ".join(fault.name for fault in FAULTS) + " |\n"
     text += "|---" * (len(FAULTS) + 1) + "|\n"
@@ -65,7 +88,43 @@ def page(notes: Iterable[str]) -> str:
         row = [_cell(cells.get((job.name, fault.name))) for fault in FAULTS]
         text += f"| {job.name} | " + " | ".join(row) + " |\n"
     text += "\n## The faults\n\n"
-    return text + "".join(f"- **{fault.name}**: {fault.meaning}\n" for fault in FAULTS)
+    text += "".join(f"- **{fault.name}**: {fault.meaning}\n" for fault in FAULTS)
+    return text + pairs(cells)
+
+
+def pairs(cells: Cells) -> str:
+    """Return the section of two faults in one run."""
+    known = {
+        (job.name, one.name, two.name): cells[job.name, pair_name(one, two)]
+        for job, one, two in itertools.product(PAIR_JOBS, PAIRED, PAIRED)
+        if (job.name, pair_name(one, two)) in cells
+    }
+    runs = sum(sum(ends.values()) for ends in known.values())
+    text = _PAIRS.format(date=dt.date.today(), runs=runs)
+    for job in PAIR_JOBS:
+        ends = sum((found for (name, *_), found in known.items() if name == job.name), Counter())
+        text += f"\n### Two faults: {job.name}\n\n{_summary(ends)}\n\n"
+        text += "| first | " + " | ".join(f"then {fault.name}" for fault in PAIRED) + " |\n"
+        text += "|---" * (len(PAIRED) + 1) + "|\n"
+        for one in PAIRED:
+            row = [_cell(known.get((job.name, one.name, two.name))) for two in PAIRED]
+            text += f"| {one.name} | " + " | ".join(row) + " |\n"
+    return text
+
+
+def _cells(notes: Iterable[str]) -> Cells:
+    cells: Cells = defaultdict(Counter)
+    for line in notes:
+        found = json.loads(line)
+        cells[found["job"], found["fault"]].update(found["ends"])
+    return cells
+
+
+def _summary(ends: Counter[str]) -> str:
+    told = {RIGHT: "gave the right result", REFUSED: "ended in an error and changed nothing"}
+    told[UNKNOWN] = "ended in an error that says that the rows may be there"
+    said = [f"{ends[end]:,} {words}" for end, words in told.items() if ends[end]]
+    return f"{sum(ends.values()):,} runs: " + ", ".join(said) + "."
 
 
 def _cell(ends: Counter[str] | None) -> str:

@@ -1,4 +1,4 @@
-"""A proxy that breaks exactly one exchange: the N-th, in one way, at one place of its answer."""
+"""A proxy that breaks one exchange, the N-th, in one way, at one place; or that one and a later."""
 
 from __future__ import annotations
 
@@ -69,39 +69,52 @@ class BreaksOne(Peer):
     a document was the answer, and ``places`` how many places of it there are to break: ``place`` is
     one of them. Faults of this machine
     (no names, no descriptors, a full disk) last until the client has waited a moment.
+
+    ``then`` is a second fault, and the number of its exchange; ``struck_again`` and
+    ``broken_again`` are of that. With ``place`` -1 an answer breaks in its middle.
     """
 
     def __init__(
-        self, target: str, fault: str, number: int, place: int, around: Surroundings
+        self,
+        target: str,
+        fault: str,
+        number: int,
+        place: int,
+        around: Surroundings,
+        *,
+        then: tuple[str, int] | None = None,
     ) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname, parts.port)
-        self._fault, self._number, self._place, self._around = fault, number, place, around
+        self._strikes = {number: fault, **({then[1]: then[0]} if then else {})}
+        self._number, self._place, self._around = number, place, around
         self._lock, self._count = threading.Lock(), 0
         self.struck, self.broken, self.document, self.places = False, "", False, 1
+        self.struck_again, self.broken_again = False, ""
         super().__init__(self._talk)
 
     def _talk(self, line: Line) -> None:
         while (seen := line.head()) is not None:
             with self._lock:
-                mine = self._count == self._number
+                number, fault = self._count, self._strikes.get(self._count)
                 self._count += 1
-            if mine:
+            if fault and number == self._number:
                 self.struck, self.broken = True, _name(seen)
-            if mine and self._fault == "reset inside":
+            elif fault:
+                self.struck_again, self.broken_again = True, _name(seen)
+            if fault == "reset inside":
                 line.reset()
                 return
             line.drain(seen)
             if not seen.whole:
                 return
-            if not mine:
+            if not fault:
                 line.send(self._asked(seen).encode())
-            elif not self._break(line, seen):
+            elif not self._break(line, seen, fault):
                 return
 
-    def _break(self, line: Line, seen: Seen) -> bool:
+    def _break(self, line: Line, seen: Seen, fault: str) -> bool:
         """Answer the one request wrongly; return whether the connection lives on."""
-        fault = self._fault
         if fault in REFUSALS:
             status, headers, body = REFUSALS[fault]
             if fault == "500 after":
@@ -126,10 +139,9 @@ class BreaksOne(Peer):
         answer = self._asked(seen)
         if fault == "twice":
             answer = self._asked(seen)
-        return self._spoil(line, answer)
+        return self._spoil(line, answer, fault)
 
-    def _spoil(self, line: Line, answer: Answer) -> bool:
-        fault = self._fault
+    def _spoil(self, line: Line, answer: Answer, fault: str) -> bool:
         self.document = not answer.chunked
         if fault == "reset after":
             line.reset()
@@ -149,7 +161,7 @@ class BreaksOne(Peer):
                 line.send(answer.encode(answer.body[: places[self._place]]))
                 return True
         elif fault in ("cut", "stalled"):
-            return self._cut(line, answer)
+            return self._cut(line, answer, stalled=fault == "stalled")
         line.send(answer.encode())
         return True
 
@@ -162,17 +174,17 @@ class BreaksOne(Peer):
         line.send(answer.encode(bytes(body)))
         return True
 
-    def _cut(self, line: Line, answer: Answer) -> bool:
+    def _cut(self, line: Line, answer: Answer, *, stalled: bool) -> bool:
         whole = answer.encode()
         end = len(whole) - len(answer.encode(b"")) + 1  # inexact for chunks, whose lines count too
         body = whole.index(b"\r\n\r\n") + 4
         places = [10, body, *(body + at for at in answer.places())]
-        if self._fault == "stalled":
+        if stalled:
             places = [10, body + end // 2]
         places = sorted({min(at, len(whole) - 1) for at in places})
         self.places = len(places)
-        line.send(whole[: places[self._place]])
-        if self._fault == "stalled":
+        line.send(whole[: places[self._place if self._place >= 0 else len(places) // 2]])
+        if stalled:
             line.wait_closed()
         return False
 

@@ -35,6 +35,7 @@ __all__ = ["FAULTS", "MisbehavingApp", "Misbehaviour", "Rule"]
 
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "no_route_token", "close")
 MAX_RULES = 1000
+_LOOK = 0.1  # seconds between looks at whether the client of a stalled answer is still there
 _CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "ServiceUnavailable"}
 
 
@@ -174,13 +175,21 @@ class _Spoiled:
             return
         if reached and rule.fault == "stall":
             self._done = True
-            await asyncio.sleep(rule.seconds)
+            await self._stall()
         if reached and rule.fault == "corrupt":
             self._done = True
             place = rule.at - self._sent
             body = body[:place] + bytes([body[place] ^ 0x55]) + body[place + 1 :]
         self._sent += len(body)
         await self._send({**message, "body": body})
+
+    async def _stall(self) -> None:
+        """Wait, but for nobody: what a client left behind would hold its rows until the end."""
+        transport = self._scope["state"]["connection"].transport
+        clock = asyncio.get_running_loop().time
+        end = clock() + self._rule.seconds
+        while clock() < end and not transport.is_closing():
+            await asyncio.sleep(min(_LOOK, max(0, end - clock())))
 
 
 async def _nowhere(message: Message) -> None:

@@ -31,7 +31,7 @@ from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.lanes import Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.live.twin import Twin, in_kernel, widget_class
+from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
 from odps_nb.schema import TypeCode
 
 if TYPE_CHECKING:
@@ -85,9 +85,12 @@ class Explorer:
         return self._view
 
     def close(self) -> None:
-        """Stop what it reads; the rows that are shown stay. Idempotent."""
+        """Stop what it reads, and free what it holds; its static view stays. Idempotent."""
         self._lanes.close()
         self._view.close()
+        widget, self._widget = self._widget, None
+        if widget is not None:
+            close_widget(widget)
 
     def end(self) -> None:
         """Stop, called when the interpreter exits."""

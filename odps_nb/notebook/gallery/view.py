@@ -38,7 +38,7 @@ from odps_nb.notebook.gallery.page import (
 )
 from odps_nb.notebook.gallery.requests import Requests
 from odps_nb.notebook.gallery.tiles import Tiles
-from odps_nb.notebook.live.twin import Twin, in_kernel, widget_class
+from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
 from odps_nb.notebook.preview.drawing import count_of
 
 if TYPE_CHECKING:
@@ -207,10 +207,15 @@ class Gallery:
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def close(self) -> None:
-        """Stop what it does; the static page stays. Idempotent."""
-        self._requests.close()
+        """Stop what it does, and free what it holds; the static page stays. Idempotent."""
+        self.end()
+        widget, self._widget = self._widget, None
+        if widget is not None:
+            close_widget(widget)
 
-    end = close
+    def end(self) -> None:
+        """Stop, called when the interpreter exits."""
+        self._requests.close()
 
     # -- in a notebook --------------------------------------------------------------------------
 

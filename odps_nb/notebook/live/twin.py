@@ -15,7 +15,7 @@ from typing import Any
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display import output
 
-__all__ = ["Twin", "in_kernel", "widget_class"]
+__all__ = ["Twin", "close_widget", "in_kernel", "widget_class"]
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
@@ -27,6 +27,17 @@ def in_kernel() -> bool:
     from IPython import get_ipython
 
     return getattr(get_ipython(), "kernel", None) is not None
+
+
+def close_widget(widget: Any) -> None:
+    """Take a widget out of the browser and of the kernel's list of widgets, whole.
+
+    A widget has widgets of its own for its layout and its style, which stay on that list when it
+    is closed alone.
+    """
+    parts = [getattr(widget, name, None) for name in ("layout", "style")]
+    for one in (widget, *(part for part in parts if part is not None)):
+        one.close()
 
 
 class Twin:

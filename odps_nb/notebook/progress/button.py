@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odps_nb.notebook.display import output
+from odps_nb.notebook.live.twin import close_widget
 
 __all__ = ["CancelButton"]
 
@@ -40,7 +41,7 @@ class CancelButton:
     def remove(self) -> None:
         """Take the button away, from any thread. Idempotent."""
         if self._widget is not None:
-            self._widget.close()
+            close_widget(self._widget)
             self._widget = None
             output.replace({"text/plain": ""}, display_id=self._display_id)
 

@@ -24,7 +24,7 @@ from odps_nb.errors import (
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.live.lanes import Lanes
-from odps_nb.notebook.live.twin import Twin, in_kernel, widget_class
+from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
 from odps_nb.notebook.upload.picked import Announced, PickedFiles, Wanted
 from odps_nb.notebook.upload.record import record_bundle
 from odps_nb.notebook.upload.told import Told, told_progress
@@ -71,8 +71,9 @@ class Uploader:
     def close(self) -> None:
         """Stop what it does, and remove what came from the browser. Idempotent."""
         self.end()
-        if self._widget is not None:
-            self._widget.close()
+        widget, self._widget = self._widget, None
+        if widget is not None:
+            close_widget(widget)
 
     def end(self) -> None:
         """Stop, called when the interpreter exits."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 import requests
@@ -98,6 +99,25 @@ def test_a_stall_takes_as_long_as_named(peer: Peer) -> None:
     began = time.monotonic()
     read(peer, session.session_id)
     assert time.monotonic() - began >= 0.3
+
+
+def test_a_stall_ends_when_its_client_is_gone(peer: Peer, moody: LocalService) -> None:
+    peer.sql("CREATE TABLE large (a bigint);")
+    peer.write("large", pa.table({"a": pa.array(range(1_000_000))}))
+    session = peer.open_read("large")
+    ask(peer, {"action": "TableRead", "fault": "stall", "at": 1_500_000, "seconds": 600})
+    request = calls.ReadRows(
+        table=peer.table("large"), session_id=session.session_id, split=IndexSplit(0)
+    )
+    service = psutil.Process(moody.pid)
+    before = len(service.open_files())
+    with peer.ok(request.encode()) as response:
+        assert next(response.iter_content(1000))
+        assert len(service.open_files()) > before  # it holds the rows open that it goes on with
+    give_up = time.monotonic() + 60
+    while len(service.open_files()) > before:
+        assert time.monotonic() < give_up, "rows are held for somebody who has gone"
+        time.sleep(0.01)
 
 
 def test_an_expired_session_is_gone_for_good(peer: Peer) -> None:

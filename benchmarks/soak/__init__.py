@@ -1,0 +1,1 @@
+"""An hour of mixed work in one Jupyter kernel, and whether anything of it grows: `make soak`."""

@@ -1,0 +1,74 @@
+"""What a process holds, asked of the system and of the kernel itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks.soak.front import Front
+
+__all__ = ["take"]
+
+# Asked of the kernel, which collects first; the JVM, too, if there is one.
+_PROBE = """
+def _soak_probe():
+    import ctypes, gc, json, sys, threading, comm, pyarrow
+    from ipywidgets.widgets import widget
+    from odps_nb.notebook.magics.options import loaded_magics
+    for _ in range(3):
+        gc.collect()
+    # what allocators keep for the next read is not held by anybody
+    pyarrow.default_memory_pool().release_unused()
+    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    found = {
+        "python objects": len(gc.get_objects()),
+        "python blocks": sys.getallocatedblocks(),
+        "arrow bytes": pyarrow.total_allocated_bytes(),
+        "python threads": threading.active_count(),
+        "widgets": len(widget._instances),
+        "comms": len(comm.get_comm_manager().comms),
+        "operations": len(loaded_magics().operations.all()),
+    }
+    session = globals().get("spark")
+    if session is not None:
+        runtime = session._jvm.java.lang.Runtime.getRuntime()
+        for _ in range(2):
+            runtime.gc()
+        found["jvm heap bytes"] = runtime.totalMemory() - runtime.freeMemory()
+    print(json.dumps(found))
+_soak_probe()
+del _soak_probe
+"""
+
+
+def take(front: Front, service_pid: int, folders: dict[str, Path]) -> dict[str, float]:
+    """Return the figures of now, by name; those of bytes end in ``bytes``."""
+    found: dict[str, float] = {"at": time.time()}
+    found |= {f"kernel {name}": value for name, value in json.loads(front.run(_PROBE)).items()}
+    kernel, service = psutil.Process(front.pid), psutil.Process(service_pid)
+    children = kernel.children(recursive=True)
+    found["kernel children"] = len(children)
+    found["service children"] = len(service.children(recursive=True))
+    found |= _of_process("kernel", kernel) | _of_process("service", service)
+    for child in children:
+        if child.name() == "java":
+            found |= _of_process("jvm", child)
+    for name, folder in folders.items():
+        files = [one.stat().st_size for one in folder.rglob("*") if one.is_file()]
+        found |= {f"{name} files": len(files), f"{name} files bytes": sum(files)}
+    return found
+
+
+def _of_process(name: str, process: psutil.Process) -> dict[str, float]:
+    memory = process.memory_full_info()
+    return {
+        f"{name} rss bytes": memory.rss,
+        f"{name} uss bytes": memory.uss,
+        f"{name} threads": process.num_threads(),
+        f"{name} file descriptors": process.num_fds(),
+        f"{name} sockets": len(process.net_connections(kind="all")),
+        f"{name} open files": len(process.open_files()),
+    }

@@ -1,0 +1,260 @@
+"""What the kernel is made to do, round after round."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmarks.soak.front import Front
+
+__all__ = ["DONE_BY", "END", "SETUP", "Job", "play"]
+
+Job = Callable[[Front, int], None]
+
+SETUP = """
+import json
+import pandas as pd, pyarrow as pa
+import odps_nb, odps_nb.errors, odps_nb.spark
+from IPython.display import display
+from odps_nb.wire.calls import WireRequest
+odps = %odps connect
+def misbehave(*rules):
+    body = json.dumps({"rules": rules}).encode()
+    odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
+"""
+
+# A kernel that is ended takes its Java with it, which then leaves its temporary files.
+END = """
+if "spark" in globals():
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+"""
+
+
+def read_pandas(front: Front, _: int) -> None:
+    """Filtered rows, by the magic, with its card."""
+    front.run(
+        '%odps read orders -p ds=2024-01-01 -c id,amount,status -w "quantity >= 9" -o df\n'
+        "assert len(df) > 1000; del df"
+    )
+
+
+def read_arrow(front: Front, _: int) -> None:
+    """A limit, all types, and a partition as batches, left early."""
+    front.run(
+        "rows = odps.table('orders').read(['id', 'status'], limit=20_000).to_arrow()\n"
+        "assert rows.num_rows == 20_000\n"
+        "types = odps.table('types_all').read().to_arrow()\n"
+        "batches = odps.table('orders').read(partitions='ds=2024-01-02').batches()\n"
+        "assert next(batches).num_rows\n"
+        "batches.close()\n"
+        "del rows, types, batches"
+    )
+
+
+def interrupt_read(front: Front, _: int) -> None:
+    """The stop button in the middle of a read whose splits stall."""
+    pressed: list[bool] = []
+
+    def press(data: Mapping[str, Any]) -> None:
+        if data.get("text/plain", "").startswith("read local.orders: reading, ") and not pressed:
+            pressed.append(True)
+            front.interrupt()
+
+    front.run("misbehave(STALL)")
+    front.run("%odps read orders --all -o all_orders", error="CancelledError", on_output=press)
+    front.run("misbehave()")
+
+
+def cancel_background(front: Front, _: int) -> None:
+    """A read in the background, cancelled by its handle when rows have come."""
+    front.run("misbehave(STALL)")
+    front.run("%odps read orders --all --bg -o handle")
+    front.run(
+        "import time\n"
+        "listing = %odps status\n"
+        "while not listing.rows[-1][2].startswith('reading, '):\n"
+        "    time.sleep(0.02)\n"
+        "    listing = %odps status\n"
+        "handle.cancel()\n"
+        "try:\n    handle.result(60)\n"
+        "except odps_nb.errors.CancelledError:\n    del handle, listing\n"
+        "misbehave()"
+    )
+
+
+def gallery(front: Front, turn: int) -> None:
+    """A gallery: tiles, one enlarged, a choice, closed."""
+    front.run("shown = odps.table('media').blobs('content')\ndisplay(shown)")
+    (widget,) = front.opened
+    front.tell(widget, {"do": "ready"}, until=["gallery"])
+    front.tell(widget, {"do": "tiles", "indices": list(range(12))}, until=["tiles"])
+    front.tell(widget, {"do": "large", "index": turn % 20}, until=["large"])
+    front.run("shown.close()\ndel shown")
+
+
+def explorer(front: Front, turn: int) -> None:
+    """An explorer: pages, a search, the profile; closed."""
+    front.run("shown = odps.table('orders').explore()\ndisplay(shown)")
+    (widget,) = front.opened
+    front.tell(widget, {"do": "ready"}, until=["table", "page", "profile"])
+    front.tell(widget, {"do": "page", "start": 1000 * (turn % 90)}, until=["page"])
+    front.tell(widget, {"do": "bar", "column": 0, "bar": 0}, until=["page"])
+    front.tell(widget, {"do": "unfilter", "index": 0}, until=["page"])
+    front.run("shown.close()\ndel shown")
+
+
+def uploader(front: Front, turn: int) -> None:
+    """Two files through a file picker, into a table of their own."""
+    files = {"a.txt": b"text " * 1000, "b.bin": bytes(range(256)) * 4096}
+    front.run(f"shown = odps.upload('picked_{turn % 3}')\ndisplay(shown)")
+    (widget,) = front.opened
+    front.tell(widget, {"do": "ready"}, until=["ready"])
+    listed = [{"name": name, "size": len(data), "modified": 1.7e12} for name, data in files.items()]
+    said = front.tell(widget, {"do": "upload", "run": 1, "files": listed}, until=["want"])
+    # both are small: each is one piece, and all are asked for at once
+    wanted = [one for one in said if one["kind"] == "want"]
+    while len(wanted) < len(files):
+        wanted += [one for one in front.hear(widget) if one["kind"] == "want"]
+    for number, want in enumerate(wanted):
+        until = ["done"] if number + 1 == len(wanted) else []
+        piece = list(files.values())[want["file"]]
+        front.tell(widget, {**want, "do": "piece"}, until=until, buffers=[piece])
+    front.run(
+        "assert shown.receipt.rows == 2\nshown.close()\ndel shown\n"
+        f"odps.drop_table('picked_{turn % 3}')"
+    )
+
+
+def write(front: Front, _: int) -> None:
+    """A table made, appended to, overwritten, changed by key; dropped."""
+    front.run(
+        "frame = pd.DataFrame({'id': range(50_000), 'name': ['some text'] * 50_000})\n"
+        "made = odps.create_table('soak_rows', frame)\n"
+        "assert made.write(frame).rows == 50_000\n"
+        "assert made.write(frame, overwrite=True).rows == 50_000\n"
+        "assert made.read().to_arrow().num_rows == 50_000\n"
+        "odps.drop_table('soak_rows')\n"
+        "keyed = odps.create_table('soak_keyed', 'id bigint, pieces bigint', primary_key='id')\n"
+        "keyed.upsert(frame[['id']][:100].assign(pieces=1))\n"
+        "keyed.delete(frame[['id']][:50])\n"
+        "assert keyed.read().to_arrow().num_rows == 50\n"
+        "odps.drop_table('soak_keyed')\n"
+        "del frame, made, keyed"
+    )
+
+
+def blobs(front: Front, _: int) -> None:
+    """Blobs as files and back, one that seeks."""
+    front.run(
+        "import os, shutil, zipfile\n"
+        "column = odps.table('media').read(['name', 'content'], limit=20).to_pandas()\n"
+        "os.mkdir('saved')\n"
+        "odps.save_blobs(column['content'], 'saved')\n"
+        "odps.write_files('saved', 'soak_files', create=True)\n"
+        "odps.drop_table('soak_files')\n"
+        "shutil.rmtree('saved')\n"
+        "archive = odps.table('media').blobs('content', where=\"name = 'bundle.zip'\")[0]\n"
+        "with archive.open(seek=True) as file, zipfile.ZipFile(file) as opened:\n"
+        "    opened.namelist()\n"
+        "del column, archive, file, opened"
+    )
+
+
+def sql(front: Front, _: int) -> None:
+    """A query by the magic, and one by the connection."""
+    front.run("%%odps sql -o found\nselect status, count(*) n from orders group by status")
+    front.run("odps.sql('select max(id) m from orders').to_pandas()\ndel found")
+
+
+def errors(front: Front, _: int) -> None:
+    """What goes wrong in a day: a name, a filter, a query, an answer that breaks."""
+    front.run("odps.table('no_such_table').read().to_pandas()", error="NotFoundError")
+    front.run("%odps read orders -w 'nothing = 1' -o df", error="ArgumentError")
+    front.run("odps.sql('selekt 1').to_pandas()", error="InvalidRequestError")
+    front.run(
+        "cut = {'action': 'TableRead', 'fault': 'cut', 'at': 300_000, 'times': 2}\n"
+        "misbehave(cut)\n"
+        "assert odps.table('orders').read(partitions='ds=2024-01-03').to_arrow().num_rows > 1000\n"
+        "misbehave()"
+    )
+
+
+def reconnect(front: Front, _: int) -> None:
+    """The connection of the magics made anew, and one of a block."""
+    front.run(
+        "odps = %odps connect\n"
+        "with odps_nb.connect() as other:\n"
+        "    other.table('orders').head(5)\n"
+        "del other"
+    )
+
+
+def engines(front: Front, _: int) -> None:
+    """DuckDB over a table."""
+    front.run(
+        "import duckdb\n"
+        "rows = odps.table('orders').dataset()\n"
+        "duckdb.sql(\"select status, sum(quantity) from rows where ds = '2024-01-01' "
+        'group by status").fetchall()\n'
+        "del rows"
+    )
+
+
+def spark(front: Front, _: int) -> None:
+    """A read, a query and a write of the one Spark session."""
+    front.run(
+        "if 'spark' not in globals():\n"
+        "    spark = odps_nb.spark.session('local[2]', spark_driver_memory='1g')\n"
+        "of = odps_nb.spark.read(spark, odps, 'orders', columns=['status', 'quantity'],\n"
+        "                        partitions='ds=2024-01-01', splits=2)\n"
+        "odps.create_table('soak_counts', 'status string, count bigint')\n"
+        "odps_nb.spark.write(of.groupBy('status').count(), odps, 'soak_counts')\n"
+        "odps.drop_table('soak_counts')\n"
+        "del of"
+    )
+    front.run(
+        "%%odps spark -t pandas -o found\n"
+        "select status, sum(quantity) q from orders where ds = '2024-01-02' group by status"
+    )
+
+
+def spark_anew(front: Front, _: int) -> None:
+    """The Spark session stopped, and one made in the same JVM."""
+    front.run("spark.stop()\ndel spark")
+    spark(front, 0)
+
+
+DONE_BY: Mapping[Job, int] = {
+    read_pandas: 1,
+    read_arrow: 1,
+    gallery: 1,
+    explorer: 1,
+    write: 1,
+    sql: 1,
+    errors: 1,
+    uploader: 1,
+    blobs: 2,
+    engines: 2,
+    interrupt_read: 2,
+    cancel_background: 2,
+    reconnect: 3,
+    spark: 3,
+    spark_anew: 30,
+}
+"""Each job, and in every how many rounds it is done; all of them in the first."""
+
+
+def play(front: Front, turn: int, jobs: Mapping[Job, int]) -> Counter[str]:
+    """Do a round of these jobs; return which were done."""
+    done = Counter[str]()
+    for job, every in jobs.items():
+        if turn % every == 0:
+            job(front, turn)
+            done[job.__name__] += 1
+    return done

@@ -1,0 +1,64 @@
+"""A view that is closed leaves nothing behind in the kernel, where every widget is on a list."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from ipywidgets.widgets import widget as registry
+
+from odps_nb.access.connection import Connection
+from odps_nb.notebook.progress.button import CancelButton
+
+
+@pytest.fixture
+def kernel(shell: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)
+    yield shell
+    gc.collect()
+
+
+VIEWS: dict[str, Callable[[Connection], Any]] = {
+    "gallery": lambda odps: odps.table("media").blobs("content", limit=2),
+    "explorer": lambda odps: odps.table("media").explore(rows=3),
+    "uploader": lambda odps: odps.upload("closing"),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_closed_view_is_not_kept(name: str, kernel: Any, odps: Connection) -> None:
+    before = set(registry._instances)
+    view = VIEWS[name](odps)
+    view._ipython_display_()
+    assert len(set(registry._instances) - before) == 2  # itself and its layout
+    view.close()
+    view.close()
+    assert set(registry._instances) == before
+    kept = weakref.ref(view)
+    del view
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_column_of_blobs_is_displayed_again_after_it_was_closed(
+    kernel: Any, shown: list[Any], odps: Connection
+) -> None:
+    before = set(registry._instances)
+    column = VIEWS["gallery"](odps)
+    for _ in range(2):
+        shown.clear()
+        column._ipython_display_()
+        assert any("widget-view" in kind for one in shown for kind in one["data"])
+        column.close()
+    assert set(registry._instances) == before
+
+
+def test_a_button_takes_its_layout_and_style_with_it(kernel: Any) -> None:
+    before = set(registry._instances)
+    button = CancelButton(lambda: None)
+    assert len(set(registry._instances) - before) == 3
+    button.remove()
+    assert set(registry._instances) == before

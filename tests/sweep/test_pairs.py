@@ -1,0 +1,89 @@
+"""Two faults in one run: one at exchange N, and another, or the same, at a later exchange M.
+
+For three jobs, with the faults that meet each other in a client: what mends the first is broken by
+the second. The same may come of it as of a single fault; where each of two faults must be mended
+alone, both must be mended together. `make sweep` writes what came of it into
+``docs/single-faults.md``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import OdpsNbError
+from tests.sweep.jobs import PAIR_JOBS, Job, World
+from tests.sweep.notes import note
+from tests.sweep.outcomes import PAIRED, RIGHT, Fault, pair_name
+from tests.sweep.profiles import troubled
+from tests.sweep.proxy import BreaksOne
+from tests.sweep.surroundings import Surroundings
+from tests.sweep.test_single_faults import judged
+
+NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests do not see it, as no ODPS_ variable
+pytestmark = pytest.mark.nightly
+
+
+@pytest.fixture(scope="module")
+def world(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with Connection(profile) as steady:
+        made = World(steady, tmp_path_factory.mktemp("pairs"))
+        made.furnish()
+        yield made
+
+
+@pytest.mark.parametrize("second", PAIRED, ids=lambda one: one.name)
+@pytest.mark.parametrize("first", PAIRED, ids=lambda one: one.name)
+@pytest.mark.parametrize("job", PAIR_JOBS, ids=lambda one: one.name)
+def test_two_faults_anywhere_lose_nothing_and_double_nothing(
+    job: Job, first: Fault, second: Fault, world: World
+) -> None:
+    ends: Counter[str] = Counter()
+    for number in itertools.count():
+        for later in itertools.count(number + 1):
+            end, proxy, where = run(job, (first, number), (second, later), world)
+            if not proxy.struck_again:
+                break
+            ends[end] += 1
+        if not proxy.struck:
+            assert end == RIGHT, f"nobody troubled {where}"
+            break
+    # what ends a job at each of its exchanges leaves none to break later
+    assert sum(ends.values()) > 0 or not first.mended
+    if NOTES:
+        note(NOTES, job.name, pair_name(first, second), ends)
+
+
+def run(
+    job: Job, first: tuple[Fault, int], second: tuple[Fault, int], world: World
+) -> tuple[str, BreaksOne, str]:
+    """Run a job once with two exchanges broken; return how it ended, and the proxy."""
+    (fault, number), (again, later) = first, second
+    at, error, result = job.make(world), None, None
+    with Surroundings(fault.silence or again.silence) as around:
+        target = world.steady.profile.tunnel_endpoint
+        then = (again.name, later)
+        with (
+            BreaksOne(target, fault.name, number, -1, around, then=then) as proxy,
+            Connection(troubled(world.steady.profile, proxy.url)) as odps,
+        ):
+            try:
+                result = job.run(odps, world, at)
+            except OdpsNbError as caught:
+                error = caught
+    where = (
+        f"{job.name}, {fault.name} at {number} ({proxy.broken}), "
+        f"{again.name} at {later} ({proxy.broken_again}): {error!r}"
+    )
+    may_fail = any(
+        one.may_fail(job, document=proxy.document)
+        for one, struck in ((fault, proxy.struck), (again, proxy.struck_again))
+        if struck
+    )
+    return judged(job, fault, world, at, error, result, where, may_fail), proxy, where

@@ -1,0 +1,55 @@
+"""The soak in short: real processes, a few rounds; and that its judge sees what grows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from benchmarks.soak import work
+from benchmarks.soak.__main__ import report, soak
+from benchmarks.soak.judge import BOUNDS, grown, table
+
+
+def test_what_grows_by_more_than_its_bound_is_named() -> None:
+    steady = [{"round": n, "at": n, "kernel widgets": 3, "kernel uss bytes": 1e8} for n in range(9)]
+    assert grown(steady) == []
+    leaking = [{**one, "kernel widgets": one["round"]} for one in steady]
+    assert grown(leaking) == ["kernel widgets: 4 → 7, more than 0 of growth"]
+    more = BOUNDS["kernel uss bytes"] / 3 + 1
+    leaking = [{**one, "kernel uss bytes": 1e8 + more * one["round"]} for one in steady]
+    assert [one.split(":")[0] for one in grown(leaking)] == ["kernel uss bytes"]
+    assert "| kernel widgets | 3 | 3 | 3 | 0 |" in table(steady)
+
+
+def test_what_rises_while_caches_fill_is_no_growth() -> None:
+    risen = [{"round": n, "kernel python objects": min(n, 3) * 1e6} for n in range(9)]
+    assert grown(risen) == []
+
+
+def test_too_few_figures_are_not_judged() -> None:
+    with pytest.raises(ValueError, match="no thirds"):
+        grown([{"round": 1}, {"round": 2}])
+
+
+@pytest.mark.nightly
+@pytest.mark.kernel
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_twelve_rounds_of_everything_leave_nothing_behind() -> None:
+    done = Counter[str]()
+    jobs = {**work.DONE_BY, work.spark_anew: 100}  # in the first round alone
+    taken = list(soak(minutes=0, rounds=12, done=done, jobs=jobs))
+    assert done == {job.__name__: (12 + every - 1) // every for job, every in jobs.items()}
+    # memory of the service and of the JVM is level after some forty rounds: `make soak` judges it
+    assert [one for one in report(taken, done, 0) if " uss bytes: " not in one] == []
+
+
+@pytest.mark.nightly
+@pytest.mark.kernel
+def test_views_that_nobody_closes_are_seen() -> None:
+    def forgotten(front: work.Front, _: int) -> None:
+        front.run("display(odps.table('media').blobs('content', limit=2))")
+
+    taken = list(soak(minutes=0, rounds=6, done=Counter(), jobs={forgotten: 1}))
+    assert "kernel widgets" in {one.split(":")[0] for one in grown(taken)}
