@@ -5,10 +5,11 @@ SECONDS ?= 60
 WORKERS ?= 3
 RUNS ?= 10000
 QUERIES ?= 3000
+SEEDS ?= 100000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -70,6 +71,9 @@ sweep: setup ## every job with every single fault at every exchange; writes docs
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 2 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
 	@$(PY) -m tests.sweep.page build/sweep.jsonl
+
+simulate: setup ## SEEDS=100000 histories of a simulated world; tells those that end wrong
+	$(PY) -m tests.simulation $(SEEDS)
 
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)

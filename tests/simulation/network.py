@@ -245,7 +245,7 @@ def _damaged(body: bytes, fault: str) -> bytes:
 
 
 @lru_cache(4096)
-def _parts(url: str) -> tuple[str, calls.Pairs]:
+def _parts(url: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     parts = urlsplit(url)
     return parts.path, tuple(parse_qsl(parts.query, keep_blank_values=True))
 

@@ -50,7 +50,7 @@ class Scene:
         world = self.world
         client = StorageClient(
             _PROFILE,
-            transport=self.network,  # type: ignore[arg-type]  # its answers are no HttpResponse
+            transport=self.network,
             retry=RetryPolicy(max_attempts=3, connect_attempts=2),
             clock=world.clock,
             monotonic=lambda: world.now,

@@ -16,6 +16,7 @@ import pytest
 from odps_nb.client.read import resume, splits
 from odps_nb.client.write import session as write_session
 from odps_nb.client.write.stream import WriteStream
+from odps_nb.errors import OdpsNbError
 from odps_nb.spark.source import stream_writer
 from odps_nb.wire.arrow_stream import EndMarkerCheck
 from tests.model.client import ModelLog
@@ -121,7 +122,7 @@ SAFEGUARDS: dict[str, tuple[list[tuple[Any, str, Any]], str, int]] = {
 def ended_by_an_error(rows: Any) -> Any:
     try:
         return rows._advance()
-    except resume.OdpsNbError:
+    except OdpsNbError:
         return None
 
 

@@ -200,10 +200,11 @@ class Thread:
     world: World
 
     def __init__(self, *, target: Callable[[], Any], name: str, daemon: bool) -> None:
-        self._target, self.name, self._task = target, name.removeprefix("odps_nb-"), None
+        self._target, self.name = target, name.removeprefix("odps_nb-")
+        self._task: Any = None
 
     def start(self) -> None:
-        self._task: Any = self.world.spawn(self.name, self._target)
+        self._task = self.world.spawn(self.name, self._target)
 
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.is_over
@@ -258,7 +259,9 @@ class Threads:
 def greenlets_for_threads() -> Iterator[None]:
     """Let lanes, uploads and keepalives be greenlets of the world that plays."""
     with patch.object(attempts, "SHORT_WAIT", POLL):
-        patches = [patch.object(m, "threading", Threads) for m in (fan_out, keepalive, upload)]
+        patches: list[Any] = [
+            patch.object(m, "threading", Threads) for m in (fan_out, keepalive, upload)
+        ]
         patches += [
             patch.object(m, "start_thread", Thread.start) for m in (fan_out, keepalive, upload)
         ]
