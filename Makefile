@@ -6,10 +6,11 @@ WORKERS ?= 3
 RUNS ?= 10000
 QUERIES ?= 3000
 MINUTES ?= 60
+SEEDS ?= 100000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep soak versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -71,6 +72,9 @@ sweep: setup ## every job with every single fault at every exchange, three with 
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 2 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
 	@$(PY) -m tests.sweep.page build/sweep.jsonl
+
+simulate: setup ## SEEDS=100000 histories of a simulated world; tells those that end wrong
+	$(PY) -m tests.simulation $(SEEDS)
 
 soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/soak.md (ARGS="--json FILE")
 	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.session import (
     WriteSessionRef,
     open_write_session,
@@ -38,7 +39,7 @@ class Scenario:
 
 
 def write_stream(
-    storage: ModelStorage, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
+    storage: StorageClient, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
 ) -> Written:
     """Write as a task does: a stream of its own, in two uploads, closed."""
     with open_write_stream(storage, session, name, part_bytes=1) as stream:
