@@ -20,7 +20,7 @@ Tree = dict[str, bytes | None]
 """What is in a folder: path to content, `None` for a folder."""
 
 _HEAD = struct.Struct("=cqII")
-_RANDOM = 6
+_NEWEST, _RANDOM = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ class Disk:
     def after_power_loss(self, *, thorough: bool, seed: int = 0) -> Iterator[Tree]:
         """Yield what a power loss may leave: nothing unsynced, or only names.
 
-        Thorough: also all of it, only data, all but one, one alone, a write torn in its
-        middle, and a few at random.
+        Thorough: also all of it, only data, all but one of the newest, one
+        of them alone, a write torn in its middle, and a few at random.
         """
         unsynced = self._open
         yield self._tree([])
@@ -124,8 +124,8 @@ class Disk:
             return
         yield self._tree(unsynced)
         yield self._tree([c for c in unsynced if not c.folders])
-        for index, change in enumerate(unsynced):
-            yield self._tree([change])
+        for index in range(max(0, len(unsynced) - _NEWEST), len(unsynced)):
+            yield self._tree([unsynced[index]])
             yield self._tree(unsynced[:index] + unsynced[index + 1 :])
         if unsynced and unsynced[-1].call.kind == "w":
             last = unsynced[-1]

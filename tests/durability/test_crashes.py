@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.jobs import JOBS, Job
+from tests.durability.page import note
 from tests.durability.recorded import Recorder
 from tests.durability.runs import record, try_crashes
 
@@ -35,6 +36,7 @@ def test_no_crash_loses_what_was_answered_or_shows_a_half(place: Path, power: bo
     tried, wrong = try_crashes(crashes, place / "crashed")
     assert not wrong, "\n".join(wrong[:20])
     assert set(tried) >= set(NAMES)
+    note("power loss" if power else "SIGKILL", tried)
 
 
 def test_an_append_survives_the_loss_of_all_that_was_not_synced(place: Path) -> None:

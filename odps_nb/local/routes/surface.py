@@ -22,7 +22,7 @@ from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
 from odps_nb.local import faults
 from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
 from odps_nb.local.server import asgi_io as edge
-from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.server.full_disk import has_failed, is_full
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
@@ -151,9 +151,11 @@ class Surface:
         return handle
 
     def _failure(self, error: Exception, request_id: str) -> Response:
-        """Answer an unexpected failure: a full disk is reported, anything else is logged."""
+        """Answer an unexpected failure: a full or failing disk is named, all else is logged."""
         if is_full(error):
             return self._refusal(faults.disk_full(), request_id)
+        if has_failed(error):
+            return self._refusal(faults.disk_failed(), request_id)
         return self._document(500, "InternalServerError", "internal error", request_id)
 
     def _refusal(self, error: OdpsNbError, request_id: str) -> Response:
