@@ -16,7 +16,9 @@ from odps_nb.errors import (
 from odps_nb.local.server import full_disk
 
 __all__ = [
+    "disk_failed",
     "disk_full",
+    "disk_unsure",
     "expired",
     "forbidden",
     "internal",
@@ -135,6 +137,16 @@ def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
 def disk_full() -> ServerFaultError:
     """The disk of the service is full."""
     return ServerFaultError(full_disk.MESSAGE, status=507, code="InsufficientStorage")
+
+
+def disk_failed() -> ServerFaultError:
+    """The disk of the service could not be read or written."""
+    return ServerFaultError(full_disk.FAILED, status=500, code="StorageFailure")
+
+
+def disk_unsure() -> ServerFaultError:
+    """The catalogue could not be forced to disk: the service answers nothing any more."""
+    return ServerFaultError(full_disk.UNSURE, status=500, code="StorageFailure")
 
 
 def internal(message: str) -> ServerFaultError:

@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -22,7 +23,7 @@ from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
 from odps_nb.local import faults
 from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
 from odps_nb.local.server import asgi_io as edge
-from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.server.full_disk import has_failed, is_full
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
@@ -119,7 +120,7 @@ class Surface:
             answer, first = await edge.run(pool, _begun, work, asked)
         finally:
             if asked.body is not None:
-                asked.body.unlink(missing_ok=True)
+                _discard(asked.body)
         if first is not None:
             return edge.StreamedResponse(
                 first, answer.chunks, pool, media_type=answer.media_type, headers=answer.headers
@@ -151,9 +152,11 @@ class Surface:
         return handle
 
     def _failure(self, error: Exception, request_id: str) -> Response:
-        """Answer an unexpected failure: a full disk is reported, anything else is logged."""
+        """Answer an unexpected failure: a full or failing disk is named, all else is logged."""
         if is_full(error):
             return self._refusal(faults.disk_full(), request_id)
+        if has_failed(error):
+            return self._refusal(faults.disk_failed(), request_id)
         return self._document(500, "InternalServerError", "internal error", request_id)
 
     def _refusal(self, error: OdpsNbError, request_id: str) -> Response:
@@ -168,6 +171,14 @@ class Surface:
         media = "application/xml" if self._xml else "application/json"
         content = encode(code, message, request_id)
         return Response(content, status_code=status, media_type=media)
+
+
+def _discard(body: Path) -> None:
+    """Delete the file of a body; what a failing disk leaves of it, the next start deletes."""
+    try:
+        body.unlink(missing_ok=True)
+    except OSError as error:  # the answer is about the work, which may have been done
+        log.warning("%s could not be deleted: %s", body, error)
 
 
 def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, edge.Some | None]:

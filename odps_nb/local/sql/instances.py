@@ -20,12 +20,12 @@ from threading import Lock
 
 import pyarrow as pa
 
-from odps_nb.errors import CancelledError, OdpsNbError
+from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.server import full_disk
-from odps_nb.local.server.full_disk import is_full
+from odps_nb.local.server.full_disk import has_failed, is_full
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.results import Rows
 from odps_nb.local.sql.run import SqlRunner, Stopper
@@ -304,6 +304,8 @@ class Instances:
             status, message = FAILED, "ODPS-0010000: System internal error"
             if is_full(error):
                 message += f" - {full_disk.MESSAGE}"
+            elif has_failed(error):
+                message += f" - {full_disk.FAILED}"
             else:
                 log.exception("instance %s failed inside the service", instance_id)
         finally:
@@ -323,7 +325,7 @@ class Instances:
                 ended,
                 instance_id,
             )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, ServerFaultError) as error:
             log.warning("the end of the instance %s could not be saved: %s", instance_id, error)
             self._unwritten[instance_id] = (status, message, ended)
         with self._lock:

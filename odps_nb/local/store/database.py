@@ -6,6 +6,7 @@ more than parallelism. Transactions are atomic and isolated.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from odps_nb.errors import ConfigError
+from odps_nb.local import faults
 
 __all__ = ["Database"]
+
+log = logging.getLogger("odps_nb.local")
 
 SCHEMA_VERSION = 1
 
@@ -109,6 +113,7 @@ class Database:
         self._path, self._log = path, path.with_name(path.name + "-wal")
         self._durable, self._lasting = durable, False
         self._after: list[Callable[[], None]] = []
+        self._unsure = False
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except sqlite3.Error as error:
@@ -125,15 +130,19 @@ class Database:
     def _open(self) -> None:
         self._connection.row_factory = sqlite3.Row
         run = self._connection.execute
-        if (found := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        if (found := run("PRAGMA quick_check(1)").fetchall()[0][0]) != "ok":
             raise _damaged(self._path, str(found).splitlines()[-1])
         self._path.chmod(0o600)
-        run("PRAGMA journal_mode=WAL")
+        run("PRAGMA journal_mode=WAL").fetchall()
         # A step is appended to the log and no more; those that must last force the log to disk,
         # which in this mode takes all steps before them along.
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA busy_timeout=5000")
         self._prepare()
+        if self._durable:
+            # A service that was killed may have left steps in its log that were never forced to
+            # disk. They are visible from here on, so they have to last.
+            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -146,6 +155,7 @@ class Database:
             if self._depth:
                 yield self._connection
                 return
+            self._check()
             self._connection.execute("BEGIN IMMEDIATE")
             self._depth, self._after = 1, after
             try:
@@ -174,11 +184,13 @@ class Database:
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a query."""
         with self._lock:
+            self._check()
             return self._connection.execute(statement, values).fetchall()
 
     def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
         """Return the first row of a query, or ``None``."""
         with self._lock:
+            self._check()
             found: sqlite3.Row | None = self._connection.execute(statement, values).fetchone()
             return found
 
@@ -193,11 +205,25 @@ class Database:
             self._connection.close()
 
     def _force_log(self) -> None:
-        fd = os.open(self._log, os.O_RDONLY)
+        """Force the log to disk. If that fails, nobody knows what of it lasts, not even later.
+
+        (Linux reports such a failure once, and counts the data as written from then on.) So nothing
+        is answered any more: whoever saw the last step could lose it.
+        """
         try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            fd = os.open(self._log, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            self._unsure = True
+            log.error("%s could not be forced to disk: %s", self._log, error)
+            raise faults.disk_unsure() from error
+
+    def _check(self) -> None:
+        if self._unsure:
+            raise faults.disk_unsure()
 
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]

@@ -78,8 +78,10 @@ class Folder:
             raise
 
     def _open(self) -> None:
+        new = [path for path in (self.root, *self.root.parents) if not path.exists()]
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
+        self._flush(path.parent for path in new)
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._take_lock()
         for part in (self.work, self.pending):
@@ -97,6 +99,7 @@ class Folder:
         """Create the missing folders of data files."""
         for part in (self.rows, self.blobs):
             part.mkdir(mode=0o700, exist_ok=True)
+        self._flush([self.root])
 
     @property
     def rows(self) -> Path:
@@ -146,12 +149,7 @@ class Folder:
             with work_file.open("rb") as file:
                 os.fsync(file.fileno())
         work_file.replace(final)
-        if self.durable:
-            fd = os.open(final.parent, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        self._flush([final.parent])
 
     def publish_rows(self, work_file: Path, ending: str = "") -> str:
         """Mark a finished row file and move it into place; return its new id."""
@@ -171,8 +169,11 @@ class Folder:
 
     def mark(self, file_names: Iterable[str]) -> None:
         """Mark files: after a crash, those that the catalogue does not list are deleted."""
-        for name in file_names:
+        names = list(file_names)
+        for name in names:
             (self.pending / name).touch(mode=0o600)
+        if names:
+            self._flush([self.pending])
 
     def settle(self, file_names: Iterable[str]) -> None:
         """Remove the marks of files that the catalogue lists durably, or that are deleted."""
@@ -184,6 +185,7 @@ class Folder:
 
     def drop(self, file_names: Iterable[str]) -> None:
         """Delete marked files that the catalogue no longer lists."""
+        deleted = []
         for name in file_names:
             stem, place = name.partition(".")[0], self.place_of(name)
             try:
@@ -193,7 +195,14 @@ class Folder:
             except OSError as error:  # marked still: the next start tries again
                 log.warning("%s could not be deleted: %s", place, error)
                 continue
-            self.settle([name])
+            deleted.append(name)
+        # a power cut must not bring a file back without its mark
+        try:
+            self._flush({self.place_of(name).parent for name in deleted})
+        except OSError as error:
+            log.warning("%s deleted files are marked still: %s", len(deleted), error)
+            return
+        self.settle(deleted)
 
     def place_of(self, file_name: str) -> Path:
         """Return the path of a row file or pack by its file name."""
@@ -234,6 +243,15 @@ class Folder:
             json.dump(keys, file)
         self.publish(work, path)
         return keys
+
+    def _flush(self, folders: Iterable[Path]) -> None:
+        """Force the names in folders to disk, if durable."""
+        for folder in folders if self.durable else ():
+            fd = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def close(self) -> None:
         """Release the folder. Idempotent."""

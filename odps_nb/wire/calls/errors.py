@@ -91,6 +91,7 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
         "BadGatewayError": 502,
         "ServiceUnavailable": 503,
         "InsufficientStorage": 507,
+        "StorageFailure": 500,
     }
 )
 
@@ -151,6 +152,7 @@ _HINT_OF_CODE = {
     "TableModified": "the table was changed meanwhile; run the operation again",
     "SchemaModified": "the columns were changed meanwhile; run the operation again",
     "InsufficientStorage": "free space on the disk of the service, and try again",
+    "StorageFailure": "look at the disk of the service and its system log; then start it again",
     "ParseError": "check the SQL text",
 }
 _HINT_OF_CLASS: dict[type[ServiceError], str] = {
