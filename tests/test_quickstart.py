@@ -6,13 +6,20 @@ import importlib.util
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
+import odps_nb
+from odps_nb.local.server.launch import start
+from odps_nb.notebook.progress.flusher import SHOW_AFTER
+from odps_nb.wire.calls import WireRequest
+
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
     from odps_nb.local.server.launch import LocalService
 
 MODEL = "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
@@ -39,11 +46,37 @@ def _text(cell: dict) -> str:
     return "\n".join("".join(part) for part in parts)
 
 
+@pytest.fixture
+def slow_service() -> Iterator[LocalService]:
+    """A service with samples that opens no read session sooner than a card is shown."""
+    with start(options=("--misbehave",)) as running, _connected(running) as odps:
+        rule = {
+            "action": "TableCreateReadSession",
+            "fault": "stall",
+            "seconds": 2 * SHOW_AFTER,
+            "times": 0,
+        }
+        body = json.dumps({"rules": [rule]}).encode()
+        odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        yield running
+
+
+def _connected(service: LocalService) -> Connection:
+    return odps_nb.connect(
+        endpoint=service.endpoint,
+        tunnel_endpoint=service.tunnel_endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+    )
+
+
 @pytest.mark.browser
 @pytest.mark.spark
 def test_the_quickstart_runs_in_a_real_jupyterlab(
-    service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
+    slow_service: LocalService, lab_page: ModuleType, repo: Path, tmp_path: Path
 ) -> None:
+    service = slow_service
     notebook = Path(shutil.copy(repo / "notebooks" / "01_quickstart.ipynb", tmp_path))
     env = {
         **os.environ,
