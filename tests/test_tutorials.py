@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 GIB = 2**30
-SPARK = 1.75  # GiB, where a notebook starts Spark: its JVM and Python workers come on top
+SPARK = 1.4  # GiB, where a notebook starts Spark: its JVM and Python workers come on top
 LARGEST = 3_000_000  # bytes of a notebook with its results
 KEYS = ("ENDPOINT", "TUNNEL_ENDPOINT", "PROJECT", "ACCESS_ID", "ACCESS_KEY")
 
@@ -175,7 +175,7 @@ def visitor(own_service: LocalService, tmp_path: Path, monkeypatch: pytest.Monke
 class Peak(threading.Thread):
     """Adds up the memory of some processes and their children; ``most`` is the largest sum.
 
-    Shared pages count in each process: what is really used is less.
+    Pages that several share count once (PSS).
     """
 
     def __init__(self, *pids: int) -> None:
@@ -196,7 +196,7 @@ class Peak(threading.Thread):
                 process = psutil.Process(pid)
                 for one in (process, *process.children(recursive=True)):
                     with suppress(psutil.Error):  # it has ended meanwhile
-                        found[f"{one.name()} {one.pid}"] = one.memory_info().rss
+                        found[f"{one.name()} {one.pid}"] = one.memory_full_info().pss
         return found
 
     def __enter__(self) -> Peak:
