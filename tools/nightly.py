@@ -48,6 +48,7 @@ class Folder:
     tests: int = 0
     seconds: float = 0.0
     outcomes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    failed: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -82,6 +83,8 @@ def counted(report: Path) -> dict[str, Folder]:
         folder.tests += 1
         folder.seconds += float(case.get("time") or 0)
         ends = {child.tag for child in case} & {"failure", "error", "skipped"}
+        if ends & {"failure", "error"}:
+            folder.failed.append(f"{case.get('classname')}::{case.get('name')}")
         folder.outcomes[min(ends, default="passed")] += 1
     return dict(sorted(folders.items()))
 
@@ -106,6 +109,8 @@ def page(steps: list[Step], commit: str) -> str:
             lines += ["", f"## {one.name}", "", "| folder | tests | seconds | outcome |"]
             lines += ["|---|---|---|---|"]
             lines += [row(name, folder) for name, folder in one.folders.items()]
+            failed = [name for folder in one.folders.values() for name in folder.failed]
+            lines += ["", "Failed:", "", *(f"- `{name}`" for name in failed)] if failed else []
     if any(one.name == "versions" for one in steps) and versions.LAST.exists():
         lines += ["", "## versions", "", "| row | outcome |", "|---|---|"]
         ends = json.loads(versions.LAST.read_text("utf-8"))
