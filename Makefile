@@ -5,10 +5,11 @@ SECONDS ?= 60
 WORKERS ?= 3
 RUNS ?= 10000
 QUERIES ?= 3000
+SEEDS ?= 0-20000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'

@@ -1,0 +1,138 @@
+"""Whole histories from seeds: reads and writes in a simulated world end right, whatever happens.
+
+``make simulate SEEDS=…`` plays more of them, or one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from odps_nb.client.parallel.fan_out import _Round
+from odps_nb.client.read import splits
+from odps_nb.client.read.keepalive import SessionKeeper
+from odps_nb.client.read.resume import ResumableRowStream
+from odps_nb.client.write.stream import WriteStream
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.wire.arrow_stream import EndMarkerCheck
+from tests.model.test_commit_protocol import SAFEGUARDS as OF_COMMITS
+from tests.model.test_commit_protocol import sent_again
+from tests.simulation.plan import KINDS, Plan, shrunk
+from tests.simulation.scenarios import played, story, verdict
+from tests.simulation.world import World
+
+GATE = range(600)
+NIGHTLY = range(100_000, 150_000)
+
+
+def is_wrong(plan: Plan) -> bool:
+    return bool(verdict(played(plan)))
+
+
+def told(plan: Plan) -> str:
+    return story(played(shrunk(plan, is_wrong)))
+
+
+@pytest.fixture(scope="module")
+def worlds() -> list[World]:
+    return [played(Plan.of(seed)) for seed in GATE]
+
+
+def test_no_history_of_the_gate_ends_wrong(worlds: list[World]) -> None:
+    wrong = next((world.plan for world in worlds if verdict(world)), None)
+    assert wrong is None, told(wrong)
+
+
+@pytest.mark.nightly
+def test_no_history_of_many_ends_wrong() -> None:
+    wrong = next((plan for plan in map(Plan.of, NIGHTLY) if is_wrong(plan)), None)
+    assert wrong is None, told(wrong)
+
+
+def test_a_seed_plays_the_same_history_again(worlds: list[World]) -> None:
+    for world in worlds[:60]:
+        again = played(Plan.of(world.plan.seed))
+        assert "\n".join(again.story).encode() == "\n".join(world.story).encode()
+
+
+def test_every_fault_and_every_way_to_end_is_there(worlds: list[World]) -> None:
+    assert {kind for world in worlds for kind in world.struck} == set(KINDS)
+    assert any("keeper: GetReadSession" in line for world in worlds for line in world.story)
+    ends = {type(world.actors[0].error).__name__ for world in worlds}
+    assert {"NoneType", "Crash", "SessionExpiredError"} <= ends
+
+
+# -- without a safeguard --------------------------------------------------------------------------
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Do nothing."""
+
+
+def from_the_beginning(*given: Any) -> Any:
+    return _READ_FROM(*given[:-1], 0)
+
+
+def as_it_comes(batches: Any, *_: Any, **__: Any) -> Any:
+    return batches
+
+
+def within_budget(work: Any, number: int, lane: Any, size: int) -> Any:
+    return work._budget.allows(size)
+
+
+_READ_FROM = splits._read_from
+
+#: What is taken out: (where, name, what is there instead), several where one stands behind another.
+OF_READS: dict[str, list[tuple[Any, str, Any]]] = {
+    "what failed is tried again": [(RetryPolicy, "decide", nothing)],
+    "a stream goes on where it broke": [(splits, "_read_from", from_the_beginning)],
+    "a session is refreshed": [
+        (SessionKeeper, "keep", nothing),
+        (SessionKeeper, "keep_aside", nothing),
+    ],
+    "rows are counted, and an end is marked": [
+        (ResumableRowStream, "_require_end", nothing),
+        (EndMarkerCheck, "require", nothing),
+        (splits, "whole", as_it_comes),
+    ],
+    "the lane that is read may always put one more": [(_Round, "_has_room", within_budget)],
+    "who waits for a place asks again": [(_Round, "_start_one", nothing)],
+}
+
+
+@contextmanager
+def without(places: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name, instead in places:
+            patch.setattr(place, name, instead)
+        yield
+
+
+def found(scenario: str) -> Plan:
+    """Return the first plan of a scenario that ends wrong, among a thousand seeds."""
+    plans = (Plan.of(seed, scenario) for seed in range(1_000))
+    return next(plan for plan in plans if is_wrong(plan))
+
+
+@pytest.mark.parametrize("safeguard", OF_READS)
+def test_a_read_without_a_safeguard_is_found(safeguard: str) -> None:
+    with without(OF_READS[safeguard]):
+        plan = found("read")
+        print(told(plan))
+    assert not is_wrong(plan)
+
+
+@pytest.mark.parametrize("safeguard", OF_COMMITS)
+def test_a_write_without_a_safeguard_is_found(safeguard: str) -> None:
+    place, name, instead, scenario = OF_COMMITS[safeguard]
+    places = [(place, name, instead)]
+    if place is WriteStream:
+        places.append((place, "_look_up", sent_again))
+    with without(places):
+        plan = found(scenario)
+        print(told(plan))
+    assert not is_wrong(plan)
