@@ -11,7 +11,7 @@ import pyarrow as pa
 from odps_nb.errors import BrokenStreamError, RequestTimeoutError, SessionExpiredError
 from odps_nb.terms import RowRangeSplit, SplitMode
 from odps_nb.wire import calls
-from tests.model.service import SCHEMA, Service
+from tests.model.service import SCHEMA, Service, Session
 from tests.simulation.plan import Fault
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Tables(Service):
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
         self._now = now
+        self._gone: set[str] = set()  # write sessions that it forgot
         self._reads: dict[str, float] = {}  # when each read session expires
 
     def answer(self, request: Any) -> Any:
@@ -51,9 +52,12 @@ class Tables(Service):
 
     def forget(self, session_id: str) -> None:
         """End a session before its time."""
-        self.sessions.pop(session_id, None)
+        self._gone.add(session_id)
         if session_id in self._reads:
             self._reads[session_id] = self._now()
+
+    def _session(self, session_id: str) -> Session:
+        return super()._session("" if session_id in self._gone else session_id)
 
     def _require(self, session_id: str) -> None:
         if self._reads.get(session_id, 0.0) <= self._now():
