@@ -72,6 +72,9 @@ sweep: setup ## every job with every single fault at every exchange; writes docs
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
 	@$(PY) -m tests.sweep.page build/sweep.jsonl
 
+simulate: setup ## histories of reads and writes in a simulated world (SEEDS=0-20000), or the story of one (SEEDS=17)
+	@$(PY) -m tests.simulation $(SEEDS)
+
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)
 
