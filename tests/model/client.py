@@ -23,10 +23,10 @@ from odps_nb.terms import TableName
 from tests.model.explorer import History
 from tests.model.service import Rows
 
-__all__ = ["TABLE", "ModelLog", "ModelStorage", "batch"]
+__all__ = ["PROFILE", "TABLE", "ModelLog", "ModelStorage", "batch"]
 
 TABLE = TableName(project="p", table="t")
-_PROFILE = Profile(
+PROFILE = Profile(
     endpoint="http://127.0.0.1:1/api",
     tunnel_endpoint="http://127.0.0.1:1",
     project="p",
@@ -40,7 +40,7 @@ class ModelStorage(StorageClient):
 
     def __init__(self, history: History, *, tries: int = 2) -> None:
         super().__init__(
-            _PROFILE,
+            PROFILE,
             retry=RetryPolicy(max_attempts=tries, spread=0.0),
             sleep=lambda seconds: None,
             monotonic=lambda: 0.0,

@@ -124,6 +124,12 @@ class History:
 
     # -- what actors call -----------------------------------------------------------------------
 
+    def client(self) -> Any:
+        """Return a client of this history's service."""
+        from tests.model.client import ModelStorage
+
+        return ModelStorage(self)
+
     def exchange(self, request: Any) -> Any:
         """Send a request: its answer, a refusal, or a `BrokenStreamError`."""
         return self._stop(Sent(request=request))

@@ -20,7 +20,7 @@ from odps_nb.client.write.session import (
 from odps_nb.errors import OdpsNbError, StateError
 from odps_nb.spark.source.stream_writer import commit_batch
 from odps_nb.spark.writing.task import Written
-from tests.model.client import TABLE, ModelLog, ModelStorage, batch
+from tests.model.client import TABLE, ModelLog, batch
 from tests.model.explorer import Actor, Bounds, History
 
 __all__ = ["SCENARIOS", "VALUES", "Scenario"]
@@ -54,7 +54,7 @@ def one_writer(history: History) -> None:
     """What `Table.write` does: session, stream, rows, close, commit; abort after an error."""
 
     def write() -> None:
-        storage = ModelStorage(history)
+        storage = history.client()
         with open_write_session(storage, TABLE) as session:
             write_stream(storage, session.ref, "0")
             session.commit([("0", 1)])
@@ -101,12 +101,12 @@ def attempts_of_a_task(history: History) -> None:
     def attempt(number: int) -> Callable[[], None]:
         def write() -> None:
             assert job.session is not None
-            job.done.append(write_stream(ModelStorage(history), job.session, attempt_name(number)))
+            job.done.append(write_stream(history.client(), job.session, attempt_name(number)))
 
         return write
 
     def drive() -> None:
-        storage = ModelStorage(history)
+        storage = history.client()
         with open_write_session(storage, TABLE) as session:
             job.session = session.ref
             tasks = [history.add(f"attempt {number}", attempt(number)) for number in (0, 1)]
@@ -124,10 +124,10 @@ def nothing_counted(history: History) -> None:
 
     def write() -> None:
         assert job.session is not None
-        job.done.append(write_stream(ModelStorage(history), job.session, attempt_name(0)))
+        job.done.append(write_stream(history.client(), job.session, attempt_name(0)))
 
     def drive() -> None:
-        with open_write_session(ModelStorage(history), TABLE) as session:
+        with open_write_session(history.client(), TABLE) as session:
             job.session = session.ref
             task = history.add("attempt 0", write)
             history.wait(lambda: task.is_over)
@@ -146,7 +146,7 @@ def empty(history: History) -> str:
 
 def _driver(history: History, files: dict[tuple[int, str], bytes]) -> Callable[[], None]:
     def drive() -> None:
-        storage = ModelStorage(history)
+        storage = history.client()
         session = open_write_session(storage, TABLE).ref
         written = write_stream(storage, session, "0")
         commit_batch(storage, ModelLog(history, files), 0, session, [written])

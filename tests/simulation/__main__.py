@@ -1,35 +1,42 @@
-"""Plays a range of seeds and says how fast: ``python -m tests.simulation 100000 [FIRST]``."""
+"""Plays seeds, and tells how many in a second: ``python -m tests.simulation 0-20000``, or one."""
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 import time
+from collections import Counter
 
-from tests.simulation.scenarios import simulate
-from tests.simulation.shrinking import plan_of, shrunk, story
-from tests.simulation.world import greenlets_for_threads
+from tests.simulation.plan import Plan, shrunk
+from tests.simulation.scenarios import played, story, verdict
 
 
-def main(count: int, first: int = 0) -> int:
-    logging.disable(logging.CRITICAL)
-    gc.freeze()
-    gc.set_threshold(50_000)
-    began, failed = time.process_time(), 0
-    with greenlets_for_threads():
-        for seed in range(first, first + count):
-            history = simulate(plan_of(seed))
-            if history.verdict:
-                failed += 1
-                print(f"SEED {seed}\n{story(shrunk(history))}\n", flush=True)
-                if failed == 5:
-                    break
+def main(wanted: str, scenario: str = "") -> int:
+    """Play a range of seeds, or tell the story of one; return how many ended wrong."""
+    logging.disable(logging.WARNING)
+    first, _, last = wanted.partition("-")
+    if not last:
+        world = played(Plan.of(int(first), scenario))
+        print(story(world))
+        return bool(verdict(world))
+    ends: Counter[str] = Counter()
+    wrong = []
+    began = time.process_time()
+    for seed in range(int(first), int(last)):
+        world = played(Plan.of(seed))
+        error = world.actors[0].error
+        ends[type(error).__name__ if error else "well"] += 1
+        if verdict(world):
+            wrong.append(seed)
     seconds = time.process_time() - began
-    played = seed + 1 - first
-    print(f"{played:,} histories in {seconds:.1f} s of one core: {played / seconds:,.0f} a second")
-    return 1 if failed else 0
+    count = sum(ends.values())
+    print(f"{count:,} histories in {seconds:.1f} s of one core: {count / seconds:,.0f} a second")
+    print("ended:", ", ".join(f"{name} {number:,}" for name, number in ends.most_common()))
+    print(f"wrong: {len(wrong):,}")
+    for seed in wrong[:3]:
+        print(story(played(shrunk(Plan.of(seed), lambda plan: bool(verdict(played(plan)))))))
+    return len(wrong)
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(min(1, main(*sys.argv[1:3])))

@@ -1,165 +1,156 @@
-"""What the client does in a simulated world, and what must be true when all is over."""
+"""Who takes part in a simulated history, and what must be true at its end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
+from odps_nb.client.calls.attempts import Clock
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
-from odps_nb.client.write.session import open_write_session
+from odps_nb.client.read.session import ReadPlan, open_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
-from odps_nb.spark.source.stream_writer import commit_batch
-from odps_nb.terms import IndexSplit
-from tests.model.client import _PROFILE, TABLE, ModelLog
-from tests.model.scenarios import write_stream
-from tests.simulation.network import SPLITS, Network, SimulatedService
-from tests.simulation.world import Crash, Plan, Task, Thread, World
+from tests.model import scenarios as model
+from tests.model.client import PROFILE, TABLE, Upload
+from tests.model.explorer import Crash
+from tests.simulation.plan import Plan
+from tests.simulation.service import READ_TIMEOUT, ROWS
+from tests.simulation.world import World
 
-__all__ = ["SCENARIOS", "History", "simulate"]
+__all__ = ["Storage", "played", "story", "verdict"]
 
-VALUES = tuple(range(24))
-HALVES = {"0": (1,), "1": (2,)}
-WRITTEN = (1, 2)
-
-
-@dataclass
-class History:
-    """What a plan came to; ``verdict`` says what is wrong, or nothing."""
-
-    plan: Plan
-    log: list[str]
-    verdict: str
-
-
-class Scene:
-    """One client, one service, one world."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.world = Thread.world = World(plan)
-        self.service = SimulatedService(world=self.world)
-        self.network = Network(self.world, self.service)
-        self.got: list[int] = []
-        self.files: dict[tuple[int, str], bytes] = {}
-        self.by_size = plan.seed % 2 == 1
-        self.main: Task | None = None
-
-    def storage(self) -> StorageClient:
-        world = self.world
-        client = StorageClient(
-            _PROFILE,
-            transport=self.network,
-            retry=RetryPolicy(max_attempts=3, connect_attempts=2),
-            clock=world.clock,
-            monotonic=lambda: world.now,
-            sleep=world.sleep,
-            read_timeout=5.0,
-        )
-        client._clock = replace(client._clock, chance=world.chance.random)
-        return client
-
-    # -- what the client does ----------------------------------------------------------------
-
-    def read(self) -> None:
-        storage = self.storage()
-        session = open_read_session(storage, ReadPlan(table=TABLE, splits=SPLITS))
-        if self.by_size:  # splits that do not state their rows
-            splits = tuple(IndexSplit(n) for n in range(SPLITS))
-            session = replace(session, splits=splits, row_count=None)
-        session = replace(session, max_batch_rows=3)
-        for batch in iter_batches(storage, session, workers=SPLITS):
-            self.got += batch.column("id").to_pylist()
-            if self.world.plan.seed % 16 == 3:
-                self.world.sleep(100)  # a slow consumer: the session must be kept alive
-
-    def write(self) -> None:
-        storage, done = self.storage(), []
-        with open_write_session(storage, TABLE) as session:
-
-            def lane(name: str) -> Callable[[], None]:
-                return lambda: done.append(
-                    write_stream(storage, session.ref, name, HALVES[name]).stream
-                )
-
-            lanes = [self.world.spawn(f"lane {name}", lane(name)) for name in HALVES]
-            for one in lanes:
-                self.world.join(one)
-                if one.error is not None:
-                    raise one.error
-            session.commit(done)
-
-    def micro_batch(self) -> None:
-        storage = self.storage()
-        session = open_write_session(storage, TABLE).ref
-        written = write_stream(storage, session, "0", WRITTEN)
-        log: Any = ModelLog(self.world, self.files)  # type: ignore[arg-type]  # of a history: step
-        commit_batch(storage, log, 0, session, [written])
-
-    # -- what must be true -------------------------------------------------------------------
-
-    def read_verdict(self, error: BaseException | None) -> str:
-        if error is not None and not self.world.plan.faults:
-            return f"nothing was wrong, but: {error!r}"
-        if error is None and tuple(self.got) != VALUES:
-            return f"read, says the client; rows {self.got}"
-        return ""
-
-    def write_verdict(self, error: BaseException | None) -> str:
-        table = tuple(sorted(self.service.table))
-        if table not in ((), WRITTEN):
-            return f"the table holds {table}"
-        if error is None and not table:
-            return "written, says the client; nothing is there"
-        if error is not None and table and not getattr(error, "in_doubt", False):
-            return "not written, says the client; it is there"
-        return ""
-
-    def batch_verdict(self, error: BaseException | None) -> str:
-        table = tuple(sorted(self.service.table))
-        if table not in ((), WRITTEN):
-            return f"the table holds {table}"
-        return "written, says a driver; nothing is there" if error is None and not table else ""
-
-    def play(self, do: Callable[[], None], judge: Callable[[Any], str]) -> str:
-        world, batch = self.world, do == self.micro_batch
-        if do == self.read:
-            self.service.table = list(VALUES)
-        mains: list[Task] = []
-
-        def again() -> None:
-            mains.append(world.spawn(f"client {len(mains) + 1}", do))
-            watch()
-
-        def watch() -> None:
-            task = mains[-1]
-            gone = task.process != world.process
-            if batch and len(mains) < 3 and (gone or (task.is_over and task.error is not None)):
-                world.process += not gone
-                again()  # somebody starts it again
-            elif not task.is_over and not gone:
-                world.later(1.0, watch)
-
-        again()
-        world.play()
-        for task in world.tasks:
-            if task.error is not None and not isinstance(
-                task.error, (OdpsNbError, StateError, Crash)
-            ):
-                return f"{task.name}: {task.error!r}"
-        return judge(mains[-1].error)
-
-
-SCENARIOS: dict[str, Callable[[Scene], str]] = {
-    "read": lambda scene: scene.play(scene.read, scene.read_verdict),
-    "write": lambda scene: scene.play(scene.write, scene.write_verdict),
-    "micro-batch": lambda scene: scene.play(scene.micro_batch, scene.batch_verdict),
+#: Faults that pass by themselves: nobody may notice fewer of them than a call has tries.
+_PASS_BY = {
+    "read": {"refused", "reset", "lost", "late", "twice", "stalled", "cut", "short", "429", "500"}
+    | {"503"},
+    "one writer": {"refused", "reset", "429", "503"},
+}
+_WRITES: dict[str, tuple[Callable[[Any], None], Callable[[Any], str]]] = {
+    name: (one.prepare, one.verdict) for name, one in model.SCENARIOS.items()
 }
 
 
-def simulate(plan: Plan) -> History:
-    """Play a plan to its end."""
-    scene = Scene(plan)
-    verdict = SCENARIOS[plan.scenario](scene)
-    return History(plan, scene.world.log, verdict)
+class _NoTransport:
+    """Nothing is sent: calls go to the service of the world."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Storage(StorageClient):
+    """`StorageClient` with its own retries, clock and sleep in a world, and no HTTP."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(
+            PROFILE,
+            transport=_NoTransport(),  # type: ignore[arg-type]
+            retry=RetryPolicy(max_attempts=world.plan.tries),
+            clock=world.now,
+        )
+        self._clock = Clock(monotonic=world.now, sleep=world.sleep, chance=world.chance)
+        self._world = world
+
+    def call(self, request: Any, *, retry: RetryPolicy | None = None, **given: Any) -> Any:
+        timeout = given.pop("read_timeout", None) or READ_TIMEOUT
+        attempts = self.attempts(type(request).__name__, **given)
+        attempts.policy = retry or attempts.policy
+        while True:
+            try:
+                return self._world.exchange(request, timeout)
+            except OdpsNbError as error:
+                attempts.again(error, idempotent=request.idempotent)
+
+    def open(self, request: Any, **_: Any) -> Any:
+        return self._world.exchange(request)
+
+    def upload(self, request: Any, **_: Any) -> Any:
+        return _Uploading(self._world, request)
+
+
+class _Uploading(Upload):
+    def __enter__(self) -> _Uploading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def played(plan: Plan) -> World:
+    """Play the history of a plan."""
+    world = World(plan, Storage)
+    if plan.scenario == "read":
+        world.add("reader", lambda: _read(world))
+    else:
+        _WRITES[plan.scenario][0](world)
+    world.play()
+    return world
+
+
+def _read(world: World) -> None:
+    """What `Scan.batches` does; the consumer takes its time with each batch."""
+    plan, storage = world.plan, world.client()
+    session = open_read_session(
+        storage, ReadPlan(table=TABLE, splits=plan.splits, limit=plan.limit, max_batch_rows=2)
+    )
+    batches = iter_batches(
+        storage,
+        session,
+        workers=plan.workers,
+        ordered=plan.is_ordered,
+        read_ahead=32 if plan.is_narrow else None,
+    )
+    for batch in batches:
+        found = batch.column(0).to_pylist()
+        world.tell(f"has {found}")
+        world.rows += found
+        world.sleep(plan.pause + world.delay())  # a minute at most: `SessionKeeper` allows for it
+
+
+# -- what must be true ------------------------------------------------------------------------
+
+
+def verdict(world: World) -> str:
+    """Name what is wrong at the end of a history, or nothing."""
+    if world.is_stuck:
+        return "it never ends"
+    for actor in world.actors:
+        if not isinstance(actor.error, (OdpsNbError, StateError, Crash, type(None))):
+            return f"{actor.name} ends with {actor.error!r}, which is no error of ours"
+    plan = world.plan
+    wrong = _wrong_rows(world) if plan.scenario == "read" else _WRITES[plan.scenario][1](world)
+    if wrong:
+        return wrong
+    error, passing = world.actors[0].error, _PASS_BY.get(plan.scenario)
+    few = len(world.struck) < min(plan.tries, 4)
+    if error and few and passing and passing.issuperset(world.struck):
+        return f"faults that pass by themselves end it: {error!r}"
+    return ""
+
+
+def _wrong_rows(world: World) -> str:
+    plan, found, error = world.plan, world.rows, world.actors[0].error
+    count = ROWS if plan.limit is None else min(ROWS, plan.limit)
+    if error is None and len(found) != count:
+        return f"{len(found)} rows of {count}, and no error"
+    if "flip" in world.struck:
+        return ""  # rows have no checksum: a byte of a value that changed looks like a value
+    if len(set(found)) < len(found) or not set(found) <= set(range(ROWS)):
+        return f"rows that came twice, or are none: {found}"
+    if plan.is_ordered and found != list(range(len(found))):
+        return f"rows out of order: {found}"
+    return ""
+
+
+def story(world: World) -> str:
+    """Tell a history to a person."""
+    plan = world.plan
+    said = verdict(world) or "nothing is wrong"
+    options = f"seed {plan.seed}, {plan.scenario}"
+    if plan.scenario == "read":
+        options += f", {plan.splits} splits, {plan.workers} workers"
+        options += ", ordered" if plan.is_ordered else ", as they come"
+    lines = world.story
+    if len(lines) > 40:
+        lines = [*lines[:20], f"({len(lines) - 30} more)", *lines[-10:]]
+    return "\n  ".join([f"{options}: {said}", *lines])

@@ -1,274 +1,304 @@
-"""Virtual time, and threads that are greenlets: what runs next follows from a `Plan` alone.
+"""A world with a clock of its own: whoever waits, waits in it, and the next one goes on.
 
-Modules of the client that start threads get `Threads` in place of ``threading``. A task gives way
-where a thread would wait: for a condition, a thread, a sleep, an answer.
+An actor is a greenlet that runs code of ours. What would be a thread is one, too. The world takes
+the place of `tests.model.explorer.History`, so that the scenarios of tests/model run in it as well.
 """
 
 from __future__ import annotations
 
 import heapq
-import random
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Lock
+from random import Random
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import greenlet
 
-from odps_nb.client.calls import attempts
 from odps_nb.client.parallel import fan_out
 from odps_nb.client.read import keepalive
-from odps_nb.http import upload
-
-__all__ = ["FAULTS", "Crash", "Plan", "Task", "World", "greenlets_for_threads"]
-
-FAULTS = (
-    *("refused", "reset", "lost", "late", "stalled", "twice", "cut", "short", "flipped"),
-    *("429", "500", "503", "500 though done", "expired", "clock", "restart"),
+from odps_nb.errors import (
+    BrokenStreamError,
+    ConnectError,
+    FramingError,
+    OdpsNbError,
+    RequestTimeoutError,
 )
-EXCHANGES = 14  # among which faults and delays are drawn
-POLL = 5.0  # seconds between two looks of a thread that waits; 0.1 outside
-STEPS = 100_000
+from odps_nb.wire.calls import ReadRows, decode_error
+from tests.model.explorer import Actor, Crash, shown
+from tests.simulation.plan import Fault, Plan
+from tests.simulation.service import READ_TIMEOUT, Body, Tables
+
+__all__ = ["World"]
+
+POLL = 2.0  # what the code polls ten times a second is polled so often: the machine is slow
+MOST_EVENTS = 3_000
+_STATUS = {
+    "429": (429, b'{"Code": "SlotExceeded", "Message": "too many requests"}'),
+    "500": (500, b'{"Code": "InternalServerError", "Message": "try again"}'),
+    "503": (503, b'{"Code": "ServiceUnavailable", "Message": "try again"}'),
+}
+_DO_IT = {"lost", "flip", "cut", "short"}  # of those without an answer: the service did it
+_OF_BODIES = {"cut", "short", "flip", "stalled"}
 
 
-class Crash(BaseException):
-    """The process of this task is gone."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All that decides a history: faults and delays, by the number of the exchange."""
-
-    scenario: str
-    seed: int
-    faults: tuple[tuple[int, str], ...] = ()
-    delays: tuple[tuple[int, float], ...] = ()
-
-    @classmethod
-    def of(cls, scenario: str, seed: int) -> Plan:
-        chance = random.Random(f"{scenario} {seed}")
-        places = sorted(chance.sample(range(EXCHANGES), chance.choice((0, 1, 1, 2, 3, 5))))
-        if chance.random() < 0.3:  # an outage: one exchange after another
-            start = chance.randrange(EXCHANGES)
-            places = sorted({*places, *range(start, start + chance.randint(2, 8))})
-        slow = sorted(chance.sample(range(EXCHANGES), 8))
-        return cls(
-            scenario,
-            seed,
-            tuple((place, chance.choice(FAULTS)) for place in places),
-            tuple((place, round(chance.expovariate(0.3), 2)) for place in slow),
-        )
-
-
-@dataclass(eq=False)
-class Task:
-    """A thread of a process of the client."""
-
-    name: str
-    process: int
-    run: Any = None
-    turn: int = 0  # a wake-up for an earlier turn is stale
-    error: BaseException | None = None
-    joined_by: list[Task] = field(default_factory=list)
-
-    @property
-    def is_over(self) -> bool:
-        return bool(self.run.dead)
-
-
-@dataclass
 class World:
-    """One history: tasks, the time, and a line for each thing that happened."""
+    """One history: ``story`` has a line for each thing that happened, with its time."""
 
-    plan: Plan
-    now: float = 0.0
-    skew: float = 0.0  # of the wall clock
-    log: list[str] = field(default_factory=list)
-    tasks: list[Task] = field(default_factory=list)
-    process: int = 0  # that lives; those before it are dead
-    _agenda: list[Any] = field(default_factory=list)
-    _count: int = 0
-    _hub: Any = field(default_factory=greenlet.getcurrent)
-    present: Task | None = None
+    def __init__(self, plan: Plan, client: Callable[[World], Any]) -> None:
+        self.plan, self._client = plan, client
+        self.chance = Random(plan.seed).random
+        self.time = 0.0
+        self.service = Tables(self.now)
+        self.actors: list[Actor] = []
+        self.crashing: set[str] = set()
+        self.story: list[str] = []
+        self.rows: list[int] = []  # that a reader was given
+        self.struck: list[str] = []  # kinds of the faults that came to pass
+        self.present: Actor | None = None
+        self.is_stuck = False
+        self._hub = greenlet.getcurrent()
+        self._heap: list[tuple[float, int, Any, int]] = []
+        self._order = itertools.count()
+        self._tickets: dict[Actor, int] = {}
+        self._exchanges = self._waits = 0
 
-    def __post_init__(self) -> None:
-        self.chance = random.Random(self.plan.seed)
+    # -- what actors call -------------------------------------------------------------------
 
-    def spawn(self, name: str, function: Callable[[], Any]) -> Task:
-        """Begin a task of the present process."""
+    def client(self) -> Any:
+        """Return a client of this world's service."""
+        return self._client(self)
+
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return self.time
+
+    def add(self, name: str, function: Callable[[], Any], *, may_crash: bool = False) -> Actor:
+        """Let another actor take part from now on."""
+        actor = Actor(name)
 
         def run() -> None:
             try:
                 function()
-            except Crash as error:
-                task.error = error
-            except Exception as error:  # noqa: BLE001  the verdict judges it
-                task.error = error
-            for one in task.joined_by:
-                self.wake(one)
+            except BaseException as error:  # noqa: BLE001  judged at the end
+                actor.error = error
 
-        task = Task(name, self.process)
-        task.run = greenlet.greenlet(run, parent=self._hub)
-        self.tasks.append(task)
-        self.wake(task)
-        return task
+        actor.run = greenlet.greenlet(run, parent=self._hub)
+        self.actors.append(actor)
+        if may_crash:
+            self.crashing.add(name)
+        self.wake(actor, self.delay())
+        return actor
 
-    def later(self, seconds: float, function: Callable[[], Any]) -> None:
-        self._count += 1
-        heapq.heappush(self._agenda, (self.now + seconds, self._count, function))
-
-    def wake(self, task: Task, seconds: float = 0.0) -> None:
-        turn = task.turn
-        self.later(seconds, lambda: self._go_on(task, turn))
-
-    def wait(self, seconds: float | None) -> None:
-        """Give way until `wake`, or so long."""
-        task = self.present
-        assert task is not None
-        self.require_alive(task)
-        if seconds is not None:
-            self.wake(task, seconds)
-        self._hub.switch()
-        self.require_alive(task)
-
-    def join(self, task: Task) -> None:
-        """Give way until a task is over."""
-        if not task.is_over:
-            assert self.present is not None
-            task.joined_by.append(self.present)
-            self.wait(None)
+    def wake(self, actor: Actor, seconds: float) -> None:
+        """Let an actor go on after so many seconds, or when it is woken earlier."""
+        at = (self.time + seconds, next(self._order), actor, self._tickets.get(actor, 0))
+        heapq.heappush(self._heap, at)
 
     def sleep(self, seconds: float) -> None:
-        self.wait(max(0.0, seconds))
+        """Wait so long."""
+        actor = self.me()
+        self.wake(actor, seconds)
+        self.stop()
 
-    def require_alive(self, task: Task) -> None:
-        if task.process != self.process:
+    def stop(self) -> None:
+        """Wait until somebody wakes the present actor."""
+        self._hub.switch()
+
+    def me(self) -> Actor:
+        """Return who runs; the dead do nothing, not even clean up."""
+        assert self.present is not None
+        if self.present.died:
             raise Crash
+        return self.present
+
+    def wait(self, until: Callable[[], Any]) -> None:
+        """Go on when it is so."""
+        while not until():
+            self.sleep(POLL)
+
+    def delay(self) -> float:
+        """Return what the next thing takes."""
+        self._waits += 1
+        return self.plan.delay(self._waits)
 
     def step(self, function: Callable[[], Any]) -> Any:
-        """Do something on the client's own disk."""
-        self.sleep(0.001)
-        self.tell(getattr(function, "says", "step"))
+        """Do something on one's own machine, which may die before it."""
+        fault = self._next_fault()
+        self.sleep(self.delay())
+        if fault is not None and fault.kind == "dies" and self.me().name in self.crashing:
+            self._die(shown(function))
+        self.tell(shown(function))
         return function()
 
-    def restart(self) -> None:
-        """End the client's process; what it would have done next is not done."""
-        self.tell("its process dies")
-        self.process += 1
+    def exchange(self, request: Any, timeout: float = READ_TIMEOUT) -> Any:
+        """Send a request: its answer, a refusal, or what a fault makes of it."""
+        self.me()
+        fault, says = self._next_fault(), shown(request)
+        if isinstance(request, ReadRows):
+            says += f" {request.split}"
+        self.sleep(self.delay())
+        name = self.me().name
+        if fault is None or (fault.kind == "dies" and name not in self.crashing):
+            return self._answer(request, says)
+        self.struck.append(fault.kind)
+        return self._fail(request, fault, says, timeout)
 
     def tell(self, line: str) -> None:
-        who = "" if self.present is None else f"{self.present.name}: "
-        self.log.append(f"{self.now:8.3f}  {who}{line}")
+        """Add a line to the story."""
+        name = self.present.name if self.present else "world"
+        self.story.append(f"{self.time:9.3f} {name}: {line}")
+
+    # -- faults -----------------------------------------------------------------------------
+
+    def _next_fault(self) -> Fault | None:
+        self._exchanges += 1
+        return self.plan.faults.get(self._exchanges - 1)
+
+    def _answer(self, request: Any, says: str, damage: Fault | None = None) -> Any:
+        try:
+            answer = self.service.answer(request)
+        except OdpsNbError as error:
+            self.tell(f"{says}: {error.code}")
+            raise
+        self.tell(says)
+        if isinstance(request, ReadRows):
+            return Body(self, answer, damage)
+        return answer
+
+    def _fail(self, request: Any, fault: Fault, says: str, timeout: float) -> Any:
+        kind, early = fault.kind, fault.place < 0.5
+        if kind in _OF_BODIES and isinstance(request, ReadRows):
+            return self._answer(request, f"{says} [{kind} at {fault.place:.0%}]", fault)
+        if kind == "expired":
+            self.service.forget(getattr(getattr(request, "call", request), "session_id", ""))
+            return self._answer(request, f"{says} [expired]")
+        if kind in {"late", "twice"}:
+            self._later(request, says, fault.place * 300.0)
+        if kind == "twice":
+            return self._answer(request, says)
+        if kind in _DO_IT or (kind in {"stalled", "500", "dies"} and early):
+            self._answer(request, f"{says} [done, {kind}]")
+        else:
+            self.tell(f"{says} [not done, {kind}]")
+        if kind == "dies":
+            self._die(shown(request))
+        if kind == "stalled":
+            self.sleep(timeout)
+        raise _error(kind)
+
+    def _die(self, says: str) -> None:
+        self.tell(f"dies at {says}")
+        self.me().died = True
+        raise Crash
+
+    def _later(self, request: Any, says: str, seconds: float) -> None:
+        def arrive() -> None:
+            self.present = None
+            try:
+                self.service.answer(request)
+                self.tell(f"late, without a hearer: {says}")
+            except OdpsNbError as error:
+                self.tell(f"late, refused ({error.code}): {says}")
+
+        heapq.heappush(self._heap, (self.time + seconds, next(self._order), arrive, 0))
+
+    # -- the run ----------------------------------------------------------------------------
 
     def play(self) -> None:
-        for _ in range(STEPS):
-            if not self._agenda:
-                break
-            self.now, _, function = heapq.heappop(self._agenda)
-            function()
-            self.present = None
-        alive, self.process = self.process, -1
-        for task in self.tasks:  # those of dead processes unwind now
-            if not task.is_over and task.process == alive:
-                task.error = AssertionError("never ends")
-                stuck = task.error
-            else:
-                stuck = None
-            while not task.is_over:
-                self._resume(task)
-            task.error = stuck or task.error
-        self.process = alive
-
-    def _go_on(self, task: Task, turn: int) -> None:
-        if turn == task.turn and not task.is_over:
-            task.turn += 1
-            self._resume(task)
-
-    def _resume(self, task: Task) -> None:
-        self.present = task
-        task.run.switch()
-
-    def clock(self) -> float:
-        return 1.7e9 + self.now + self.skew
+        """Go on until nothing is left to happen."""
+        with _threads_of(self):
+            for _ in range(MOST_EVENTS):
+                if not self._heap:
+                    break
+                time, _, who, ticket = heapq.heappop(self._heap)
+                if isinstance(who, Actor):
+                    if who.run.dead or ticket != self._tickets.get(who, 0):
+                        continue
+                    self._tickets[who] = ticket + 1
+                    self.time, self.present = time, who
+                    who.run.switch()
+                else:
+                    self.time = time
+                    who()
+            self.is_stuck = not all(actor.run.dead for actor in self.actors)
 
 
-class Thread:
-    """A `threading.Thread` of the world that plays."""
-
-    world: World
-
-    def __init__(self, *, target: Callable[[], Any], name: str, daemon: bool) -> None:
-        self._target, self.name = target, name.removeprefix("odps_nb-")
-        self._task: Any = None
-
-    def start(self) -> None:
-        self._task = self.world.spawn(self.name, self._target)
-
-    def is_alive(self) -> bool:
-        return self._task is not None and not self._task.is_over
-
-    def join(self, timeout: float | None = None) -> None:
-        if self.is_alive():
-            self.world.join(self._task)
+def _error(kind: str) -> OdpsNbError:
+    """Return what a client makes of a fault."""
+    if kind in _STATUS:
+        status, body = _STATUS[kind]
+        return decode_error(status, {}, body)
+    if kind == "stalled":
+        return RequestTimeoutError("the peer sends nothing", request_sent=True)
+    if kind == "refused":
+        return ConnectError("refused", request_sent=False)
+    if kind == "flip":
+        return FramingError("the answer is not JSON")
+    return BrokenStreamError("no answer", request_sent=True)
 
 
-class Condition:
-    """A `threading.Condition`: tasks give way only in `wait`, so it needs no lock."""
+# -- in place of threads ------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self._waiting: list[Task] = []
 
-    def __enter__(self) -> Condition:
-        return self
+class _Condition:
+    """A condition of the world: nobody else runs until the present actor waits."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._waiting: list[Actor] = []
+
+    def __enter__(self) -> None:
+        return None
 
     def __exit__(self, *_: object) -> None:
-        return
+        return None
 
-    def wait(self, timeout: float | None = None) -> None:
-        task = Thread.world.present
-        assert task is not None
-        self._waiting.append(task)
-        Thread.world.wait(None if timeout is None else POLL)
-        if task in self._waiting:
-            self._waiting.remove(task)
+    def wait(self, timeout: float) -> None:
+        me = self._world.me()
+        self._waiting.append(me)
+        self._world.sleep(POLL)
 
-    def wait_for(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        if not ready():
-            self.wait(timeout)
-        return ready()
+    def wait_for(self, is_so: Callable[[], bool], timeout: float) -> bool:
+        self.wait(timeout)
+        return is_so()
 
     def notify_all(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for task in waiting:
-            Thread.world.wake(task)
+        for actor in waiting:
+            self._world.wake(actor, self._world.delay() / 1000.0)
 
 
-class Threads:
-    """What the client uses of ``threading``."""
+class _Thread:
+    def __init__(self, world: World, target: Callable[[], Any], name: str, daemon: bool) -> None:
+        self._world, self._target, self._name = world, target, name
+        self._actor: Actor | None = None
 
-    Thread, Condition, Lock = Thread, Condition, Lock
+    def start(self) -> None:
+        self._actor = self._world.add(self._name.removeprefix("odps_nb-"), self._target)
 
-    @staticmethod
-    def current_thread() -> Any:
-        return Thread.world.present
+    def is_alive(self) -> bool:
+        return self._actor is not None and not self._actor.is_over
+
+    def join(self, timeout: float) -> None:
+        self._world.sleep(POLL)
 
 
 @contextmanager
-def greenlets_for_threads() -> Iterator[None]:
-    """Let lanes, uploads and keepalives be greenlets of the world that plays."""
-    with patch.object(attempts, "SHORT_WAIT", POLL):
-        patches: list[Any] = [
-            patch.object(m, "threading", Threads) for m in (fan_out, keepalive, upload)
-        ]
-        patches += [
-            patch.object(m, "start_thread", Thread.start) for m in (fan_out, keepalive, upload)
-        ]
-        for one in patches:
-            one.start()
-        try:
-            yield
-        finally:
-            for one in patches:
-                one.stop()
+def _threads_of(world: World) -> Iterator[None]:
+    """Let the modules that make threads make actors of this world."""
+    modules: tuple[Any, ...] = (fan_out, keepalive)
+    real = [(one, one.threading, one.start_thread) for one in modules]
+    stand_in = SimpleNamespace(
+        Condition=lambda: _Condition(world),
+        Lock=keepalive.threading.Lock,
+        Thread=lambda **given: _Thread(world, **given),
+    )
+    for one in modules:
+        one.threading, one.start_thread = stand_in, _Thread.start
+    try:
+        yield
+    finally:
+        for one, threading, start in real:
+            one.threading, one.start_thread = threading, start

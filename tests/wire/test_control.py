@@ -622,9 +622,9 @@ def test_task_knows_whether_it_failed(status: str, failed: bool) -> None:
 
 def test_failure_becomes_a_query_error_with_code_and_hint() -> None:
     text = "ODPS-0130131:[1,15] Table not found - table p1.nope cannot be resolved"
-    error = query_error(TaskResult(status="Failed", text=text), request_id="r")
+    error = query_error(TaskResult(status="Failed", text=text))
     assert isinstance(error, QueryError)
-    assert (error.message, error.code, error.request_id) == (text, "NoSuchTable", "r")
+    assert (error.message, error.code) == (text, "NoSuchTable")
     assert "odps.tables()" in (error.hint or "")
 
 

@@ -94,8 +94,10 @@ class ResumableRowStream:
         """Iterate; leaving early closes the connection."""
         with self._attempts, self._metered():
             try:
+                self._attempts.progressed()
                 while (batch := self._next()) is not None:
                     yield batch
+                    self._attempts.progressed()  # the consumer's time is not the service's
             finally:
                 self._drop()
         self._tell_end()
