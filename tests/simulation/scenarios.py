@@ -9,7 +9,7 @@ from odps_nb.client.calls.attempts import Clock
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.session import ReadPlan, open_read_session
 from odps_nb.client.read.splits import iter_batches
-from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.errors import OdpsNbError, SessionExpiredError, StateError
 from odps_nb.http.retry import RetryPolicy
 from tests.model import scenarios as model
 from tests.model.client import PROFILE, TABLE, Upload
@@ -122,6 +122,8 @@ def verdict(world: World) -> str:
     if wrong:
         return wrong
     error, passing = world.actors[0].error, _PASS_BY.get(plan.scenario)
+    if world.missed_refresh and isinstance(error, SessionExpiredError):
+        return ""  # it is asked for again when the consumer comes back, which may be too late
     few = len(world.struck) < min(plan.tries, 4)
     if error and few and passing and passing.issuperset(world.struck):
         return f"faults that pass by themselves end it: {error!r}"

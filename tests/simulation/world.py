@@ -25,7 +25,7 @@ from odps_nb.errors import (
     OdpsNbError,
     RequestTimeoutError,
 )
-from odps_nb.wire.calls import ReadRows, decode_error
+from odps_nb.wire.calls import GetReadSession, ReadRows, decode_error
 from tests.model.explorer import Actor, Crash, shown
 from tests.simulation.plan import Fault, Plan
 from tests.simulation.service import READ_TIMEOUT, Body, Tables
@@ -58,6 +58,7 @@ class World:
         self.struck: list[str] = []  # kinds of the faults that came to pass
         self.present: Actor | None = None
         self.is_stuck = False
+        self.missed_refresh = False
         self._hub = greenlet.getcurrent()
         self._heap: list[tuple[float, int, Any, int]] = []
         self._order = itertools.count()
@@ -143,6 +144,7 @@ class World:
         if fault is None or (fault.kind == "dies" and name not in self.crashing):
             return self._answer(request, says)
         self.struck.append(fault.kind)
+        self.missed_refresh |= isinstance(request, GetReadSession) and request.refresh
         return self._fail(request, fault, says, timeout)
 
     def tell(self, line: str) -> None:
