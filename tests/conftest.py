@@ -105,15 +105,9 @@ def profile(service: LocalService) -> Profile:
 @pytest.fixture(scope="session")
 def odps(service: LocalService) -> Iterator[Connection]:
     """A connection to `service`."""
-    import odps_nb
+    from tests.support.service.connecting import connected
 
-    with odps_nb.connect(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    ) as connection:
+    with connected(service) as connection:
         yield connection
 
 

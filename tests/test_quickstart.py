@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import odps_nb
 from odps_nb.local.server.launch import start
 from odps_nb.notebook.progress.flusher import SHOW_AFTER
 from odps_nb.wire.calls import WireRequest
+from tests.support.service.connecting import connected
 
 if TYPE_CHECKING:
-    from odps_nb.access.connection import Connection
     from odps_nb.local.server.launch import LocalService
 
 MODEL = "() => window.jupyterapp.shell.currentWidget.context.model.toJSON().cells"
@@ -49,7 +48,7 @@ def _text(cell: dict) -> str:
 @pytest.fixture
 def slow_service() -> Iterator[LocalService]:
     """A service with samples that opens no read session sooner than a card is shown."""
-    with start(options=("--misbehave",)) as running, _connected(running) as odps:
+    with start(options=("--misbehave",)) as running, connected(running) as odps:
         rule = {
             "action": "TableCreateReadSession",
             "fault": "stall",
@@ -59,16 +58,6 @@ def slow_service() -> Iterator[LocalService]:
         body = json.dumps({"rules": [rule]}).encode()
         odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
         yield running
-
-
-def _connected(service: LocalService) -> Connection:
-    return odps_nb.connect(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
 
 
 @pytest.mark.browser

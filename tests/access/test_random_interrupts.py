@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import odps_nb
 from odps_nb.client.calls.progress import silent
 from odps_nb.errors import CancelledError, OdpsNbError, QueryError
+from tests.support.service.connecting import connected
 
 ROWS = 20_000
 MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more
@@ -64,16 +64,6 @@ def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
     ]
 
 
-def connect(service):
-    return odps_nb.connect(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-    )
-
-
 DATA = pa.table({"id": range(ROWS), "note": [f"note {i}" for i in range(ROWS)]})
 PHOTOS = pa.table({"id": range(40), "photo": [bytes(200_000)] * 40})
 
@@ -120,7 +110,7 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
     table = odps.table(f"{name}_photos" if work is write_photos else name)
     rows = 0
     for _ in range(moments):
-        with connect(service) as mine:
+        with connected(service) as mine:
             stopped += interrupted(lambda mine=mine: work(mine, name), dice.uniform(0, LONGEST))
             threading.Event().wait(0.02)  # a thread that is being started
             for thread in of_ours(threads):  # what the signal hit may need a slice more
@@ -153,7 +143,7 @@ def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
     for n in range(moments):
         folder = tmp_path / str(n)
         folder.mkdir()
-        with connect(service) as mine:
+        with connected(service) as mine:
             stopped += interrupted(
                 lambda mine=mine, folder=folder: mine.save_blobs(photos, folder, progress=silent),
                 dice.uniform(0, LONGEST / 2),
@@ -192,7 +182,7 @@ def test_another_thread_stops_whatever_runs_over_a_connection(
     dice = random.Random(work.__name__)
     threads, stopped, rows = set(threading.enumerate()), 0, 0
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
-    with connect(service) as mine:
+    with connected(service) as mine:
         work(mine, name)  # what is imported and connected once
         table = mine.table(f"{name}_photos" if work is write_photos else name)
         rows = whole

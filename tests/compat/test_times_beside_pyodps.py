@@ -18,10 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.local.server.launch import LocalService
 from tests.support.compat import times_by_pyodps as stock
+from tests.support.service.connecting import connected
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(180)]
 
@@ -44,7 +44,7 @@ def theirs(empty_service: LocalService) -> dict[str, Read]:
     """What the stock client has read in each zone, where it has also written."""
     tables: dict[str, list[str]] = {}
     for each in ZONES:
-        with connect(empty_service, each) as odps:
+        with connected(empty_service, timezone=each) as odps:
             for how, kind in WRITTEN:
                 name = stock.name_of(each, "ours", how, kind)
                 odps.create_table(name, f"id bigint, t {kind}").write(ours(how, kind, each))
@@ -62,19 +62,8 @@ def both(
     zone: str, empty_service: LocalService, theirs: dict[str, Read]
 ) -> Iterator[tuple[LocalService, Connection, Read]]:
     """A service where both have written, our connection in the zone, and what they have read."""
-    with connect(empty_service, zone) as odps:
+    with connected(empty_service, timezone=zone) as odps:
         yield empty_service, odps, theirs[zone]
-
-
-def connect(service: LocalService, zone: str | None) -> Connection:
-    return odps_nb.connect(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-        timezone=zone,
-    )
 
 
 def ours(how: str, kind: str, zone: str) -> object:
@@ -147,7 +136,7 @@ def test_its_module_maxstorage_means_utc_as_a_connection_without_a_zone(both, zo
     found = theirs[stock.name_of(zone, "ours", "pandas", kind)]
     for road in ("maxstorage", "maxstorage records"):
         assert list(found[road].values()) == expected, road
-    with connect(service, None) as odps:
+    with connected(service, timezone=None) as odps:
         assert [clock(v) for v in by_id(_read(odps, zone, "ours", "pandas", kind))] == expected
         for how in ("maxstorage", "maxstorage records"):
             assert by_id(_read(odps, zone, "theirs", how, kind)) == stock.CLOCK

@@ -11,8 +11,8 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-import odps_nb
 from odps_nb.wire.calls import WireRequest
+from tests.support.service.connecting import connected
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -70,13 +70,7 @@ def moody(_private_home: None) -> Iterator[LocalService]:
 @pytest.fixture(scope="session")
 def moody_odps(moody: LocalService) -> Iterator[Connection]:
     """A connection to `moody`."""
-    with odps_nb.connect(
-        endpoint=moody.endpoint,
-        tunnel_endpoint=moody.tunnel_endpoint,
-        project=moody.project,
-        access_id=moody.access_id,
-        access_key=moody.access_key,
-    ) as odps:
+    with connected(moody) as odps:
         yield odps
 
 

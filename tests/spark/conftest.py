@@ -12,6 +12,7 @@ import pytest
 import odps_nb
 import odps_nb.spark
 from odps_nb.spark.launch.session_factory import pyspark_version
+from tests.support.service.connecting import connected
 from tests.support.spark.watched import ROWS, Listener, misbehave, stalled
 
 if TYPE_CHECKING:
@@ -89,13 +90,7 @@ def slow_service(_private_home: None) -> Iterator[LocalService]:
 
 @pytest.fixture(scope="session")
 def slow(slow_service: LocalService) -> Iterator[Connection]:
-    with odps_nb.connect(
-        endpoint=slow_service.endpoint,
-        tunnel_endpoint=slow_service.tunnel_endpoint,
-        project=slow_service.project,
-        access_id=slow_service.access_id,
-        access_key=slow_service.access_key,
-    ) as connection:
+    with connected(slow_service) as connection:
         yield connection
 
 

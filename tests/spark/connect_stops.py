@@ -21,6 +21,7 @@ import odps_nb.spark
 from odps_nb.client.write.session import WriteSessionRef, fetch_write_status
 from odps_nb.local.server.launch import start
 from odps_nb.terms import TableName
+from tests.support.service.connecting import connected
 from tests.support.spark.watched import (
     MIDDLE,
     ROWS,
@@ -48,13 +49,7 @@ def stops(spark: SparkSession) -> dict[str, Any]:
     """Stop reads and a write in every way there is; give what came of each."""
     with (
         start(samples=False, options=("--misbehave",)) as service,
-        odps_nb.connect(
-            endpoint=service.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as odps,
+        connected(service) as odps,
     ):
         odps.create_table("numbers", "id bigint").write(pa.table({"id": range(ROWS)}))
         told = {"tasks": _tasks(spark, odps)}

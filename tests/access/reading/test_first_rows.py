@@ -10,12 +10,12 @@ import json
 import pyarrow as pa
 import pytest
 
-import odps_nb
 from odps_nb.access.blobs import frames
 from odps_nb.errors import NotFoundError, SessionExpiredError
 from odps_nb.local.server.launch import start
 from odps_nb.wire.calls import WireRequest
 from tests.support.compat.recorder import Recorder
+from tests.support.service.connecting import connected
 
 DAY = "ds=2024-01-01"
 
@@ -114,13 +114,7 @@ def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_brie
     monkeypatch.setattr(frames, "_PATIENCE", 0.2)
     with (
         start(samples=False, options=("--misbehave",)) as service,
-        odps_nb.connect(
-            endpoint=service.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as odps,
+        connected(service) as odps,
     ):
         rows = pa.table({"id": [1, 2, 3], "content": [b"a", b"b", b"c"]})
         table = odps.create_table("refused", "id bigint, content blob")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import odps_nb
 from odps_nb.access.looking.browsing import ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView, sample_ranges
+from tests.support.service.connecting import connected
 
 ROWS = 3000
 
@@ -148,14 +148,7 @@ def test_each_bar_chooses_exactly_the_rows_that_it_counts(view, written):
 
 
 def test_times_are_shown_and_filtered_in_the_zone_of_the_connection(service, written):
-    with odps_nb.connect(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-        timezone="Asia/Shanghai",
-    ) as shanghai:
+    with connected(service, timezone="Asia/Shanghai") as shanghai:
         view = RowView(rows_of(shanghai.table("explore_view").read(["id", "seen"])))
         assert view.page(0).columns[1][0] == "2024-01-01 08:00:00+08:00"
         bars = view.describe().columns[1].bars

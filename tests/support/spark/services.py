@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import odps_nb
+from tests.support.service.connecting import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -22,13 +22,7 @@ def misbehaving() -> Iterator[Connection]:
 
     with (
         start(samples=False, options=("--misbehave",)) as service,
-        odps_nb.connect(
-            endpoint=service.endpoint,
-            tunnel_endpoint=service.tunnel_endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as connection,
+        connected(service) as connection,
     ):
         yield connection
 
