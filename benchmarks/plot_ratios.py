@@ -73,7 +73,7 @@ def draw(runs: Sequence[Row], releases: Sequence[str], picture: Path) -> None:
     axes.set_yticks(range(len(runs)), [row.name for row in runs], fontsize=7)
     axes.xaxis.set_major_formatter("{x:g} ×")
     axes.grid(axis="x", which="both", alpha=0.25)
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="upper right")
     figure.savefig(picture, dpi=100, metadata={"Software": None})
 
 
