@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate durability soak versions typed package release docs pictures clean
 
 help: ## list what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 demo: ## the main job on the embedded service: install, run the quickstart notebook, show what happened
 	@$(PYTHON) tools/setup.py lab --java

@@ -114,8 +114,8 @@ def find_java() -> Path | None:
     return next((java for java in places if java_version(java) >= 17), None)
 
 
-def apt_install(package: str) -> bool:
-    """Install a Debian package if this user may; say in one line what happens."""
+def apt_install(*packages: str) -> bool:
+    """Install Debian packages if this user may; say in one line what happens."""
     if not shutil.which("apt-get"):
         return False
     prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -124,13 +124,13 @@ def apt_install(package: str) -> bool:
         or subprocess.run([*prefix, "true"], capture_output=True).returncode
     ):
         return False
-    say(f"installing {package} from Debian …")
+    say(f"installing {' and '.join(packages)} from Debian …")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     if prefix:
         prefix += ["env", "DEBIAN_FRONTEND=noninteractive"]
     subprocess.run([*prefix, "apt-get", "update", "-qq"], env=env, stdout=subprocess.DEVNULL)
     done = subprocess.run(
-        [*prefix, "apt-get", "install", "-y", "-qq", "--no-install-recommends", package],
+        [*prefix, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages],
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -165,6 +165,14 @@ def ensure_chromium() -> None:
         )
 
 
+def ensure_compiler() -> None:
+    if shutil.which("cc") is None and not (apt_install("gcc", "libc6-dev") and shutil.which("cc")):
+        stop(
+            "the durability tests need a C compiler and none was found: "
+            "install Debian's gcc and libc6-dev, then try again"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("extra", choices=sorted(CONTAINS))
@@ -180,6 +188,7 @@ def main() -> None:
     link_labextension()
     if wanted.extra == "dev":
         ensure_older_pyodps()
+        ensure_compiler()
     if wanted.java:
         ensure_java()
     if wanted.chromium:

@@ -16,6 +16,7 @@ from odps_nb.local.server.launch import LocalService, start
 
 __all__ = ["Recorder"]
 
+_NO_COMPILER = "the recorder needs a C compiler as `cc`; `make setup` installs one"
 _SOURCE = Path(__file__).with_name("recorder.c")
 
 
@@ -28,8 +29,15 @@ class Recorder:
         self.disk.mkdir()
         self.log.touch()
         library, orders = place / "recorder.so", place / "orders"
-        compiler = shutil.which("cc") or pytest.skip("the recorder needs a C compiler")
-        command = [compiler, "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", library, _SOURCE]
+        command = [
+            shutil.which("cc") or pytest.fail(_NO_COMPILER),
+            "-shared",
+            "-fPIC",
+            "-D_GNU_SOURCE",
+            "-o",
+            library,
+            _SOURCE,
+        ]
         subprocess.run([*command, "-ldl", "-lpthread"], check=True)
         orders.write_bytes(bytes(16))
         with orders.open("r+b") as file:

@@ -11,12 +11,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import OdpsNbError
 from tests.sweep.jobs import PAIR_JOBS, Job, World
 from tests.sweep.notes import note
@@ -28,14 +26,6 @@ from tests.sweep.test_single_faults import judged
 
 NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests do not see it, as no ODPS_ variable
 pytestmark = pytest.mark.nightly
-
-
-@pytest.fixture(scope="module")
-def world(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with Connection(profile) as steady:
-        made = World(steady, tmp_path_factory.mktemp("pairs"))
-        made.furnish()
-        yield made
 
 
 @pytest.mark.parametrize("second", PAIRED, ids=lambda one: one.name)

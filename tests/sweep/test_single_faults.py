@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import OdpsNbError
 from tests.sweep.jobs import JOBS, Job, World
 from tests.sweep.notes import note
@@ -40,14 +39,6 @@ def cases() -> Iterator[Any]:
         marks = [] if (job.name, fault.name) in IN_GATE else [pytest.mark.nightly]
         marks += [_LEFT] if fault.interrupts else []
         yield pytest.param(job, fault, id=f"{job.name}-{fault.name}", marks=marks)
-
-
-@pytest.fixture(scope="module")
-def world(profile: Profile, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with Connection(profile) as steady:
-        made = World(steady, tmp_path_factory.mktemp("sweep"))
-        made.furnish()
-        yield made
 
 
 @pytest.mark.parametrize(("job", "fault"), list(cases()))
