@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def read_frame(
     """
     from odps_nb.convert.pandas_frame import to_pandas
 
-    with closing(batches):
+    with closing(batches), _freed_on_error():
         first = deque(islice(batches, 1))
         schema = first[0].schema if first else columns()
         count = row_count() if first else 0
@@ -56,6 +57,16 @@ def read_frame(
             tracker.phase(Phase.CONVERTING)
 
         return to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs())
+
+
+@contextmanager
+def _freed_on_error() -> Iterator[None]:
+    """Drop what the frames of an error hold: IPython keeps the last one, with the rows so far."""
+    try:
+        yield
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
 
 
 def streaming_reader(
