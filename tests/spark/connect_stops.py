@@ -19,6 +19,7 @@ import pyarrow as pa
 import odps_nb
 import odps_nb.spark
 from odps_nb.client.write.session import WriteSessionRef, fetch_write_status
+from odps_nb.http.transport import READ_TIMEOUT
 from odps_nb.local.server.launch import start
 from odps_nb.terms import TableName
 from tests.support.service.connecting import connected
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 AGAIN = 15.0
 SETTLED = 2.5
+#: A Python worker that Spark leaves alone waits for bytes until its read times out.
+GONE_WITHIN = READ_TIMEOUT + WITHIN
 
 
 def stops(spark: SparkSession) -> dict[str, Any]:
@@ -144,7 +147,7 @@ class _Stalled:
                 for one in connected
             ):
                 return time.monotonic() - began
-            assert time.monotonic() - began < WITHIN
+            assert time.monotonic() - began < GONE_WITHIN
             time.sleep(0.05)
 
     def _stop(self, stop: Callable[[], None]) -> None:
@@ -152,7 +155,8 @@ class _Stalled:
         assert self.running.wait(WITHIN)
         wait_until_struck(self.odps, self.tasks)
         # Spark looks after the Python worker of a task every two seconds. One that has only just
-        # begun it may leave alone, and that worker then notices when its next bytes arrive.
+        # begun it may leave alone, and that worker then notices when its next bytes arrive, or
+        # none. This wait makes the usual way likely, and no more.
         self.over.wait(SETTLED)
         stop()
         # Python drops an interrupt that comes while an object is finalized; a person presses again.

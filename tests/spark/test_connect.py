@@ -14,7 +14,7 @@ import pytest
 import odps_nb.spark
 from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
 from odps_nb.spark.launch import connect
-from tests.support.spark.watched import WITHIN
+from tests.spark.connect_stops import GONE_WITHIN
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -122,7 +122,7 @@ def test_an_interrupt_or_a_cancel_ends_the_reads_of_the_tasks(told: dict[str, An
         "write": "KeyboardInterrupt",
     }
     # The service would have stalled for ten minutes; that the connections went was waited for.
-    assert all(seen["took"] < WITHIN for seen in told["stopped"].values() if "took" in seen)
+    assert all(seen["took"] < GONE_WITHIN for seen in told["stopped"].values() if "took" in seen)
 
 
 @pytest.mark.spark
