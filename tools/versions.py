@@ -46,7 +46,7 @@ class Row:
     python: str = ""  # a version, like 3.12; the one that runs this where it is empty
 
 
-SPARK = "test,spark,connect,local"
+SPARK = "test,lab,connect"  # a test runs a notebook
 
 # The lowest that pyproject.toml allows; on Python 3.11, where all of them have wheels.
 OLDEST = (
