@@ -6,7 +6,6 @@ wait, and only one connection would deliver rows. Pure: no requests.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -14,8 +13,6 @@ import pyarrow as pa
 from odps_nb.terms import RowRangeSplit, Split
 
 __all__ = ["PieceRanges"]
-
-TOLERANCE = 1.5
 
 
 class PieceRanges:
@@ -27,8 +24,8 @@ class PieceRanges:
     Parameters
     ----------
     size
-        Bytes of Arrow data that a piece should have. A range less than half as large again is
-        not cut, because every request has its cost.
+        Bytes of Arrow data that a piece should have, or up to half as much again, because every
+        request has its cost.
     row_bytes
         First estimate of the bytes of a row; ``None`` if unknown: nothing is cut before rows
         have arrived.
@@ -63,7 +60,7 @@ class PieceRanges:
         while at < end:
             row_bytes = self._bytes / self._rows if self._rows else self._row_bytes
             left = (end - at) * row_bytes / self._size if row_bytes else 0.0
-            parts = 1 if left <= TOLERANCE else math.ceil(left)
+            parts = max(1, round(left))
             count = max(1, (end - at) // parts)
             yield RowRangeSplit(at, count)
             at += count

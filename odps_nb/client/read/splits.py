@@ -31,7 +31,7 @@ from odps_nb.client.read.session import (
     plan_ranges,
     reopen_read_session,
 )
-from odps_nb.schema import Column
+from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
 
@@ -60,6 +60,20 @@ ALL_ROWS = 2**32 - 1
 """``Count`` for all rows, as the C++ client sends it."""
 FEW_BYTES = 16
 """Assumed bytes of a variable-length value."""
+WIDTHS = {
+    TypeCode.BOOLEAN: 1,
+    TypeCode.TINYINT: 1,
+    TypeCode.SMALLINT: 2,
+    TypeCode.INT: 4,
+    TypeCode.FLOAT: 4,
+    TypeCode.DATE: 4,
+    TypeCode.BIGINT: 8,
+    TypeCode.DOUBLE: 8,
+    TypeCode.DATETIME: 8,
+    TypeCode.TIMESTAMP: 8,
+    TypeCode.TIMESTAMP_NTZ: 8,
+}
+"""Bytes of a value whose type has one width; a DECIMAL has `FEW_BYTES`."""
 
 
 def iter_split(
@@ -349,7 +363,11 @@ def _row_bytes(session: ReadSession) -> float | None:
         return None  # the service estimates all rows, not those within a limit
     estimate = session.estimated_size / session.row_count
     # Nor does it say whether it estimates all columns, and cutting too small is a loss.
-    return min(estimate, FEW_BYTES * len(session.schema)) if session.selects else estimate
+    return min(estimate, _width(session)) if session.selects else estimate
+
+
+def _width(session: ReadSession) -> int:
+    return sum(WIDTHS.get(column.type.code, FEW_BYTES) for column in session.schema)
 
 
 def batch_bytes(ahead: int, lanes: int) -> int:
@@ -362,5 +380,5 @@ def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
     size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
     if size >= MIN_BATCH_BYTES:
         return session.max_batch_rows
-    row = _row_bytes(session) or FEW_BYTES * max(1, len(session.schema))
+    row = _row_bytes(session) or max(1, _width(session))
     return max(1, min(session.max_batch_rows, int(size / max(1, row))))

@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,20 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
 from odps_nb.client.read.ranges import PieceRanges
 from odps_nb.client.read.splits import ReadSession, _piece_bytes, iter_batches, plan_ranges
+from odps_nb.errors import AccessDeniedError
+from odps_nb.schema import TableSchema
 from odps_nb.terms import IndexSplit, RowRangeSplit
-from tests.support.sockets.scripted import SCHEMA, TABLE, Service, asked_split, ids, ipc, numbers
+from odps_nb.wire.type_text import parse_columns
+from tests.support.sockets.scripted import (
+    SCHEMA,
+    TABLE,
+    Service,
+    asked_split,
+    fail,
+    ids,
+    ipc,
+    numbers,
+)
 
 ROWS = 96
 LARGE = ReadSession(
@@ -112,3 +125,30 @@ def test_the_estimate_of_a_table_is_not_believed_of_some_of_its_columns():
     with Service(ReadRows=[step]) as service, service.client() as storage:
         assert ids(iter_batches(storage, few)) == list(range(ROWS))
     assert sorted(call.split.count for call in service.calls["ReadRows"]) == [48, 48]
+
+
+def test_pieces_of_some_columns_are_as_large_as_their_types_say():
+    """The estimate may be of all columns: pieces that follow it would be a quarter as large."""
+    chosen = TableSchema(columns=parse_columns("id bigint, quantity int, shipped date"))
+    rows = 4 * _piece_bytes(DEFAULT_MAX_BYTES) // 16
+    some = replace(
+        LARGE,
+        schema=chosen,
+        splits=plan_ranges(rows, 2),
+        row_count=rows,
+        estimated_size=64 * rows,
+        selects=True,
+    )
+    asked = []
+
+    def step(line, seen) -> None:
+        asked.append(asked_split(seen).count)
+        fail(403, "NoPermission")(line, seen)
+
+    with (
+        Service(ReadRows=[step]) as service,
+        service.client() as storage,
+        pytest.raises(AccessDeniedError),
+    ):
+        list(iter_batches(storage, some, workers=16))
+    assert set(asked) == {rows // 4}
