@@ -7,6 +7,8 @@ import random
 import signal
 import tempfile
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +20,6 @@ from tests.support.service.connecting import connected
 
 ROWS = 20_000
 MOMENTS = [6, pytest.param(24, marks=pytest.mark.nightly)]  # the long run draws more
-LONGEST = 0.25  # seconds into the work; all of it takes about that long
 
 
 @pytest.fixture
@@ -53,6 +54,16 @@ def interrupted(work, after: float) -> bool:
         timer.join()
         return True
     return False
+
+
+def some_moments(work: Callable[[], object], count: int, dice: random.Random) -> list[float]:
+    """Draw seconds into the work, one from each part of what it takes here when it is warm."""
+    took = []
+    for _ in range(2):
+        began = time.monotonic()
+        work()
+        took.append(time.monotonic() - began)
+    return [min(took) * (part + dice.random()) / count for part in range(count)]
 
 
 def of_ours(before: set[threading.Thread]) -> list[threading.Thread]:
@@ -108,10 +119,12 @@ def test_nothing_is_left_whenever_the_interrupt_comes(
     before, stopped = sockets(), 0
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
     table = odps.table(f"{name}_photos" if work is write_photos else name)
-    rows = 0
-    for _ in range(moments):
+    with connected(service) as warm:
+        after = some_moments(lambda: work(warm, name), moments, dice)
+    rows = 2 * whole
+    for seconds in after:
         with connected(service) as mine:
-            stopped += interrupted(lambda mine=mine: work(mine, name), dice.uniform(0, LONGEST))
+            stopped += interrupted(lambda mine=mine: work(mine, name), seconds)
             threading.Event().wait(0.02)  # a thread that is being started
             for thread in of_ours(threads):  # what the signal hit may need a slice more
                 thread.join(2.0)
@@ -138,15 +151,21 @@ def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
     table = odps.create_table(new_name("saved"), "id bigint, photo blob")
     table.write(PHOTOS, progress=silent)
     photos = table.read(["photo"]).to_arrow(progress=silent)["photo"]
-    dice, stopped = random.Random("save"), 0
+    stopped, whole = 0, tmp_path / "whole"
+    whole.mkdir()
+
+    def save_all() -> None:
+        odps.save_blobs(photos, whole, progress=silent)
+
+    after = some_moments(save_all, moments, random.Random("save"))
     threads = set(threading.enumerate())
-    for n in range(moments):
+    for n, seconds in enumerate(after):
         folder = tmp_path / str(n)
         folder.mkdir()
         with connected(service) as mine:
             stopped += interrupted(
                 lambda mine=mine, folder=folder: mine.save_blobs(photos, folder, progress=silent),
-                dice.uniform(0, LONGEST / 2),
+                seconds,
             )
             for thread in of_ours(threads):
                 thread.join(2.0)
@@ -183,13 +202,13 @@ def test_another_thread_stops_whatever_runs_over_a_connection(
     threads, stopped, rows = set(threading.enumerate()), 0, 0
     whole = {write: ROWS, write_photos: PHOTOS.num_rows}.get(work, 0)
     with connected(service) as mine:
-        work(mine, name)  # what is imported and connected once
+        after = some_moments(lambda: work(mine, name), moments, dice)
         table = mine.table(f"{name}_photos" if work is write_photos else name)
-        rows = whole
-        for _ in range(moments):
+        rows = 2 * whole
+        for seconds in after:
             worker = Worker(lambda: work(mine, name))
             worker.start()
-            worker.join(dice.uniform(0, LONGEST / 2))
+            worker.join(seconds)
             mine.cancel()
             worker.join(20.0)
             assert not worker.is_alive()

@@ -34,7 +34,7 @@ class PieceRanges:
     --------
     >>> pieces = PieceRanges([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
     >>> [str(piece) for _, piece in pieces]
-    ['rows 0…3', 'rows 3…6', 'rows 6…10']
+    ['rows 0…5', 'rows 5…10']
     """
 
     def __init__(self, splits: Sequence[Split], *, size: int, row_bytes: float | None) -> None:
