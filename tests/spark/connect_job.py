@@ -6,6 +6,7 @@ Spark of its own, never both. Called again with the URL of the server, it is a c
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import json
 import os
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 ROWS = 1000
+#: Seconds after which the job is one that hangs: with PySpark 4.1 each of four stops may take a
+#: minute, and the machine may be a busy one.
+LASTS = 1000
 
 
 def listening() -> dict[str, bool]:
@@ -109,7 +113,7 @@ def as_client(url: str, name: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         env=env,
-        timeout=200,
+        timeout=LASTS,
     )
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])
@@ -119,6 +123,7 @@ def as_client(url: str, name: str) -> dict[str, Any]:
 
 def main() -> None:
     """Be the client that the environment names, or the server and its first client."""
+    faulthandler.dump_traceback_later(LASTS, exit=True)
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     with odps_nb.connect(**GIVEN["connection"]) as odps:
         if name:

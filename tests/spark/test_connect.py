@@ -14,12 +14,16 @@ import pytest
 import odps_nb.spark
 from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
 from odps_nb.spark.launch import connect
+from tests.spark.connect_job import LASTS
 from tests.spark.connect_stops import GONE_WITHIN
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
 PORT = str(connect.PORT)
+
+# The first test waits for the job, which says itself where it hangs.
+pytestmark = pytest.mark.timeout(LASTS + 120)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,7 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         input=json.dumps(document),  # an argument would show the key to every process
         capture_output=True,
         text=True,
-        timeout=570,
+        timeout=LASTS + 60,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     logged = [path.read_text() for path in log.rglob("*") if path.is_file()]
