@@ -1,6 +1,7 @@
 """`make nightly`: what must pass before a release and takes too long for every change.
 
 Each step runs to its end whatever the others did; `docs/nightly.md` keeps how the last run ended.
+Steps that ran apart on the same commit, of which nothing was changed, are on the page together.
 
     python tools/nightly.py [STEP …]
 """
@@ -18,13 +19,14 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import versions
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "nightly.md"
+KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
 CHAOS_RUNS = 10_000
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
 
@@ -37,7 +39,7 @@ STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         {"ODPS_NB_CHAOS": str(CHAOS_RUNS // 4)},
     ),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
-    "versions": ((sys.executable, "tools/versions.py"), {}),
+    "versions": ((sys.executable, "tools/versions.py", "--missing"), {}),
 }
 
 
@@ -47,7 +49,7 @@ class Folder:
 
     tests: int = 0
     seconds: float = 0.0
-    outcomes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    outcomes: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
 
 
@@ -85,13 +87,30 @@ def counted(report: Path) -> dict[str, Folder]:
         ends = {child.tag for child in case} & {"failure", "error", "skipped"}
         if ends & {"failure", "error"}:
             folder.failed.append(f"{case.get('classname')}::{case.get('name')}")
-        folder.outcomes[min(ends, default="passed")] += 1
+        end = min(ends, default="passed")
+        folder.outcomes[end] = folder.outcomes.get(end, 0) + 1
     return dict(sorted(folders.items()))
 
 
-def git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def keep(steps: dict[str, Step], commit: str) -> None:
+    """Write the page, and what a later run on the same commit adds to."""
+    ordered = [steps[name] for name in STEPS if name in steps]
+    KEPT.parent.mkdir(exist_ok=True)
+    told = {"commit": commit, "steps": [asdict(one) for one in ordered]}
+    KEPT.write_text(json.dumps(told), "utf-8")
+    PAGE.write_text(page(ordered, commit), "utf-8")
+
+
+def kept(commit: str) -> dict[str, Step]:
+    """Return the steps that ran on this commit before."""
+    told = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    if told.get("commit") != commit:
+        return {}
+    steps = [
+        Step(**{**one, "folders": {name: Folder(**of) for name, of in one["folders"].items()}})
+        for one in told["steps"]
+    ]
+    return {one.name: one for one in steps}
 
 
 def page(steps: list[Step], commit: str) -> str:
@@ -111,10 +130,9 @@ def page(steps: list[Step], commit: str) -> str:
             lines += [row(name, folder) for name, folder in one.folders.items()]
             failed = [name for folder in one.folders.values() for name in folder.failed]
             lines += ["", "Failed:", "", *(f"- `{name}`" for name in failed)] if failed else []
-    if any(one.name == "versions" for one in steps) and versions.LAST.exists():
+    if ends := versions.last_ends():
         lines += ["", "## versions", "", "| row | outcome |", "|---|---|"]
-        ends = json.loads(versions.LAST.read_text("utf-8"))
-        lines += [f"| {name} | {end} |" for name, end in ends.items()]
+        lines += [f"| {one.name} | {ends.get(one.name, 'not run')} |" for one in versions.ROWS]
     return "\n".join(lines) + "\n"
 
 
@@ -129,15 +147,15 @@ def main() -> int:
     wanted = parser.parse_args().steps or list(STEPS)
     if unknown := set(wanted) - set(STEPS):
         parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
-    commit = git("rev-parse", "--short", "HEAD") + (" and changes" if git("status", "-s") else "")
+    commit = versions.state()
+    steps = {} if "changes" in commit else kept(commit)
     with tempfile.TemporaryDirectory() as place:
-        steps: list[Step] = []
         for name in STEPS:
             if name in wanted:
-                steps.append(run(name, Path(place)))
-                PAGE.write_text(page(steps, commit), "utf-8")  # also what an interrupt leaves
+                steps[name] = run(name, Path(place))
+                keep(steps, commit)  # after each, so also what an interrupt leaves
     print(f"wrote {PAGE.relative_to(ROOT)}")
-    return 0 if all(one.passed for one in steps) else 1
+    return 0 if all(steps[name].passed for name in wanted) else 1
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Each row of `ROWS` is an environment in ``build/versions/NAME``: the project, wh
 need, and the pins of the row. Quick when nothing has changed: a stamp in each environment
 remembers what was installed.
 
-    python3 tools/versions.py [NAME …]
+    python3 tools/versions.py [--missing] [NAME …]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from setup import create_venv, ensure_java, say, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "versions"
-LAST = PLACE / "last.json"  # how each row of the last run ended
+LAST = PLACE / "last.json"  # how each row ended, and of which commit
 ABSENT = "NOT RUN, this machine has no such interpreter"
 
 FRAMES = (
@@ -162,27 +162,48 @@ def passes(row: Row) -> bool:
     ).returncode
 
 
+def state() -> str:
+    """Name the commit of this checkout, and say if anything but the nightly page was changed."""
+    told = [
+        subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for words in (
+            ("rev-parse", "--short", "HEAD"),
+            ("status", "--short", "--", ".", ":!docs/nightly.md"),
+        )
+    ]
+    return told[0].strip() + (" and changes" if told[1] else "")
+
+
+def last_ends() -> dict[str, str]:
+    """How rows ended on this very tree, by name; empty where something was changed since."""
+    known = json.loads(LAST.read_text("utf-8")) if LAST.exists() else {}
+    now = state()
+    return known["ends"] if known.get("of") == now and "changes" not in now else {}
+
+
 def main() -> None:
     names = [row.name for row in ROWS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all")
-    wanted = parser.parse_args().names or names
+    parser.add_argument("--missing", action="store_true", help="not what passed on this commit")
+    given = parser.parse_args()
+    wanted = given.names or names
     if unknown := set(wanted) - set(names):
         stop(f"no row is called {' or '.join(sorted(unknown))}; there are: {', '.join(names)}")
-    ends: dict[str, str] = {}
+    ends = last_ends()
     PLACE.mkdir(parents=True, exist_ok=True)
     for row in ROWS:
-        if row.name not in wanted:
+        if row.name not in wanted or (given.missing and ends.get(row.name) == "passed"):
             continue
         if row.python and find_python(row.python) is None:
             ends[row.name] = ABSENT
         else:
             say(f"{row.name}: {', '.join(row.pins)}")
             ends[row.name] = "passed" if passes(row) else "failed"
-        LAST.write_text(json.dumps(ends, indent=1) + "\n")
-    if absent := [name for name, end in ends.items() if end == ABSENT]:
+        LAST.write_text(json.dumps({"of": state(), "ends": ends}, indent=1) + "\n")
+    if absent := [name for name in wanted if ends[name] == ABSENT]:
         say(f"{ABSENT}: {', '.join(absent)}")
-    if failed := [name for name, end in ends.items() if end == "failed"]:
+    if failed := [name for name in wanted if ends[name] == "failed"]:
         stop(f"tests failed with {', '.join(failed)}")
 
 
