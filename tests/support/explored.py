@@ -69,7 +69,7 @@ def contrast(text: Any) -> float:
 
 
 def cancel_a_profile(view: Any) -> None:
-    """Begin a profile of all rows, and cancel it."""
+    """Begin a profile of all rows, which a stalled service never ends, and cancel it."""
     view.get_by_role("button", name="Profile all rows").click()
     busy = view.locator(".odps-x-busy")
     expect(busy).to_contain_text("profile: reading")

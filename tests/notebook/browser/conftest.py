@@ -15,6 +15,7 @@ from tests.support.browser import CHROMIUM, FLAGS
 from tests.support.lab import Jupyter, lab
 
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
     from odps_nb.local.server.launch import LocalService
 
 
@@ -31,6 +32,18 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
     chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
     yield chromium
     chromium.close()
+
+
+@pytest.fixture(scope="package")
+def service(moody: LocalService) -> LocalService:
+    """The service of these tests, which stalls when it is asked to: see `stalled`."""
+    return moody
+
+
+@pytest.fixture(scope="package")
+def odps(moody_odps: Connection) -> Connection:
+    """A connection to `service`."""
+    return moody_odps
 
 
 @pytest.fixture(scope="package")

@@ -124,6 +124,7 @@ def test_the_panel_of_a_column_tells_its_profile_and_of_how_many_rows_it_is(page
     expect(panel).to_be_hidden()
 
 
+@pytest.mark.usefixtures("stalled")
 def test_a_profile_of_all_rows_can_be_cancelled(page):
     cancel_a_profile(explorer(page, ORDERS))
 

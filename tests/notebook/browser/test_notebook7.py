@@ -98,6 +98,7 @@ def test_a_bar_filters_and_a_header_sorts(page: Page) -> None:
     expect(cell(view, 6, 3).locator("img")).to_be_visible()
 
 
+@pytest.mark.usefixtures("stalled")
 def test_a_profile_of_all_rows_can_be_cancelled(page: Page) -> None:
     cancel_a_profile(explorer(page, ORDERS))
 
