@@ -159,7 +159,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 def left_behind(folder: Path) -> list[str]:
     """Name what is in the folder, but pytest's own, and processes that work with the folder."""
-    kept = ("pytest-of-", "hsperfdata_")
+    # The last two are of Spark 4.0 and 4.1: what a JVM unpacks, and leaves where it is killed.
+    kept = ("pytest-of-", "hsperfdata_", "liblz4-java-", "spark_connect_model_cache")
     left = [str(path) for path in folder.iterdir() if not path.name.startswith(kept)]
     for process in psutil.process_iter():
         try:
