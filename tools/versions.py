@@ -30,7 +30,9 @@ FRAMES = (
     "tests/convert",
     "tests/access",
     "tests/test_round_trip.py",
-    "tests/notebook/magics/test_magics.py",
+    "tests/notebook/magics/test_connecting.py",
+    "tests/notebook/magics/test_reading.py",
+    "tests/notebook/magics/test_writing.py",
 )
 
 

@@ -1,4 +1,4 @@
-"""Proves that no test here leaves a thread behind."""
+"""A transport for each test, and the proof that none leaves a thread behind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from odps_nb.http.transport import RequestsTransport
 from tests.support.threads import running
 
 
@@ -15,3 +16,10 @@ def _no_thread_is_left() -> Iterator[None]:
     yield
     left = [t for t in running() if t not in before and t.name.startswith("odps_nb")]
     assert left == []
+
+
+@pytest.fixture
+def transport() -> Iterator[RequestsTransport]:
+    made = RequestsTransport()
+    yield made
+    made.close()

@@ -26,8 +26,8 @@ from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE, UnshowableError
 from odps_nb.notebook.preview.tile import tile
-from tests.notebook.preview.test_bundle import Seen, Value
 from tests.notebook.preview.test_more_kinds import Page, words
+from tests.support.previews import Seen, Value
 
 FILMS = media_files.files()
 

@@ -13,7 +13,7 @@ from odps_nb.notebook.preview.parsing import Parser
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
-from tests.notebook.preview.test_bundle import NASTY, Seen, Value
+from tests.support.previews import NASTY, Seen, Value
 
 FILES = files()
 

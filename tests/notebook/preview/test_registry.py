@@ -11,7 +11,7 @@ from odps_nb.notebook.preview.drawing import Drawing
 from odps_nb.notebook.preview.kind import HEAD, MIB, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.registry import Kinds, kinds, sniff
 from odps_nb.notebook.preview.tile import tile
-from tests.notebook.preview.test_bundle import Value
+from tests.support.previews import Value
 
 NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 

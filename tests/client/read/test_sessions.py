@@ -1,0 +1,226 @@
+"""Read sessions: how they are opened, followed, refreshed and cut into splits."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from odps_nb.client.read.splits import (
+    ReadPlan,
+    ReadSession,
+    iter_split,
+    open_read_session,
+    plan_ranges,
+)
+from odps_nb.errors import ArgumentError, ServiceError, SessionExpiredError, TruncatedError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.terms import IndexSplit, PartitionSpec, RowRangeSplit, SessionStatus, SplitMode
+from odps_nb.wire.calls import ReadSessionAnswer
+from tests.support.sockets.read_sessions import ANSWER, SESSION
+from tests.support.sockets.scripted import SCHEMA, TABLE, Service, fail, give, ipc, numbers, raw
+
+
+def opened(*answers: ReadSessionAnswer, **plan) -> tuple[ReadSession, Service]:
+    with (
+        Service(
+            CreateReadSession=[give(answer) for answer in answers],
+            GetReadSession=[give(answer) for answer in answers[1:]] or [give(ANSWER)],
+        ) as service,
+        service.client() as storage,
+    ):
+        return open_read_session(storage, ReadPlan(table=TABLE, **plan)), service
+
+
+def test_without_a_filter_rows_are_counted_and_cut_into_ranges():
+    session, service = opened(ANSWER)
+    request = service.calls["CreateReadSession"][0]
+    assert request.split_mode is SplitMode.ROW_OFFSET
+    assert session.splits == tuple(RowRangeSplit(at, 25) for at in (0, 25, 50, 75))
+    assert (session.row_count, session.route_token, session.filter) == (100, "rt", None)
+    assert session.schema.names == SCHEMA.names
+
+
+def test_with_a_filter_the_service_cuts():
+    answer = ReadSessionAnswer(session_id="s", splits_count=3, schema=SCHEMA)
+    session, service = opened(answer, where="id > 3", schema=SCHEMA, split_bytes=10 * 2**20)
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.split_mode, request.split_number) == (SplitMode.SIZE, 10 * 2**20)
+    assert (request.filter_predicate, request.filter_fallback) == ("id > 3", True)
+    assert session.splits == (IndexSplit(0), IndexSplit(1), IndexSplit(2))
+    assert session.row_count is None
+    assert session.filter.columns == ("id",)
+
+
+def test_a_filter_over_an_unknown_table_asks_for_its_columns_first():
+    _, service = opened(ANSWER, ReadSessionAnswer(session_id="s", schema=SCHEMA), where="id > 3")
+    first, second = service.calls["CreateReadSession"]
+    assert (first.filter_predicate, first.split_mode) == ("", SplitMode.ROW_OFFSET)
+    assert (second.filter_predicate, second.split_mode) == ("id > 3", SplitMode.SIZE)
+
+
+@pytest.mark.parametrize("asked", [{"splits": 4}, {"split_bytes": 2**20}])
+def test_filtered_splits_that_are_finer_than_the_service_cuts_are_ranges(asked):
+    session, service = opened(ANSWER, where="id > 3", schema=SCHEMA, **asked)
+    (request,) = service.calls["CreateReadSession"]
+    assert request.split_mode is SplitMode.ROW_OFFSET
+    assert sum(split.count for split in session.splits) == session.stored_rows == 100
+    assert session.row_count is None
+
+
+def test_a_filter_that_nothing_is_sent_of_reads_counted_ranges():
+    session, service = opened(ANSWER, where="id + 0 > 3", schema=SCHEMA)
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.split_mode, request.filter_predicate) == (SplitMode.ROW_OFFSET, "")
+    assert not session.prunes
+    assert session.row_count is None
+
+
+def test_rows_that_are_missing_before_the_filter_are_missed():
+    session = replace(SESSION, filter=RowFilter.parse("id + 0 >= 0", SCHEMA))
+    with (
+        Service(ReadRows=[raw(ipc(numbers(0, 10)))]) as service,
+        service.client(retry=RetryPolicy(max_attempts=1)) as storage,
+        pytest.raises(TruncatedError),
+    ):
+        list(iter_split(storage, session, RowRangeSplit(0, 25)))
+
+
+def test_a_table_that_takes_ranges_only_is_filtered_by_them():
+    with (
+        Service(CreateReadSession=[fail(400, "InvalidParameter"), give(ANSWER)]) as service,
+        service.client() as storage,
+    ):
+        plan = ReadPlan(table=TABLE, where="id > 3", schema=SCHEMA)
+        session = open_read_session(storage, plan)
+        by_size, by_rows = service.calls["CreateReadSession"]
+    assert (by_size.split_mode, by_rows.split_mode) == (SplitMode.SIZE, SplitMode.ROW_OFFSET)
+    assert by_rows.filter_predicate == "id > 3"
+    assert (session.row_count, session.stored_rows) == (None, 100)
+
+
+def test_a_limit_of_a_filtered_read_leaves_no_rows_unread():
+    session, _ = opened(ANSWER, where="id > 3", schema=SCHEMA, splits=4, limit=3)
+    assert sum(split.count for split in session.splits) == 100
+
+
+def test_columns_that_only_the_filter_needs_come_along_hidden():
+    session, service = opened(
+        PARTED, where="note = 'x' and ds > '1'", schema=PARTS, columns=("id",), splits=1
+    )
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.data_columns, request.partition_columns) == (("id", "note"), ("ds",))
+    assert session.schema.names == session.columns == ("id",)
+    assert [column.name for column in session.hidden] == ["note", "ds"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "lengths"),
+    [
+        ({"splits": 3}, [33, 33, 34]),
+        ({"splits": 1000}, [1] * 100),
+        ({"split_bytes": 128 * 2**20}, [50, 50]),
+        ({"limit": 10}, [10]),
+        ({"limit": 0}, []),
+        ({"limit": 50, "splits": 2}, [25, 25]),
+    ],
+)
+def test_splits_are_cut_as_wished(plan, lengths):
+    session, _ = opened(ANSWER, **plan)
+    assert [split.count for split in session.splits] == lengths
+    assert session.row_count == sum(lengths)
+
+
+def test_an_uncounted_table_is_cut_by_the_service():
+    uncounted = ReadSessionAnswer(session_id="s", split_mode=SplitMode.ROW_OFFSET, schema=SCHEMA)
+    by_size = ReadSessionAnswer(session_id="s2", splits_count=2, schema=SCHEMA)
+    session, _ = opened(uncounted, by_size)
+    assert (session.session_id, session.splits) == ("s2", (IndexSplit(0), IndexSplit(1)))
+
+
+def test_a_session_that_is_being_prepared_is_waited_for():
+    init = ReadSessionAnswer(session_id="s", status=SessionStatus.INIT, route_token="rt0")
+    ready = ReadSessionAnswer(
+        session_id="s", split_mode=SplitMode.ROW_OFFSET, record_count=1, schema=SCHEMA
+    )
+    session, service = opened(init, init, init, ready)
+    assert session.row_count == 1
+    assert session.route_token == "rt0"
+    assert len(service.slept) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(SessionStatus.CRITICAL, ServiceError), (SessionStatus.EXPIRED, SessionExpiredError)],
+)
+def test_a_session_that_failed_says_why(status, kind):
+    with pytest.raises(kind, match="disk on fire"):
+        opened(ReadSessionAnswer(session_id="s", status=status, message="disk on fire"))
+
+
+PARTS = TableSchema(
+    columns=(
+        Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),
+        Column(name="note", type=PrimitiveType(TypeCode.STRING)),
+    ),
+    partition_columns=(Column(name="ds", type=PrimitiveType(TypeCode.STRING)),),
+)
+
+PARTED = ReadSessionAnswer(
+    session_id="s", split_mode=SplitMode.ROW_OFFSET, record_count=0, schema=PARTS
+)
+
+
+def test_columns_are_told_apart_by_asking():
+    session, service = opened(PARTED, columns=("DS", "note"))
+    first, second = service.calls["CreateReadSession"]
+    assert (first.data_columns, first.partition_columns) == ((), ())
+    assert (second.data_columns, second.partition_columns) == (("note",), ("ds",))
+    assert session.schema.names == ("note", "ds")
+
+
+def test_columns_told_apart_by_the_caller_cost_one_request():
+    session, service = opened(PARTED, columns=("ds", "id"), partition_columns=("ds",))
+    (request,) = service.calls["CreateReadSession"]
+    assert (request.data_columns, request.partition_columns) == (("id",), ("ds",))
+    assert session.schema.names == ("id", "ds")
+
+
+def test_partition_columns_alone_do_not_bring_all_data():
+    session, service = opened(PARTED, columns=("ds",))
+    assert service.calls["CreateReadSession"][-1].data_columns == ("id",)
+    assert session.schema.names == session.columns == ("ds",)
+
+
+def test_an_unknown_column_lists_those_that_exist():
+    with pytest.raises(ArgumentError, match="no column 'nope'") as caught:
+        opened(PARTED, columns=("nope",))
+    assert caught.value.hint == "its columns are id, note, ds"
+
+
+def test_partitions_are_asked_for():
+    spec = PartitionSpec.of("ds=x,h=1")
+    _, service = opened(ANSWER, partitions=(spec,))
+    assert service.calls["CreateReadSession"][0].partitions == (spec,)
+
+
+@pytest.mark.parametrize(
+    "plan", [{"splits": 0}, {"split_bytes": -1}, {"limit": -1}, {"max_batch_rows": 20_001}]
+)
+def test_an_impossible_plan_is_refused(plan):
+    with pytest.raises(ArgumentError):
+        ReadPlan(table=TABLE, **plan)
+
+
+def test_a_session_is_a_value_that_may_be_pickled():
+    assert pickle.loads(pickle.dumps(SESSION)) == SESSION
+    assert repr(SESSION) == "ReadSession(p.t, 's', 4 splits, rows=100, columns=1)"
+
+
+def test_many_splits_are_planned_at_once():
+    splits = plan_ranges(10**9 + 7, 100_000)
+    assert len(splits) == 100_000
+    assert sum(split.count for split in splits) == 10**9 + 7

@@ -1,0 +1,170 @@
+"""A write is committed whole, or raises and commits nothing."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import pytest
+
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.write.session import WriteSessionRef, abort_write, open_write_session
+from odps_nb.errors import BrokenStreamError, CancelledError, InvalidRequestError, ServerFaultError
+from odps_nb.http.retry import RetryPolicy
+from tests.support.sockets.ledger import Ledger
+from tests.support.sockets.scripted import TABLE
+from tests.support.sockets.writes import ROWS, batches, write
+
+
+@pytest.mark.parametrize("fault", ["drop", "lost", "503", "503 after", "429", "rubbish"])
+def test_a_commit_without_an_answer_is_looked_up(fault):
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append(fault)
+        write(service)
+        assert service.committed == list(range(ROWS))
+        lost = fault in ("lost", "503 after", "rubbish")
+        assert len(service.calls["CommitWriteSession"]) == (1 if lost else 2)
+        assert "AbortWriteSession" not in service.log
+
+
+def test_a_commit_whose_fate_cannot_be_asked_says_so():
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append("lost")
+        service.faults["GetWriteSession"].extend(["500"] * 9)
+        with pytest.raises(BrokenStreamError) as caught:
+            write(service, retry=RetryPolicy(max_attempts=2))
+        assert service.committed == list(range(ROWS))
+    assert caught.value.in_doubt
+    assert pickle.loads(pickle.dumps(caught.value)).in_doubt
+    notes = " ".join(caught.value.notes)
+    assert "whether it was committed is unknown" in notes
+    assert "the session was over before it could be aborted" in notes
+
+
+def test_a_commit_in_doubt_is_a_success_when_the_abort_finds_it_done():
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append("lost")
+        service.faults["GetWriteSession"].extend(["500"] * 2)
+        write(service, retry=RetryPolicy(max_attempts=2))
+        assert service.committed == list(range(ROWS))
+        assert service.log[-2:] == ["AbortWriteSession", "GetWriteSession"]
+
+
+def test_a_commit_in_doubt_is_no_longer_when_the_abort_came_first():
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append("drop")
+        service.faults["GetWriteSession"].extend(["500"] * 2)
+        with pytest.raises(BrokenStreamError) as caught:
+            write(service, retry=RetryPolicy(max_attempts=2))
+        assert (service.committed, service.status) == (None, "ABORTED")
+    assert not caught.value.in_doubt
+    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+
+
+def test_a_commit_that_was_refused_is_an_error_and_aborts():
+    with Ledger() as service:
+        service.faults["CommitWriteSession"].append("400")
+        with pytest.raises(InvalidRequestError):
+            write(service)
+        assert (service.committed, service.status) == (None, "ABORTED")
+
+
+def test_a_session_left_without_a_commit_is_aborted():
+    with (
+        Ledger() as service,
+        service.client() as storage,
+        open_write_session(storage, TABLE) as session,
+        session.open_stream() as stream,
+    ):
+        stream.write(batches())
+    assert (service.committed, service.status) == (None, "ABORTED")
+    assert "aborted" in repr(session)
+
+
+def test_an_interrupt_aborts():
+    def interrupted():
+        yield from batches(0, 50)
+        raise KeyboardInterrupt
+
+    def run(storage):
+        with open_write_session(storage, TABLE) as session:
+            with session.open_stream() as stream:
+                stream.write(interrupted())
+            session.commit()
+
+    with Ledger() as service, service.client() as storage, pytest.raises(KeyboardInterrupt):
+        run(storage)
+    assert (service.committed, service.status) == (None, "ABORTED")
+
+
+def test_cancelling_stops_an_upload_and_aborts():
+    token = CancelToken()
+
+    def cancelled():
+        yield from batches(0, 50)
+        token.cancel()
+        yield from batches(50, 100)
+
+    def run(storage):
+        with open_write_session(storage, TABLE, part_bytes=240, cancel=token) as session:
+            with session.open_stream() as stream:
+                stream.write(cancelled())
+            session.commit()
+
+    with Ledger() as service, service.client() as storage, pytest.raises(CancelledError) as caught:
+        run(storage)
+    assert (service.committed, service.status) == (None, "ABORTED")
+    assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
+
+
+def test_cancelling_wakes_an_upload_that_waits_for_its_answer():
+    token = CancelToken()
+    left = threading.Event()
+
+    def cancel(line, seen) -> None:
+        token.cancel()
+        if line.wait_closed(20):  # a third of the time after which the client would give up
+            left.set()
+
+    def run(storage):
+        with open_write_session(storage, TABLE, cancel=token) as session:
+            session.open_stream().write(batches())
+
+    with Ledger() as service, service.client(read_timeout=60.0) as storage:
+        service._steps["WriteRows"][0] = cancel
+        with pytest.raises(CancelledError):
+            run(storage)
+        assert left.wait(30)
+    assert (service.committed, service.status) == (None, "ABORTED")
+
+
+def test_a_cancelled_write_is_not_committed():
+    token = CancelToken()
+
+    def run(storage):
+        with open_write_session(storage, TABLE, cancel=token) as session:
+            with session.open_stream() as stream:
+                stream.write(batches())
+            token.cancel()
+            session.commit()
+
+    with Ledger() as service, service.client() as storage, pytest.raises(CancelledError):
+        run(storage)
+    assert (service.committed, service.status) == (None, "ABORTED")
+
+
+def test_a_failed_abort_is_a_note():
+    with Ledger() as service:
+        service.faults["WriteRows"].append("400")
+        service.faults["AbortWriteSession"].extend(["500"] * 9)
+        with pytest.raises(InvalidRequestError) as caught:
+            write(service)
+    assert "could not be aborted and will expire" in caught.value.notes[-1]
+
+
+def test_a_failing_server_does_not_hold_up_an_abort():
+    with Ledger() as service:
+        service.faults["AbortWriteSession"].extend(["500"] * 9)
+        with service.client() as storage, pytest.raises(ServerFaultError):
+            abort_write(storage, WriteSessionRef(table=TABLE, session_id="ws", route_token="rt"))
+        assert len(service.calls["AbortWriteSession"]) == 2

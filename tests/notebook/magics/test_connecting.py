@@ -1,0 +1,206 @@
+"""%odps connect, tables, head and the like, in a real shell against the embedded service."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pandas as pd
+import pytest
+
+from odps_nb import load_ipython_extension
+from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
+from tests.support.shell import run, usage_error
+
+# -- connect ----------------------------------------------------------------------------------
+
+
+def test_connect_takes_a_variable_and_never_closes_it(ip, odps):
+    run(ip, "%odps connect odps")
+    run(ip, "%unload_ext odps_nb\n%load_ext odps_nb")
+    assert "orders" in odps.tables()
+
+
+def test_connect_to_an_unknown_profile_is_a_config_error(ip):
+    with pytest.raises(ConfigError) as caught:
+        run(ip, "%odps connect nobody")
+    assert caught.value.hint
+
+
+def test_without_any_setting_the_first_use_says_what_is_missing(shell):
+    load_ipython_extension(shell)
+    with pytest.raises(ConfigError) as caught:
+        run(shell, "%odps tables")
+    assert str(caught.value) == "no connection yet"
+    assert caught.value.hint == "try %odps connect local, or set ODPS_ENDPOINT and ODPS_PROJECT"
+
+
+def test_connect_to_a_url_takes_the_keys_from_the_environment(ip, service, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
+    run(ip, f"%odps connect {service.endpoint} --project {service.project} -o mine")
+    (note,) = ip.user_ns["shown"]
+    where = f"project {service.project} at {service.endpoint}"
+    assert note["text/plain"] == f"{where} · the service answers"
+    assert "orders" in ip.user_ns["mine"].tables()
+    ip.user_ns["mine"].close()
+
+
+def test_connect_says_what_the_service_answers(ip, service, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", "nobody")
+    monkeypatch.setenv("ODPS_ACCESS_KEY", "wrong")
+    for target, answer in (
+        (service.endpoint, "not usable yet: AccessDeniedError: access id 'nobody' is unknown"),
+        ("http://127.0.0.1:1/api", "not usable yet: ConnectError: 127.0.0.1:1 refuses"),
+    ):
+        run(ip, f"%odps connect {target} --project {service.project}")
+        (note,) = ip.user_ns["shown"]
+        assert answer in note["text/plain"]
+
+
+def test_connect_gives_the_connection_where_it_is_assigned(ip, odps):
+    assert run(ip, "mine = %odps connect odps") is None
+    assert ip.user_ns["mine"] is odps
+    assert run(ip, "%odps connect odps") is None  # shown in words, not a second time as a repr
+
+
+def test_local_starts_a_service_and_the_same_cell_finds_it_again(ip, tmp_path):
+    run(ip, f"%odps connect local --root {tmp_path} -o first")
+    try:
+        assert "tables go with this kernel" not in ip.user_ns["shown"][0]["text/plain"]
+        ip.user_ns["first"].create_table("kept", "id bigint")
+        run(ip, f"%odps connect local --root {tmp_path} -o second")
+        assert ip.user_ns["second"] is ip.user_ns["first"]
+        assert [row[0] for row in run(ip, "%odps tables kept*")] == ["kept"]
+    finally:
+        ip.user_ns["first"].close()
+
+
+def test_a_zone_of_the_connection_is_that_of_every_magic(ip, service, new_name, monkeypatch):
+    monkeypatch.setenv("ODPS_ACCESS_ID", service.access_id)
+    monkeypatch.setenv("ODPS_ACCESS_KEY", service.access_key)
+    zone, name = "Asia/Shanghai", new_name("zoned")
+    target = f"{service.endpoint} --project {service.project}"
+    run(ip, f"%odps connect {target} --timezone {zone} -o zoned")
+    (note,) = ip.user_ns["shown"]
+    assert f" · times of {zone} · " in note["text/plain"]
+    clock = pd.Timestamp("2024-01-31 10:00:00")
+    with ip.user_ns["zoned"] as zoned:
+        zoned.create_table(name, "t timestamp")
+        ip.user_ns.update(frame=pd.DataFrame({"t": [clock]}), at=clock.tz_localize(zone))
+        run(ip, f"%odps write frame {name}")
+        for cell in (
+            f"%odps read {name} -w \"t = '2024-01-31 10:00:00'\"",
+            f'%odps read {name} -w "t = :at"',
+            f"%odps head {name}",
+            f"%%odps sql\nselect * from {name} where t = :at",
+        ):
+            found = run(ip, cell)
+            assert str(found["t"].dtype) == f"datetime64[ns, {zone}]"
+            assert found["t"].tolist() == [clock.tz_localize(zone)]
+
+
+def test_without_a_zone_sql_takes_no_time_that_has_one(ip):
+    ip.user_ns["at"] = pd.Timestamp("2024-01-31 10:00:00+08:00")
+    assert "time zone" in usage_error(ip, "%%odps sql\nselect 1 as a where :at is null")
+    read = run(ip, '%odps read orders -n 3 -w "created > :at"')
+    assert len(read) <= 3
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+def test_tables_say_more_than_names_and_partitions_are_listed(ip):
+    orders = next(row for row in run(ip, "%odps tables ord*") if row[0] == "orders")
+    assert orders[1:4] == ("2,048,000", orders[2], "ds")
+    assert orders[2].endswith(" MB")
+    found = run(ip, "%odps partitions orders")
+    assert len(found) == 8
+    assert found[0][:2] == ("ds=2024-01-01", "231,072")
+    assert [row[0] for row in run(ip, f"%odps partitions orders -p {found[1][0]}")] == [found[1][0]]
+    with pytest.raises(ArgumentError, match="'dt' is not a partition column"):
+        run(ip, "%odps partitions orders -p dt=1")
+    with pytest.raises(ArgumentError, match="no partitions"):
+        run(ip, "%odps partitions media")
+
+
+def test_a_large_table_is_read_only_when_asked(ip):
+    told = usage_error(ip, "%odps read orders -o whole")
+    assert told.startswith("orders is about 404.4 MB: say -n N")
+    assert "whole" not in ip.user_ns
+    run(ip, "%config OdpsMagics.ask_above = 1000")
+    few = "%odps read orders -p ds=2024-01-01 -c id"
+    assert "is about 1.8 MB" in usage_error(ip, few)
+    for allowed in ("--all", "-n 3", '-w "id < 1000003"', "--max-bytes 1GB"):
+        assert len(run(ip, f"{few} {allowed}")) in (2, 3, 231_072)
+    run(ip, "%config OdpsMagics.ask_above = None")
+    assert len(run(ip, few)) == 231_072
+
+
+def test_a_plan_estimates_the_chosen_columns(ip):
+    def size(columns: str) -> str:
+        plan = run(ip, f"%odps read orders -p ds=2024-01-01 -c {columns} --dry-run")
+        return dict(plan.rows)["size"]
+
+    assert size("id") == "about 1.8 MB"  # 231,072 rows of 8 bytes
+    assert size("id,note") == "roughly 9.2 MB"
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "%odps read orders -n 5 -c id,amount",
+        "%odps head orders -n 5 -c id,amount",
+        "%%odps sql {}\nselect id, amount from orders limit 5",
+    ],
+)
+def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
+    def dtypes(switch: str) -> list[str]:
+        line, _, query = cell.partition("\n")
+        line = line.replace("{}", "") + f" {switch}"
+        return [str(one) for one in run(ip, f"{line}\n{query}" if query else line).dtypes]
+
+    assert dtypes("") == ["int64", "decimal128(18, 2)[pyarrow]"]
+    assert dtypes("--decimals float") == ["int64", "float64"]
+    assert dtypes("--decimals float --dtype-backend numpy_nullable") == ["Int64", "Float64"]
+    assert dtypes("--dtype-backend pyarrow")[0] == "int64[pyarrow]"
+
+
+def test_dtypes_of_pandas_are_refused_for_other_results(ip):
+    read = "%odps read orders -n 5 -c id"
+    told = usage_error(ip, f"{read} -t arrow --decimals float")
+    assert "--decimals cannot be used here: they shape a DataFrame of pandas, not -t arrow" in told
+    assert "--dtype-backend cannot" in usage_error(ip, f"{read} -t batches --dtype-backend pyarrow")
+    handle = run(ip, "%odps read orders -n 5 -c amount --decimals float --bg")
+    assert str(handle.result().dtypes["amount"]) == "float64"
+
+
+def test_tables_are_rows_in_code_too(ip):
+    assert "orders" in [row[0] for row in run(ip, "%odps tables")]
+    assert run(ip, "%odps tables zzz*").text() == "no table is named like zzz*"
+
+
+def test_schema_gives_the_table(ip):
+    table = run(ip, "%odps schema orders")
+    assert table.schema.find("amount") is not None
+    with pytest.raises(NotFoundError) as caught:
+        run(ip, "%odps schema orderz")
+    assert "orders" in caught.value.hint
+
+
+def test_head_shows_preview_rows_of_the_partitions(ip):
+    run(ip, "%config OdpsMagics.preview_rows = 4")
+    assert run(ip, "%odps head orders -p ds=2024-01-03 -c id,ds").shape == (4, 2)
+    assert run(ip, "%odps head orders -n 2 -o two") is None
+    assert len(ip.user_ns["two"]) == 2
+    several = run(ip, "%odps head orders -n 7 -p ds=2024-01-03 -p ds=2024-01-05 -c ds")
+    assert set(several["ds"]) <= {"2024-01-03", "2024-01-05"}
+    assert len(several) == 7
+
+
+def test_explore_gives_a_view_of_the_table_or_of_some_rows(ip):
+    with closing(run(ip, "%odps explore orders")) as view:
+        assert view.code == "odps.table('orders').read()"
+    with closing(run(ip, "%odps explore orders -p ds=2024-01-03 -w 'quantity > 9'")) as view:
+        assert "where='quantity > 9', partitions=['ds=2024-01-03']" in view.code
+    with pytest.raises(NotFoundError):
+        run(ip, "%odps explore orderz")

@@ -1,0 +1,277 @@
+"""%odps read and %%odps sql in a real shell against the embedded service."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from IPython.utils.capture import capture_output
+
+from odps_nb.errors import CancelledError, LimitExceededError, NotFoundError, OdpsNbError
+from tests.support.shell import run, usage_error
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def test_a_read_is_displayed_or_put_into_a_variable(ip):
+    frame = run(ip, "%odps read orders -n 7 -c id,status")
+    assert isinstance(frame, pd.DataFrame)
+    assert frame.shape == (7, 2)
+    assert run(ip, "%odps read orders -n 7 -c id,status -o seven") is None
+    (note,) = ip.user_ns["shown"]
+    assert note["text/plain"] == "seven ← read orders · 7 rows × 2 columns"
+    pd.testing.assert_frame_equal(ip.user_ns["seven"], frame)
+
+
+def test_partitions_may_be_repeated(ip):
+    frame = run(ip, "%odps read orders -p ds=2024-01-01 -p ds=2024-01-02 -c ds")
+    assert frame["ds"].nunique() == 2
+
+
+def test_the_settings_are_the_defaults(ip):
+    run(ip, "%config OdpsMagics.result_type = 'arrow'\n%config OdpsMagics.limit = 3")
+    table = run(ip, "%odps read orders -c id")
+    assert isinstance(table, pa.Table)
+    assert table.num_rows == 3
+    assert len(run(ip, "%odps read orders -c id -n 5 -t pandas")) == 5
+
+
+def test_a_filter_stands_on_the_line_or_in_the_cell(ip):
+    ip.user_ns["wanted"] = ["paid", "it's"]
+    line = run(ip, '%odps read orders -p ds=2024-01-01 -c status -w "status in :wanted"')
+    cell = run(ip, "%%odps read orders -p ds=2024-01-01 -c status\nstatus in :wanted")
+    assert set(line["status"]) == {"paid"}
+    pd.testing.assert_frame_equal(line, cell)
+    text = usage_error(ip, "%%odps read orders -w 'id > 1'\nid > 2")
+    assert text == "write the filter in -w or in the cell, not in both"
+    assert "did you mean :wanted?" in usage_error(ip, "%odps read orders -w 'status = :wantd'")
+
+
+def test_names_are_looked_up_where_the_magic_stands(ip):
+    run(ip, "state = 'nothing'")
+    frame = run(
+        ip,
+        "def ask():\n    state = 'paid'\n"
+        "    frame = %odps read orders -p ds=2024-01-01 -c status -n 5 -w 'status = :state'\n"
+        "    return frame\nask()",
+    )
+    assert set(frame["status"]) == {"paid"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["it's", "back\\slash", 'quote" ` --', "new\nline", "日本 ☃", "' or '1'='1", ""],
+)
+def test_a_bound_text_means_itself_to_the_service(ip, value):
+    ip.user_ns["value"] = value
+    frame = run(
+        ip, "%%odps sql\nselect :value as v, id from orders where ds = '2024-01-01' limit 1"
+    )
+    assert frame["v"].tolist() == [value]
+    assert run(ip, "%odps read orders -p ds=2024-01-01 -n 5 -c id -w 'status = :value'").empty
+
+
+def test_a_budget_stops_a_read(ip):
+    with pytest.raises(LimitExceededError) as caught:
+        run(ip, "%odps read orders --max-bytes 1MB")
+    assert "max_bytes" in caught.value.hint
+    (state,) = [row[2] for row in run(ip, "%odps status")]
+    assert state.startswith("failed")
+    for kind, length in (("pandas", len), ("arrow", len)):
+        read = f"%odps read orders -p ds=2024-01-01 -c id --max-bytes 1GiB -t {kind}"
+        assert length(run(ip, read)) == 231072
+    nothing = "%odps read orders -p ds=2024-01-01 -c id -w 'id < 0' --max-bytes 1kB"
+    assert list(run(ip, nothing)) == ["id"]
+
+
+def test_batches_are_read_when_they_are_wanted(ip):
+    run(ip, "%odps read orders -c id -p ds=2024-01-01 -t batches -o batches")
+    first = next(ip.user_ns["batches"])
+    assert isinstance(first, pa.RecordBatch)
+    ip.user_ns["batches"].close()
+    run(ip, "%odps read orders -c id -t batches --max-bytes 1kB -o few")
+    with pytest.raises(LimitExceededError):
+        next(ip.user_ns["few"])
+
+
+@pytest.mark.parametrize("kind", ["spark", "batches"])
+def test_what_cannot_be_read_in_the_background_says_why(ip, kind):
+    assert "--bg cannot be used here" in usage_error(ip, f"%odps read orders -t {kind} --bg")
+
+
+def test_a_dry_run_reads_no_row(ip):
+    plan = dict(
+        run(ip, "%odps read orders -p ds=2024-01-01 --splits 3 -c id,amount --dry-run").rows
+    )
+    assert plan["rows"] == "231,072"
+    assert plan["splits"] == "3"
+    assert plan["columns"] == "id, amount"
+    filtered = dict(run(ip, "%odps read orders -w 'id < 0' --dry-run"))
+    assert filtered["rows"] == "known only by reading (filter)"
+
+
+def test_a_background_read_gives_its_result_later(ip):
+    run(ip, "%odps read orders -p ds=2024-01-01 -c id --bg -o handle")
+    handle = ip.user_ns["handle"]
+    assert len(handle.result(60)) == 231072
+    assert handle.done()
+
+
+def test_an_interrupt_becomes_our_error_and_no_variable_appears(ip, moody_odps, stalled):
+    ip.magics_manager.registry["OdpsMagics"].context.use(moody_odps, owned=False)
+    main = threading.main_thread().ident
+    assert main is not None
+    before = set(threading.enumerate())
+
+    def interrupt_soon() -> None:
+        operations = ip.magics_manager.registry["OdpsMagics"].operations
+        while not any(one.tracker.snapshot().rows for one in operations.all()):
+            threading.Event().wait(0.005)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    watcher = threading.Thread(target=interrupt_soon)
+    watcher.start()
+    with pytest.raises(CancelledError, match="stopped by an interrupt"):
+        run(ip, "%odps read orders --all -o never")
+    watcher.join()
+    assert "never" not in ip.user_ns
+    (one,) = ip.magics_manager.registry["OdpsMagics"].operations.all()
+    assert one.tracker.snapshot().phase.value == "cancelled"
+    assert set(threading.enumerate()) <= before
+
+
+# -- SQL --------------------------------------------------------------------------------------
+
+
+def test_sql_binds_values_and_reads_its_rows(ip):
+    ip.user_ns["day"] = "2024-01-02"
+    frame = run(ip, "%%odps sql\nselect count(*) as n from orders where ds = :day")
+    assert frame["n"].tolist() == [243008]
+    assert run(ip, "%%odps sql -t arrow -o one\nselect 1 as a") is None
+    assert ip.user_ns["one"].num_rows == 1
+    run(ip, "%%odps sql --bg -o later\nselect 2 as a")
+    assert ip.user_ns["later"].result(60)["a"].tolist() == [2]
+    assert "needs a query" in usage_error(ip, "%%odps sql\n  ")
+
+
+ORDERS = "select id, status from orders where ds = '2024-01-01'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        *(("pandas", "-n"), ("arrow", "-n"), ("batches", "-n"), ("pandas", "setting")),
+        *(("batches", "setting"), ("arrow", "both"), ("pandas", "bg"), ("arrow", "bg")),
+    ],
+)
+def test_sql_brings_only_as_many_rows_as_asked(ip, odps, kind, way, monkeypatch):
+    asked = []
+    call = odps.storage.open
+
+    def noting(request, *args, **more):
+        asked.append(getattr(request, "count", None))
+        return call(request, *args, **more)
+
+    monkeypatch.setattr(odps.storage, "open", noting)
+    options = {"-n": "-n 5", "setting": "", "both": "-n 5", "bg": "-n 5 --bg"}[way]
+    if way in ("setting", "both"):
+        run(ip, f"%config OdpsMagics.limit = {5 if way == 'setting' else 7}")
+    try:
+        value = run(ip, f"%%odps sql -t {kind} {options}\n{ORDERS} limit 1000")
+        value = value.result(60) if hasattr(value, "result") else value
+        if kind == "batches":
+            assert sum(batch.num_rows for batch in value) == 5
+        else:
+            assert value.shape == (5, 2)
+    finally:
+        run(ip, "%config OdpsMagics.limit = None")
+    assert asked == [5]
+
+
+def test_a_statement_without_rows_says_what_was_done(ip, new_name):
+    name = new_name("made")
+    for statement, told in (
+        (f"create table if not exists {name} (id bigint);", "done: table created"),
+        (f"insert into {name} values (1)", "done: rows inserted"),
+        (f"set a=b; insert overwrite table {name} select 2", "done: rows inserted"),
+        (f"drop table {name};", "done: table dropped"),
+    ):
+        assert run(ip, f"%%odps sql\n{statement}") is None
+        assert [one["text/plain"] for one in ip.user_ns["shown"]] == [told]
+    empty = run(ip, "%%odps sql\nselect id from orders where id < 0")
+    assert list(empty.columns) == ["id"]  # rows were asked for: the answer is that there are none
+
+
+def test_a_dry_run_of_sql_gives_the_estimate_of_the_service(ip, odps):
+    before = dict(odps.table("orders").reload().info.properties)
+    days = "select id from orders where ds in ('2024-01-02', '2024-01-03')"
+    cost = dict(run(ip, f"%%odps sql --dry-run\n{days}").rows)
+    sizes = {str(row[0]): row[2] for row in run(ip, "%odps partitions orders")}
+    assert sizes["ds=2024-01-02"] == "47.9 MB"
+    assert cost == {"reads": "96.9 MB", "complexity": "1", "functions of users": "0"}
+    run(ip, "%%odps sql --dry-run\ndrop table orders")
+    assert odps.table("orders").reload().info.properties == before
+    with pytest.raises(NotFoundError):
+        run(ip, "%%odps sql --dry-run\nselect * from no_such_table")
+
+
+def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
+    context = ip.magics_manager.registry["OdpsMagics"].context
+    run(ip, "%%odps sql\nselect 1 as one")
+    assert ip.user_ns["shown"] == []  # the embedded service has no such pages
+    context._console = odps.storage, "https://console.example.com/cn-hangzhou"
+    run(ip, "%%odps sql\nselect 1 as one")
+    (page,) = ip.user_ns["shown"]
+    start = "job: https://console.example.com/cn-hangzhou/job-insights?h=http://127.0.0.1:"
+    assert page["text/plain"].startswith(start)
+    assert odps.profile.access_id not in page["text/plain"]
+
+
+def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
+    with pytest.raises(OdpsNbError) as caught:
+        run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
+    assert caught.value.excerpt == "  whre id = 1\n       ^"
+    ip.run_cell("%%odps sql\nselect id frm orders")
+    assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
+    with pytest.raises(OdpsNbError) as caught:
+        odps.sql("select no_such_column from orders")
+    assert caught.value.excerpt is None  # the service names no place
+
+
+def test_a_name_without_a_value_suggests_variables_only(ip):
+    assert "did you mean" not in usage_error(ip, '%odps read orders -n 1 -w "status = :oper"')
+    ip.user_ns["states"] = ["new"]
+    told = usage_error(ip, '%odps read orders -n 1 -w "status in (:state)"')
+    assert told.endswith("did you mean :states?")
+
+
+def test_a_limit_says_how_many_rows_there_are(ip):
+    total = run(ip, f"%%odps sql\nselect count(*) n from ({ORDERS}) t")["n"][0]
+    run(ip, f"%%odps sql -n 5\n{ORDERS}")
+    assert f"first 5 of {total:,} rows" in str(ip.user_ns["shown"])
+    with capture_output() as shown:
+        ip.run_cell(f"%%odps sql -n 5 -o some\n{ORDERS}")
+        ip.run_cell("%odps read orders -p ds=2024-01-01 -c id,status -n 5 -o rows")
+        ip.run_cell("%odps read orders -c id -w 'quantity > 0' -n 5 -o rows")
+    said = shown.stdout + str([output.data for output in shown.outputs])
+    assert said.count(f"first 5 of {total:,} rows × 2 columns") == 2
+    assert "first 5 rows × 1 column" in said
+    with capture_output() as shown:
+        ip.run_cell(f"%%odps sql -q -n 5 -o some\n{ORDERS}")
+        ip.run_cell(f"%%odps sql -n {total} -o some\n{ORDERS}")
+    assert "first" not in shown.stdout + str([output.data for output in shown.outputs])
+
+
+@pytest.mark.parametrize("form", ["in :L", "in (:L)"])
+def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
+    ip.user_ns["L"] = ["paid", "shipped"]
+    counted = run(ip, f"%%odps sql\nselect count(*) n from ({ORDERS}) t where status {form}")
+    expected = run(ip, f"%%odps sql\nselect status, count(*) n from ({ORDERS}) t group by status")
+    wanted = expected[expected["status"].isin(["paid", "shipped"])]["n"].sum()
+    assert counted["n"].tolist() == [wanted]
+    assert wanted > 0
+    read = run(ip, f"%odps read orders -p ds=2024-01-01 -c status -w 'status {form}'")
+    assert len(read) == wanted

@@ -1,0 +1,179 @@
+"""%odps write, blobs, and what Tab offers, in a real shell against the embedded service."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+from IPython.core.completer import provisionalcompleter
+from IPython.display import display
+from IPython.utils.capture import capture_output
+
+import odps_nb
+from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, OdpsNbError
+from tests.support.shell import run, usage_error
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+def test_a_variable_is_written_and_read_back(ip, odps, new_name):
+    name = new_name("written")
+    odps.create_table(name, "id bigint, note string", partitioned_by="ds string")
+    ip.user_ns["rows"] = pd.DataFrame({"id": [1, 2], "note": ["a", None]})
+    receipt = run(ip, f"%odps write rows {name} -p ds=2024-01-01")
+    assert receipt.rows == 2
+    run(ip, f"%odps write rows {name} -p ds=2024-01-01 --overwrite -q")
+    assert len(run(ip, f"%odps read {name}")) == 2
+    ip.user_ns["wrong"] = pd.DataFrame({"id": ["x"], "note": ["a"]})
+    with pytest.raises(ConversionError):
+        run(ip, f"%odps write wrong {name} -p ds=2024-01-01")
+    assert len(run(ip, f"%odps read {name}")) == 2
+    assert "write key=value" in usage_error(ip, f"%odps write rows {name} -p 2024-01-01")
+
+
+def test_a_variable_makes_its_table(ip, new_name):
+    name = new_name("magic_made")
+    ip.user_ns["rows"] = pd.DataFrame({"id": [1, 2], "ds": ["a", "b"]})
+    with pytest.raises(NotFoundError) as missing:
+        run(ip, f"%odps write rows {name}")
+    assert "--create" in missing.value.hint
+    run(ip, f"%odps write rows {name} --create --partitioned-by ds -q")
+    assert [str(one) for one in run(ip, f"%odps schema {name}").partitions()] == ["ds=a", "ds=b"]
+    assert "--pattern is for a folder" in usage_error(ip, f"%odps write rows {name} --pattern *.a")
+
+
+def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
+    folder, name = tmp_path / "my files", new_name("magic_files")
+    folder.mkdir()
+    for file in ("a.txt", "b.csv"):
+        (folder / file).write_text("x,y\n1,2\n3,4\n")
+    assert run(ip, f"%odps write '{folder}' {name}").blobs == 2
+    ip.user_ns["folder"] = folder
+    receipt = run(ip, f"%odps write folder {name} --pattern *.csv --overwrite -q")
+    assert (receipt.rows, receipt.overwrite) == (1, True)
+    wrong = usage_error(ip, f"%odps write foldr {name}")
+    assert wrong == "there is no variable 'foldr'; did you mean folder?"
+    assert usage_error(ip, f"%odps write ./foldr {name}") == "there is no folder './foldr'"
+    assert "-p KEY=VALUE" in usage_error(ip, f"%odps write folder {name} --partitioned-by a")
+
+
+# -- blobs ------------------------------------------------------------------------------------
+
+
+def test_blobs_are_shown_listed_and_saved(ip, tmp_path):
+    bundle = gallery(ip, "%odps blobs media -c content -n 3 --view list")
+    assert set(bundle) == {"text/html", "text/plain"}
+    listing = run(ip, f"%odps blobs media -c content -n 3 --save {tmp_path / 'files'}")
+    assert sorted(row[0] for row in listing) == sorted(
+        str(path) for path in (tmp_path / "files").iterdir()
+    )
+    assert len(listing) == 3
+    with pytest.raises(NotFoundError, match="contnt") as caught:
+        run(ip, "%odps blobs media -c contnt")
+    assert "did you mean 'content'?" in caught.value.hint
+
+
+def gallery(ip, text: str):
+    """Run a cell whose value is a gallery, and return what that displays."""
+    value = run(ip, text)
+    with capture_output() as shown:
+        display(value)
+    (output,) = shown.outputs
+    return output.data
+
+
+def heading(ip, text: str) -> str:
+    return gallery(ip, text)["text/plain"].splitlines()[0]
+
+
+def test_blobs_may_be_rendered_on_the_static_page(ip):
+    where = "-w \"name = 'report.html'\""
+    assert "<iframe" not in gallery(ip, f"%odps blobs media {where}")["text/html"]
+    assert run(ip, f"%odps blobs media --render {where}") is None
+    (bundle,) = ip.user_ns["shown"]
+    assert 'sandbox=""' in bundle["text/html"]
+
+
+def test_a_gallery_says_of_how_many_it_shows_the_first(ip, odps):
+    every = len(odps.table("media").blobs())
+    column = "local.media.content"
+    assert heading(ip, "%odps blobs media -n 2") == f"{column} · first 2 of {every} blobs"
+    assert heading(ip, "%odps blobs media -n 50") == f"{column} · {every} blobs"
+    filtered = "%odps blobs media -n 2 -w \"declared = 'image/png'\""
+    assert heading(ip, filtered) == f"{column} · first 2 blobs"
+
+
+def test_blobs_of_a_type_are_found_wherever_they_stand(ip, tmp_path):
+    first = ip.user_ns["odps"].table("media").blobs(limit=1)
+    assert first[0].mime_type != "application/pdf"
+    told = heading(ip, "%odps blobs media -n 1 --mime application/pdf")
+    assert told == "local.media.content · first 1 blob"
+    files = run(ip, f"%odps blobs media -n 1 --mime application/pdf --save {tmp_path}")
+    assert [row[0].endswith(".pdf") for row in files] == [True]
+
+
+def test_a_nested_blob_is_named_by_its_path_and_an_only_one_not_at_all(ip):
+    told = heading(ip, "%odps blobs documents -c pages.element.image -n 1")
+    assert told.startswith("local.documents.pages.element.image · first 1 of ")
+    assert heading(ip, "%odps blobs documents -n 1") == told
+    with pytest.raises(NotFoundError, match="no BLOB column"):
+        run(ip, "%odps blobs orders")
+
+
+def test_of_several_blob_columns_one_must_be_named(ip, odps, new_name):
+    name = new_name("blobs")
+    odps.create_table(name, "a blob, b blob")
+    with pytest.raises(ArgumentError, match="2 BLOB columns") as caught:
+        run(ip, f"%odps blobs {name}")
+    assert caught.value.hint == "name one of: a, b"
+    odps.drop_table(name)
+
+
+def test_an_output_of_blobs_keeps_to_its_budget(ip):
+    run(ip, "%config OdpsMagics.max_output_bytes = 100_000")
+    bundle = gallery(ip, "%odps blobs media -c content -n 40")
+    assert len(bundle["text/html"]) <= 110_000
+
+
+# -- Tab --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("%odps read ord", "%odps read orders"),
+        ("%odps read orders -c id,amo", "%odps read orders -c id,amount"),
+        ("%odps read orders -p ds=2024-01-08", "%odps read orders -p ds=2024-01-08"),
+        ("%odps read orders -p ds=2", "%odps read orders -p ds=2024-01-01"),
+        ('%odps read orders -w "quan', '%odps read orders -w "quantity'),
+        ("%%odps read orders\nquan", "%%odps read orders\nquantity"),
+        ("%%odps sql\nselect * from med", "%%odps sql\nselect * from media"),
+        ('odps.table("med', 'odps.table("media'),
+        ('other.table("med', 'other.table("media'),
+    ],
+)
+def test_the_first_tab_knows_tables_columns_and_partitions(ip, odps, profile, text, wanted):
+    ip.user_ns["other"] = odps_nb.connect(profile)
+    with provisionalcompleter(), ip.user_ns["other"]:
+        found = list(ip.Completer.completions(text, len(text)))
+    assert wanted in [text[: one.start] + one.text for one in found]
+    assert all((text[: one.start] + one.text).startswith(text[:-3]) for one in found)
+
+
+def test_tab_before_from_knows_the_columns(ip):
+    text, cursor = "%%odps sql\nselect quan from orders", len("%%odps sql\nselect quan")
+    with provisionalcompleter():
+        found = [one.text for one in ip.Completer.completions(text, cursor)]
+    assert found == ["quantity"]
+
+
+def test_every_failure_of_the_service_is_ours(ip):
+    for cell in (
+        "%odps read no_such_table",
+        "%odps read orders -p ds=1999-01-01",
+        "%odps read orders -w 'nonsense ='",
+        "%odps read 'orders; drop table orders'",
+        "%%odps sql\nselect from from",
+    ):
+        with pytest.raises(OdpsNbError) as caught:
+            run(ip, cell)
+        assert caught.value.hint

@@ -1,0 +1,25 @@
+"""The sample files, as they are and drawn."""
+
+from functools import cache
+
+import pytest
+
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Value
+
+
+@pytest.fixture(scope="module")
+def samples(sample_blobs):
+    return {
+        blob.file_name: Value(blob.data, blob.mime_type, blob.file_name)
+        for blob in sample_blobs
+        if blob is not None
+    }
+
+
+@pytest.fixture(scope="module")
+def drawn(samples):
+    """Tiles of all samples by name, pages drawn, for each size; drawn once."""
+    return cache(
+        lambda size: {name: tile(blob, size=size, render=True) for name, blob in samples.items()}
+    )

@@ -1,0 +1,151 @@
+"""Previews keep their budgets: bombs, heads of what is large, bytes of a tile."""
+
+import io
+import json
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from PIL import Image
+
+from odps_nb.local.samples import pictures
+from odps_nb.notebook.preview.kind import HEAD, MIB
+from odps_nb.notebook.preview.parsers import arrow
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
+from tests.support.previews import Seen, Value, seen
+
+
+def png(size=(8, 6), mode="RGB"):
+    return pictures.encode(Image.new(mode, size, 1), "PNG")
+
+
+def test_a_bomb_is_not_decoded(samples):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        page = Seen(tile(samples["144_megapixels.png"]).html)
+    assert "144 megapixels" in page.text
+    assert "img" not in page.tags
+
+
+def test_a_bomb_beyond_the_decoder_s_own_limit_is_not_decoded_either():
+    page = seen(pictures.bomb(20_000))
+    assert "not decoded" in page.text
+    assert "img" not in page.tags
+
+
+def test_pixels_just_below_the_limit_are_decoded():
+    made = tile(Value(png((8000, 4999), "1")))
+    assert "8000 × 4999" in made.text
+    assert "<img" in made.html
+
+
+@pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
+def test_no_tile_is_larger_than_its_budget(drawn, size):
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (900, 1400, 3), np.uint8))
+    large = [
+        Value(pictures.encode(noise, "PNG")),
+        Value(b"RIFF\x00\x00\x00\x00WAVE" + bytes(400_000)),
+        Value(b"RIFF\x00\x00\x00\x00WAVE" + bytes(3_000_000)),
+        Value(("<svg >" + "<!-- -->" * 100_000).encode()),
+        Value(("<p>" + "<" * 600_000).encode(), "text/html"),
+        Value((",".join(["&" * 70] * 300) + "\n").encode() * 40),
+        Value(json.dumps({"<" * 100 + str(n): "&" * 500 for n in range(400)}).encode()),
+    ]
+    for made in [*(tile(blob, size=size, render=True) for blob in large), *drawn(size).values()]:
+        assert len(made.html.encode()) <= TILE_BUDGET + 16 * 1024
+
+
+def test_what_is_too_large_shows_its_head_and_how_to_keep_it():
+    data = b"RIFF\x00\x00\x00\x00WAVE" + bytes(9_000_000)
+    page = seen(data, "audio/wav", "long.wav", keep="blobs[3].save(path)")
+    assert "audio" not in page.tags
+    assert "52 49 46 46" in page.text
+    assert "first 65.5 kB of 9.0 MB" in page.text
+    assert "blobs[3].save(path)" in page.text
+    assert "verified" not in page.text
+
+
+def test_of_a_large_blob_only_the_head_is_read():
+    for data in (b"\x00" * 5_000_000, b"line of text\n" * 400_000, b"PAR1" + bytes(20_000_000)):
+        blob = Value(data)
+        tile(blob)
+        assert blob.was_read == HEAD + 1
+        assert blob.was_closed
+
+
+@pytest.mark.parametrize(
+    ("start", "limit"),
+    [(b"<svg >", TILE_BUDGET), (b"RIFF\x00\x00\x00\x00WAVE", 8 * MIB + 1)],
+)
+def test_of_a_blob_of_unknown_size_no_more_than_the_limit_is_read(start, limit):
+    blob = Value(start + b" " * 9_000_000, size=False)
+    made = tile(blob)
+    assert blob.was_read <= limit
+    assert made.size is None
+
+
+def test_a_small_allowance_is_kept(samples):
+    for blob in samples.values():
+        assert len(tile(blob, budget=8_000).html) <= 8_000
+
+
+def test_packed_streams_are_unpacked_within_a_bound():
+    packer, piece = zstandard.ZstdCompressor().compressobj(), b"all work and no play\n" * 1_000_000
+    bomb = b"".join(packer.compress(piece) for _ in range(50)) + packer.flush()
+    page = seen(bomb)
+    assert "all work and no play" in page.text
+
+
+def test_an_arrow_buffer_that_promises_too_much_is_not_unpacked():
+    batch = pa.record_batch({"a": pa.array(np.zeros(arrow.MAX_UNPACKED // 8 + 1))})
+    out = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    assert len(out.getvalue()) < 1_000_000
+    page = seen(out.getvalue())
+    assert "would unpack to 67.1 MB" in page.text
+    assert "table" not in page.tags
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
+def test_arrow_is_shown_whatever_its_codec(new, compression):
+    words = pa.array(["tea", "cake", "tea"] * 50).dictionary_encode()
+    table = pa.table({"id": range(150), "word": words, "empty": pa.nulls(150, pa.float64())})
+    out = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with new(out, table.schema, options=options) as writer:
+        writer.write_table(table)
+    page = seen(out.getvalue())
+    assert "table" in page.tags
+    assert "first of 150 rows × 3 columns" in page.text
+    assert "cake" in page.text
+
+
+def test_times_are_shown_to_their_last_digit():
+    times = pa.array([1, None, 2**62, 1_500_000_000], pa.timestamp("ns"))
+    berlin = pa.array([0] * 4, pa.timestamp("us", "Europe/Berlin"))
+    far = pa.array([0, 2**31 - 1, None, 1], pa.date32())
+    out = io.BytesIO()
+    pq.write_table(pa.table({"t": times, "b": berlin, "d": far}), out)
+    page = seen(out.getvalue(), size=SINGLE)
+    assert "1970-01-01 00:00:00.000000001" in page.text
+    assert "1970-01-01 00:00:01.500000" in page.text
+    assert "1970-01-01 01:00:00+01:00" in page.text
+    assert "5881580-07-11" in page.text or "date32" in page.text
+
+
+def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
+    out = io.BytesIO()
+    count = arrow.MAX_UNPACKED // 8 + 1
+    options = {"compression": "zstd", "use_dictionary": False, "row_group_size": count}
+    pq.write_table(pa.table({"a": np.zeros(count)}), out, **options)
+    assert len(out.getvalue()) < 1_000_000
+    page = seen(out.getvalue())
+    assert "would unpack to 67.1 MB" in page.text
+    assert "table" not in page.tags

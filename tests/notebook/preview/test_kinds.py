@@ -1,0 +1,219 @@
+"""What a preview of each kind shows, also where its file is broken."""
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from odps_nb.errors import (
+    BrokenStreamError,
+    CancelledError,
+    ChecksumError,
+    NotFoundError,
+    OdpsNbError,
+    TruncatedError,
+)
+from odps_nb.local.samples import pictures
+from odps_nb.notebook.preview.bundle import mimebundle
+from odps_nb.notebook.preview.drawing import Excerpt
+from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Seen, Value, seen
+
+# -- every kind ---------------------------------------------------------------------------------
+
+
+def test_every_sample_has_a_figure_a_caption_and_a_label(drawn):
+    for name, made in drawn(GRID).items():
+        page = Seen(made.html)
+        assert page.tags[0] == "figure"
+        assert "figcaption" in page.tags
+        assert page.attributes[0] == ("figure", "tabindex", "0")
+        assert page.values("aria-label")[0]
+        assert all(page.values("alt")), name
+        assert page.tags.count("img") == len(page.values("alt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mountains.jpg", "JPEG · 960 × 640"),
+        ("turned_by_exif.jpg", "JPEG · 600 × 400"),
+        ("terrain_16bit.png", "PNG · 400 × 300"),
+        ("inks_cmyk.jpg", "JPEG · 400 × 240"),
+        ("life.gif", "GIF · 320 × 240 · animated"),
+        ("rose.svg", "SVG"),
+        ("melody.wav", "WAV · 0:05 · 16 kHz · mono · 163.9 kB"),
+        ("order.json", "JSON · 6 keys"),
+        ("cities.csv", "CSV · 10 rows × 5 columns"),
+        ("telemetry.csv", "CSV · first rows × 5 columns"),
+        ("weather.parquet", "Parquet · 500 rows × 5 columns"),
+        ("weather.arrow", "Arrow file · first of 500 rows × 5 columns"),
+        ("weights.npy", "NumPy · 32 × 8 float64"),
+        ("model.npz", "NumPy archive · 2 files"),
+        ("invoice.pdf", "PDF · version 1.4 · 1 page"),
+        ("feed.xml", "XML · 6 lines"),
+        ("utf16.txt", "text · 1 line · utf-16"),
+        ("bundle.zip", "ZIP · 5 files"),
+        ("logs.tar.gz", "gzip · tar · 3 files"),
+        ("random.bin", "binary · 4.1 kB"),
+        ("empty.dat", "empty · 0 B"),
+    ],
+)
+def test_the_caption_says_what_it_is(samples, name, words):
+    assert tile(samples[name]).text.startswith(f"{name}  {words}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("order.json", "teapot, blue"),
+        ("cities.csv", "São Paulo"),
+        ("scores.tsv", "Élodie"),
+        ("weather.parquet", "celsius · double"),
+        ("weights.npy", "[7]"),
+        ("model.npz", "labels.npy · 148 B"),
+        ("invoice.pdf", "Invoice 2024-0108"),
+        ("静夜思.txt", "床前明月光"),
+        ("utf16.txt", "Ω ≈ 世界"),
+        ("bundle.zip", "../../outside.txt"),
+        ("logs.tar.gz", "logs/2024-01-02.log"),
+        ("empty.dat", "no bytes"),
+    ],
+)
+def test_the_tile_shows_the_content(samples, name, content):
+    assert content in Seen(tile(samples[name], size=SINGLE).html).text
+
+
+def test_what_was_read_whole_is_marked_verified(samples):
+    assert "✓ verified" in tile(samples["mountains.jpg"]).html
+    assert "✓ verified" not in tile(samples["telemetry.csv"]).html
+
+
+def test_a_turned_photograph_stands_upright(samples):
+    made = tile(samples["turned_by_exif.jpg"])
+    assert "600 × 400" in made.text
+
+
+def test_an_animation_stands_still_among_others_and_moves_alone(samples):
+    assert "data:image/png" in tile(samples["life.gif"], size=GRID).html
+    assert "data:image/webp" in tile(samples["life.gif"], size=SINGLE).html
+
+
+def test_thumbnails_hold_no_byte_of_the_original():
+    secret = b"GPS: 52.5 N 13.4 E"
+    exif = Image.Exif()
+    exif[0x010E] = secret.decode()
+    data = pictures.encode(Image.effect_noise((64, 64), 80).convert("RGB"), "JPEG", exif=exif)
+    assert secret in data
+    page = seen(data)
+    (source,) = page.values("src")
+    import base64
+
+    assert secret not in base64.b64decode(source.split(",")[1])
+
+
+def test_numbers_in_json_stay_as_they_were_spelled():
+    page = seen(b'{"a": 12345678901234567890.10, "b": 1e999, "c": NaN}', size=SINGLE)
+    assert "12345678901234567890.10" in page.text
+    assert "1e999" in page.text
+
+
+def test_python_objects_in_arrays_are_never_unpickled():
+    out = io.BytesIO()
+    np.save(out, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    page = seen(out.getvalue())
+    assert "never unpickled" in page.text
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 3, 4), (2, 0)])
+def test_arrays_of_any_shape_are_shown(shape):
+    out = io.BytesIO()
+    np.save(out, np.ones(shape, dtype=np.float32))
+    page = seen(out.getvalue())
+    assert "float32" in page.text
+
+
+# -- what is broken -----------------------------------------------------------------------------
+
+
+def test_a_cut_picture_shows_hex_and_one_line_of_reason(samples):
+    page = Seen(tile(samples["cut_short.jpg"]).html)
+    assert "img" not in page.tags
+    assert "ff d8 ff" in page.text
+    assert "corrupt:" in page.text
+
+
+def test_every_sample_cut_anywhere_becomes_a_tile(samples):
+    for name, blob in samples.items():
+        length = len(blob.data)
+        for cut in {9, length // 2, length - 1}:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                made = tile(Value(blob.data[:cut], blob.mime_type, name), render=True)
+            assert made.html.startswith("<figure")
+
+
+@given(st.data())
+def test_a_flipped_byte_anywhere_becomes_a_tile(samples, data):
+    name = data.draw(st.sampled_from(sorted(n for n, b in samples.items() if len(b.data) < 40_000)))
+    raw = bytearray(samples[name].data)
+    for _ in range(data.draw(st.integers(1, 4))):
+        if raw:
+            raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tile(Value(bytes(raw), "", name)).html.startswith("<figure")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ChecksumError("block 3 does not match"),
+        TruncatedError("the bytes end too early"),
+        NotFoundError("no such blob"),
+    ],
+)
+def test_a_blob_that_is_damaged_or_gone_becomes_a_tile_that_says_so(error):
+    blob = Value(b"x" * 200_000, error=error, fails_at=60_000)
+    page = Seen(tile(blob, fallback_name="blob 7").html)
+    assert str(error) in page.text
+    assert type(error).__name__ in page.text
+    assert "blob 7" in page.text
+    assert blob.was_closed
+
+
+@pytest.mark.parametrize("error", [BrokenStreamError("cut"), CancelledError("stopped")])
+def test_trouble_on_the_way_travels_on_and_the_file_is_closed(error):
+    blob = Value(b"x" * 10, error=error)
+    with pytest.raises(OdpsNbError) as caught:
+        tile(blob)
+    assert caught.value is error
+    assert blob.was_closed
+
+
+# -- the bundle ---------------------------------------------------------------------------------
+
+
+def test_a_blob_alone_gives_html_and_one_line_of_text(samples):
+    bundle = mimebundle(samples["mountains.jpg"])
+    assert set(bundle) == {"text/html", "text/plain"}
+    assert bundle["text/plain"] == "<Blob mountains.jpg  JPEG · 960 × 640 · 25.9 kB  verified>"
+    assert "<img" in bundle["text/html"]
+
+
+def test_reprs_say_lengths_and_never_bytes(samples):
+    made = tile(samples["mountains.jpg"])
+    assert len(repr(made)) < 200
+    assert repr(Excerpt(data=b"secret", whole=True, size=6)) == (
+        "Excerpt(<6 of 6 bytes>, whole=True)"
+    )
+
+
+def test_a_tile_knows_its_kind_for_filters(samples):
+    made = tile(samples["not_a_picture.png"])
+    assert (made.format.kind, made.declared, made.size) == ("markup", "image/png", 536)

@@ -1,0 +1,149 @@
+"""Previews are safe to look at: our own media types, sandboxes, escaping."""
+
+import io
+import json
+import zipfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from odps_nb.errors import ChecksumError
+from odps_nb.notebook.preview.registry import kinds
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import NASTY, Seen, Value, seen
+
+# -- rule 1: only our own media types, after sniffing -------------------------------------------
+
+OURS = {
+    "image/png",
+    "image/jpeg",
+    "image/webp",
+    "image/svg+xml",
+    "audio/wav",
+    "audio/mpeg",
+    "video/mp4",
+}
+
+
+def test_sources_have_media_types_of_our_table_only(drawn):
+    found = set()
+    for made in drawn(GRID).values():
+        for source in Seen(made.html).values("src"):
+            assert source.startswith("data:")
+            found.add(source[5:].split(";")[0])
+    assert found <= OURS
+    assert {"image/png", "image/jpeg", "image/svg+xml", "audio/wav"} <= found
+
+
+@pytest.mark.parametrize("label", ["image/png", "image/svg+xml", "text/html", "video/mp4", "x/<b>"])
+def test_the_declared_type_decides_nothing(label):
+    page = seen(b"<html><script>alert(1)</script></html>", label)
+    assert {"img", "video", "audio", "iframe", "script"}.isdisjoint(page.tags)
+    assert "<script>alert(1)</script>" in page.text
+
+
+def test_a_label_that_differs_gets_a_badge(samples):
+    assert "declared image/png" in Seen(tile(samples["not_a_picture.png"]).html).text
+    assert "declared" not in Seen(tile(samples["mountains.jpg"]).html).text
+
+
+# -- rule 2: HTML is text; drawn only in the strictest sandbox ----------------------------------
+
+
+def test_html_is_shown_as_its_source(samples):
+    page = Seen(tile(samples["you_have_won.html"]).html)
+    assert "iframe" not in page.tags
+    assert "<script>window.odpsNbProbe" in page.text
+
+
+def test_drawn_html_gets_an_empty_sandbox_and_a_policy_before_anything_else(samples):
+    page = Seen(tile(samples["you_have_won.html"], render=True).html)
+    assert page.values("sandbox") == [""]
+    (source,) = page.values("srcdoc")
+    assert source.startswith("<!DOCTYPE html><meta http-equiv=")
+    policy = source.index("default-src 'none'; img-src data:; style-src 'unsafe-inline'")
+    assert policy < source.index("You have won")
+    # the source stays readable where the frame is dropped (untrusted reopening)
+    assert "details" in page.tags
+    assert "<script>window.odpsNbProbe" in page.text
+
+
+@pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
+def test_no_preview_ever_allows_scripts_or_loads_anything(samples, drawn, size):
+    tiles = [(name, made, True) for name, made in drawn(size).items()]
+    for name, made, _ in tuple(tiles):
+        if kinds()[made.format.kind].draw_rendered:  # the others know no difference
+            tiles.append((name, tile(samples[name], size=size), False))
+    assert len(tiles) > len(samples)
+    for name, made, render in tiles:
+        page = Seen(made.html)
+        assert "allow-" not in "".join(page.values("sandbox")), name
+        assert {"script", "style", "link", "object", "embed", "form", "base", "a"}.isdisjoint(
+            page.tags
+        ), name
+        assert not [n for _, n, _ in page.attributes if n.startswith("on")], name
+        assert page.values("href") == [], name
+        assert page.tags.count("iframe") == (render and made.format.mime == "text/html"), name
+
+
+def test_svg_is_shown_by_an_image_tag_alone(samples):
+    page = Seen(tile(samples["script_inside.svg"], render=True).html)
+    (source,) = page.values("src")
+    assert page.tags.count("img") == 1
+    assert source.startswith("data:image/svg+xml;base64,")
+    assert {"svg", "object", "embed", "iframe"}.isdisjoint(page.tags)
+
+
+# -- rule 3: everything from the service is escaped ---------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        NASTY.encode(),
+        json.dumps({NASTY: [NASTY, {NASTY: NASTY}]}).encode(),
+        f"{NASTY},b,c\n{NASTY},2,3\n".encode(),
+        f"a\tb\n{NASTY}\t2\n{NASTY}\t3\n".encode(),
+        f"<html>{NASTY}".encode(),
+        f"<?xml version='1.0'?><x>{NASTY}</x>".encode(),
+        f"%PDF-1.4\n/Title ({NASTY})\n/Type /Page ".encode(),
+        b"%PDF-<b>\n",
+        b"\x00\x01" + NASTY.encode(),
+    ],
+)
+@pytest.mark.parametrize("render", [False, True])
+@pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
+def test_values_names_and_types_are_text_on_every_kind_of_tile(data, render, size):
+    page = seen(data, NASTY, NASTY, size=size, render=render, fallback_name=NASTY)
+    assert {"script", "b"}.isdisjoint(set(page.tags) - ({"b"} if data[:1] in b"{" else set()))
+    assert not [n for _, n, _ in page.attributes if n.startswith("on")]
+    assert page.tags.count("img") == 0
+    assert NASTY in page.text
+
+
+def test_names_inside_files_are_text():
+    table = pa.table({NASTY: [NASTY, None]})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(NASTY, b"")
+    for data in (out.getvalue(), archive.getvalue()):
+        page = seen(data, size=SINGLE)
+        assert NASTY in page.text
+        assert {"script", "img"}.isdisjoint(page.tags)
+
+
+def test_errors_are_text():
+    page = Seen(tile(Value(b"", error=ChecksumError(NASTY))).html)
+    assert NASTY in page.text
+    assert {"script", "img"}.isdisjoint(page.tags)
+
+
+def test_a_name_cannot_disguise_itself():
+    made = tile(Value(b"MZ\x00", "", "photo\u202egpj.exe\nsecond line\x1b[31m"))
+    assert made.name == "photo\\u202egpj.exe second line\\x1b[31m"
+    assert "\u202e" not in made.html
+    assert "\x1b" not in made.text

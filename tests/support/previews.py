@@ -1,0 +1,69 @@
+"""Files, values and drawn tiles for tests of previews."""
+
+import io
+from html.parser import HTMLParser
+
+from odps_nb.notebook.preview.tile import tile
+
+NASTY = "\"><img src=x onerror=alert(1)><script>alert(2)</script>'&lt;"
+
+
+class File(io.BytesIO):
+    """An opened blob that counts what is read and may fail on the way."""
+
+    verified = True
+
+    def __init__(self, blob):
+        super().__init__(blob.data)
+        self._blob = blob
+
+    def read(self, size=-1):
+        if self._blob.error is not None and self.tell() + size > self._blob.fails_at:
+            raise self._blob.error
+        data = super().read(size)
+        self._blob.was_read += len(data)
+        return data
+
+    def close(self):
+        self._blob.was_closed = True
+        super().close()
+
+
+class Value:
+    """A blob as a value."""
+
+    def __init__(self, data, mime_type="", file_name="", *, error=None, fails_at=0, size=True):
+        self.data, self.mime_type, self.file_name = data, mime_type, file_name
+        self.size = len(data) if size else None
+        self.error, self.fails_at = error, fails_at
+        self.was_read, self.was_closed = 0, False
+
+    def open(self):
+        return File(self)
+
+    def save(self, path):
+        raise AssertionError("a preview saves nothing")
+
+
+class Seen(HTMLParser):
+    """The tags, attributes and text of a piece of HTML."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_data(self, data):
+        self.text += data
+
+    def values(self, name):
+        return [value for _, found, value in self.attributes if found == name]
+
+
+def seen(data, mime_type="", file_name="", **options):
+    return Seen(tile(Value(data, mime_type, file_name), **options).html)

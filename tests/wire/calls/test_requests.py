@@ -1,0 +1,239 @@
+"""Requests of the Storage API: round trips, and what other clients send."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odps_nb.errors import InvalidRequestError
+from odps_nb.terms import Compression, IndexSplit, PartitionSpec, WriteMode
+from odps_nb.wire.calls import (
+    HTTP_CODINGS,
+    REQUESTS,
+    CreateInstanceReadSession,
+    CreateReadSession,
+    CreateWriteSession,
+    CreateWriteStream,
+    GetWriteStream,
+    Preview,
+    ReadInstance,
+    ReadRows,
+    Scope,
+    WireRequest,
+    WriteRowsAnswer,
+    WriteSessionStateAnswer,
+    accepted_coding,
+    content_coding,
+    decode_partition,
+    decode_request,
+    find_header,
+)
+from tests.support.wire.calls import READ_BODY, REQUEST_STRATEGIES, ROWS_BODY, SESSION, TABLE, wire
+
+modes = st.sampled_from([m for m in WriteMode if m is not WriteMode.BATCH_COMPATIBLE])
+
+
+def test_every_request_has_a_strategy() -> None:
+    assert set(REQUEST_STRATEGIES) == set(REQUESTS)
+
+
+@pytest.mark.parametrize("kind", REQUEST_STRATEGIES, ids=lambda kind: kind.__name__)
+def test_request_round_trips(kind: type[Any]) -> None:
+    @settings(max_examples=25)
+    @given(st.builds(kind, **REQUEST_STRATEGIES[kind]), st.sampled_from([2, 3]))
+    def check(request: Any, version: int) -> None:
+        wire = request.encode(version, scope=Scope(curr_project="p"))
+        assert decode_request(wire) == request
+        over_http = WireRequest(
+            method="POST",  # servers ignore it
+            path=wire.path,
+            params=tuple(parse_qsl(urlsplit(wire.url("http://h")).query, keep_blank_values=True)),
+            headers=tuple((name.lower(), value) for name, value in wire.headers),
+            body=wire.body,
+        )
+        assert decode_request(over_http) == request
+        assert pickle.loads(pickle.dumps(request)) == request
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in REQUESTS if "write_mode" in kind.__dataclass_fields__],
+    ids=lambda kind: kind.__name__,
+)
+@pytest.mark.parametrize("mode", [m for m in WriteMode if m is not WriteMode.BATCH_COMPATIBLE])
+def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -> None:
+    required: dict[str, Any] = {
+        "table": TABLE,
+        "session_id": "default",
+        "stream_id": "0",
+        "stream_version": 1,
+        "count": 1,
+    }
+    parts = {k: v for k, v in required.items() if k in REQUEST_STRATEGIES[kind]}
+    request = kind(**parts, write_mode=mode)
+    assert decode_request(request.encode(3)) == request
+
+
+def test_streams_of_a_block_session_keep_their_write_mode() -> None:
+    mode = WriteMode.BATCH_COMPATIBLE
+    request = CreateWriteStream(
+        table=TABLE, session_id="s", stream_id="block-0-attempt-0", write_mode=mode
+    )
+    assert decode_request(request.encode(3)) == request
+
+
+def test_minimal_bodies_have_defaults() -> None:
+    assert decode_request(wire("TableCreateReadSession", body={})) == CreateReadSession(table=TABLE)
+    assert decode_request(wire("TableCreateReadSession")) == CreateReadSession(table=TABLE)
+    rows = decode_request(wire("TableRead", SESSION, ("Index", "0"), body={"MaxBatchRows": 0}))
+    assert rows == ReadRows(table=TABLE, session_id="s-1", split=IndexSplit(0))
+
+
+def test_unknown_members_and_parameters_are_ignored() -> None:
+    body = {"AccquireDownload": True, "EnableLargeString": None, "SplitOptions": {"New": 1}}
+    found = decode_request(wire("TableCreateReadSession", ("New", "1"), body=body))
+    assert found == CreateReadSession(table=TABLE)
+
+
+@pytest.mark.parametrize("spelling", ["true", True])
+def test_overwrite_may_be_text_or_a_truth_value(spelling: object) -> None:
+    found = decode_request(wire("TableCreateWriteSession", body={"Flags": {"overwrite": spelling}}))
+    assert found == CreateWriteSession(table=TABLE, overwrite=True)
+
+
+def test_java_joins_partition_levels_with_a_slash() -> None:
+    body = {"RequiredPartitions": ["pt=a/region=b"]}
+    found = decode_request(wire("TableCreateReadSession", body=body))
+    assert found == CreateReadSession(table=TABLE, partitions=(PartitionSpec.of("pt=a,region=b"),))
+
+
+def test_get_without_a_body_reads_its_parameters() -> None:
+    found = decode_request(wire("TableGetWriteStream", SESSION, ("StreamId", "0")))
+    assert found == GetWriteStream(table=TABLE, session_id="s-1", stream_id="0", stream_version=0)
+
+
+def test_a_stream_may_be_named_in_the_body_alone() -> None:
+    body = {"StreamId": "0", "StreamVersion": 2, "ExactlyOnceMode": True}
+    found = decode_request(wire("TableGetWriteStream", SESSION, body=body))
+    expected = GetWriteStream(
+        table=TABLE, session_id="s-1", stream_id="0", stream_version=2, exactly_once=True
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize("spelled", ["staging-123", "7", 7])
+def test_a_staging_id_is_text_whatever_it_looks_like(spelled: object) -> None:
+    rows = json.dumps({"StagingId": spelled}).encode()
+    assert WriteRowsAnswer.decode(rows, {}).staging_id == str(spelled)
+    session = json.dumps({"MinUncommittedStagingId": spelled}).encode()
+    found = WriteSessionStateAnswer.decode(session, {})
+    assert found.min_uncommitted_staging_id == str(spelled)
+
+
+def test_stream_may_be_numbered() -> None:
+    body = {"StreamId": 7, "StreamVersion": "2"}
+    found = decode_request(wire("TableCreateWriteStream", SESSION, body=body))
+    assert found == CreateWriteStream(
+        table=TABLE, session_id="s-1", stream_id="7", stream_version=2
+    )
+
+
+def test_preview_may_have_its_limits_in_the_body_alone() -> None:
+    found = decode_request(wire("TablePreview", body={"Limit": 3, "Partition": "ds=x"}))
+    assert found == Preview(table=TABLE, limit=3, partition=PartitionSpec.of("ds=x"))
+
+
+def test_sapi2_sends_the_body_of_a_table_to_an_instance() -> None:
+    whole = WireRequest(
+        method="POST",
+        path="/api/storage/v2",
+        params=(("Action", "InstanceCreateReadSession"), ("Target", "projects.p.instances.i")),
+        body=READ_BODY.encode(),
+    )
+    assert decode_request(whole) == CreateInstanceReadSession(project="p", instance_id="i")
+    rows = WireRequest(
+        method="POST",
+        path="/api/storage/v2",
+        params=(
+            ("Action", "InstanceRead"),
+            ("Target", "projects.p.instances.i"),
+            SESSION,
+            ("Count", "5"),
+        ),
+        body=ROWS_BODY.encode(),
+    )
+    assert decode_request(rows) == ReadInstance(
+        project="p", instance_id="i", session_id="s-1", offset=0, count=5
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("ds=2024-01-01,h=1", "ds=2024-01-01,h=1"),
+        ("ds=x/h=1", "ds=x,h=1"),
+        ("path=/a/b,c/d/h=1", "path=/a/b,c/d,h=1"),
+    ],
+)
+def test_partition_text(text: str, expected: str) -> None:
+    assert str(decode_partition(text)) == expected
+
+
+@pytest.mark.parametrize("value", [" x ", "x ", "\u3000x", "'x'", "''", '"x', "a=b", "=", "\n"])
+def test_partition_value_is_what_came(value: str) -> None:
+    assert decode_partition(f"ds={value}/h= 1") == PartitionSpec((("ds", value), ("h", " 1")))
+    quoted = decode_partition(f"ds='{value}'/h=\" 1\"", quoted=True)
+    assert quoted == PartitionSpec((("ds", value), ("h", " 1")))
+
+
+@pytest.mark.parametrize("text", ["x", "=x", "ds=", " ", " ds=x", "1=x", "ds=x,,h=", "d s=x"])
+def test_bad_partition_text_is_told(text: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        decode_partition(text)
+    assert (caught.value.status, caught.value.code) == (400, "InvalidPartitionSpec")
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, Compression.NONE),
+        ("zstd", Compression.ZSTD),
+        ("X-LZ4-Frame", Compression.LZ4),
+        ("x-lz4-frame,zstd", Compression.LZ4),
+        ("zstd;q=1.0, x-lz4-frame", Compression.ZSTD),
+        ("gzip, deflate, br, zstd", Compression.NONE),
+        ("identity", Compression.NONE),
+    ],
+)
+def test_only_a_list_of_our_codings_is_a_wish(header: str | None, expected: Compression) -> None:
+    headers = {} if header is None else {"Accept-Encoding": header}
+    assert accepted_coding(headers) is expected
+    assert accepted_coding(tuple(headers.items())) is expected
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [(None, Compression.NONE), ("identity", Compression.NONE), ("ZSTD", Compression.ZSTD)],
+)
+def test_coding_of_an_upload(header: str | None, expected: Compression) -> None:
+    assert content_coding({} if header is None else {"content-encoding": header}) is expected
+
+
+def test_names_of_codings_are_those_of_the_codecs() -> None:
+    from odps_nb.wire import codings
+
+    assert HTTP_CODINGS == codings.HTTP_NAMES
+
+
+def test_header_is_found_in_any_case() -> None:
+    assert find_header({"X-Odps-Request-Id": "r"}, "x-odps-request-id") == "r"
+    assert find_header((("x-ODPS-request-ID", ""),), "x-odps-request-id") is None

@@ -1,0 +1,270 @@
+"""Tables, partitions, projects and tenants of the control plane, also of hostile peers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odps_nb.errors import ConfigError, FramingError
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.control import (
+    GetPartition,
+    GetProject,
+    GetTable,
+    GetTenant,
+    GetTunnelEndpoint,
+    InstanceResult,
+    InstanceStatus,
+    ListPartitions,
+    ListTables,
+    PartitionInfo,
+    PartitionPage,
+    ProjectInfo,
+    SubmittedInstance,
+    TableInfo,
+    TablePage,
+    TenantInfo,
+    decode_tunnel_endpoint,
+    encode_tunnel_endpoint,
+)
+from odps_nb.wire.type_text import parse_columns
+from odps_nb.wire.xml_text import element
+from tests.support.wire.control import DS, NOW, TABLE
+from tests.support.wire.schemas import json_values, outcome, schemas
+
+# -- tables -----------------------------------------------------------------------------------
+
+INFO = TableInfo(
+    name=TABLE,
+    schema=TableSchema(
+        columns=parse_columns("id bigint not null comment 'key', tags array<string>"),
+        partition_columns=parse_columns("ds string"),
+    ),
+    table_id="id",
+    owner="ALIYUN$x",
+    comment="]]> <!DOCTYPE x> & more",
+    created_at=1700000000,
+    modified_at=1700000001,
+    ddl_at=1700000002,
+    lifecycle=7,
+    size=10,
+    record_count=3,
+)
+
+
+def test_table_document_round_trips() -> None:
+    assert TableInfo.decode(*INFO.encode(), asked=TABLE) == INFO
+    assert GetTable(table=TABLE).decode_answer(*INFO.encode()) == INFO
+
+
+def test_extended_table_document_tells_its_properties() -> None:
+    info = TableInfo(name=TABLE, properties={"Transactional": "true", "n": "1"}, created_at=1)
+    found = TableInfo.decode(*info.encode_extended(), asked=TABLE)
+    assert found.properties == {"Transactional": "true", "n": "1"}
+
+
+@settings(max_examples=25)
+@given(schemas())
+def test_table_document_round_trips_any_schema(schema: TableSchema) -> None:
+    info = TableInfo(name=TABLE, schema=schema)
+    assert TableInfo.decode(*info.encode(), asked=TABLE).schema == schema
+
+
+def test_table_document_of_the_protocol() -> None:
+    body = b"""<?xml version="1.0"?><Table><Name>other</Name><TableId>id</TableId>
+<Project>p1</Project><Schema format="Json"><![CDATA[{"columns":[{"name":"id","type":"bigint",
+"comment":"","label":"","isNullable":true}],"partitionKeys":[],"tableName":"t",
+"owner":"ALIYUN$x","comment":"","createTime":1700000000,"lastModifiedTime":1700000000,
+"lastDDLTime":1700000000,"isVirtualView":true,"lifecycle":-1,"size":0}]]></Schema></Table>"""
+    found = TableInfo.decode(body, {}, asked=TABLE)
+    assert found == TableInfo(
+        name=TABLE,  # the name asked for, whatever the document says
+        schema=TableSchema(columns=parse_columns("id bigint")),
+        table_id="id",
+        owner="ALIYUN$x",
+        created_at=1700000000,
+        modified_at=1700000000,
+        ddl_at=1700000000,
+        size=0,
+        is_view=True,
+    )
+
+
+def test_smallest_extended_document() -> None:
+    body = b'<Table><Name>t</Name><Schema format="Json"><![CDATA[{}]]></Schema></Table>'
+    assert TableInfo.decode(body, {}, asked=TABLE) == TableInfo(name=TABLE)
+    assert TableInfo.decode(b"<Table/>", {}, asked=TABLE) == TableInfo(name=TABLE)
+
+
+def test_reserved_properties_of_other_shapes_are_left_out() -> None:
+    schema = json.dumps({"Reserved": json.dumps({"a": [1], "b": True, "c": None, "d": 2})})
+    body = element("Table", (element("Schema", schema),)).encode()
+    assert TableInfo.decode(body, {}, asked=TABLE).properties == {"b": "true", "d": "2"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ("{", "table schema is not JSON"),
+        ('{"columns": [{"name": "a", "type": "vector(3)"}]}', "of column 'a'.*not a type"),
+        ('{"columns": [{"type": "bigint"}]}', "name is missing"),
+        ('{"columns": {}}', "columns is an object"),
+        ('{"Reserved": "["}', "reserved table properties is not JSON"),
+    ],
+)
+def test_bad_table_document_is_told(schema: str, problem: str) -> None:
+    body = element("Table", (element("Schema", schema),)).encode()
+    with pytest.raises(FramingError, match=problem):
+        TableInfo.decode(body, {}, asked=TABLE)
+
+
+@given(st.dictionaries(st.sampled_from(["columns", "owner", "Reserved", "size"]), json_values))
+def test_any_table_schema_is_a_value_or_our_error(members: dict[str, Any]) -> None:
+    body = element("Table", (element("Schema", json.dumps(members)),)).encode()
+    found = outcome(TableInfo.decode, body, {}, asked=TABLE)
+    assert isinstance(found, (TableInfo, FramingError))
+
+
+def test_list_of_tables_round_trips() -> None:
+    page = TablePage(names=("t", "表"), marker="next", owners={"t": "me", "表": ""})
+    assert TablePage.decode(*page.encode()) == page
+    assert ListTables(project="p1").decode_answer(*page.encode()) == page
+    assert TablePage.decode(b"<Tables><Marker/><MaxItems>1000</MaxItems></Tables>", {}) == (
+        TablePage()
+    )
+
+
+def test_list_of_partitions_round_trips() -> None:
+    one = PartitionInfo(spec=DS, size=10, record_count=3)
+    page = PartitionPage(partitions=(one, PartitionInfo(spec=PartitionSpec.of("ds=é"))), marker="2")
+    assert PartitionPage.decode(*page.encode()) == page
+    assert ListPartitions(table=TABLE).decode_answer(*page.encode()) == page
+
+
+def test_list_of_partitions_of_the_protocol() -> None:
+    body = b"""<Partitions><Marker/><MaxItems>9</MaxItems><Partition><Column Name="ds" Value="x"/>
+<PartitionSize>many</PartitionSize></Partition></Partitions>"""
+    expected = PartitionPage(partitions=(PartitionInfo(spec=PartitionSpec.of("ds=x")),))
+    assert PartitionPage.decode(body, {}) == expected
+
+
+def test_partition_document_round_trips() -> None:
+    one = PartitionInfo(spec=DS, created_at=5, modified_at=6, record_count=3, size=10)
+    assert PartitionInfo.decode(*one.encode(), asked=DS) == one
+    assert GetPartition(table=TABLE, partition=DS).decode_answer(*one.encode()) == one
+    assert PartitionInfo.decode(*PartitionInfo(spec=DS).encode(), asked=DS).record_count == 0
+
+
+# -- projects, tenants, tunnel ----------------------------------------------------------------
+
+
+def test_project_document_round_trips() -> None:
+    info = ProjectInfo(name="p1", owner="me", created_at=NOW, modified_at=NOW + 1)
+    assert ProjectInfo.decode(*info.encode()) == info
+    told = replace(info, properties={"odps.sql.type.system.odps2": "true", "a&b": "<c>"})
+    assert ProjectInfo.decode(*told.encode()) == told
+    body, headers = told.encode_extended()
+    assert b"<ExtendedProperties><Property><Name>" in body
+    assert ProjectInfo.decode(body, headers) == told
+    assert GetProject(project="p1").decode_answer(*info.encode()) == info
+
+
+def test_project_document_always_has_the_headers_that_clients_insist_on() -> None:
+    _, headers = ProjectInfo(name="p1").encode()
+    assert headers.keys() == {"x-odps-owner", "x-odps-creation-time", "Last-Modified"}
+    assert headers["Last-Modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"
+
+
+def test_owner_may_stand_in_the_document() -> None:
+    body = b"<Project><Name>p1</Name><Owner>me</Owner></Project>"
+    assert ProjectInfo.decode(body, {}) == ProjectInfo(name="p1", owner="me")
+
+
+def test_tenant_document_round_trips() -> None:
+    tenant = TenantInfo(name="t", tenant_id="1", parameters={"odps.namespace.schema": "true"})
+    assert TenantInfo.decode(*tenant.encode()) == tenant
+    assert GetTenant().decode_answer(*tenant.encode()) == tenant
+
+
+def test_tenant_may_be_numbered_or_empty() -> None:
+    body = b'{"Tenant": {"TenantId": 7, "Parameters": {"a": 1}}}'
+    assert TenantInfo.decode(body, {}) == TenantInfo(tenant_id="7", parameters={"a": "1"})
+    assert TenantInfo.decode(b"{}", {}) == TenantInfo()
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint", "expected"),
+    [
+        ("127.0.0.1:8080", "http://127.0.0.1:9090/api", "http://127.0.0.1:8080"),
+        (
+            " dt.cn-hangzhou.maxcompute.aliyun.com\n",
+            "https://h/api",
+            "https://dt.cn-hangzhou.maxcompute.aliyun.com",
+        ),
+        ("https://h:1/", "http://h/api", "https://h:1"),
+        ("http://h:1/", "http://h/api", "http://h:1"),
+        ("[::1]:80", "http://h", "http://[::1]:80"),
+    ],
+)
+def test_tunnel_endpoint_has_the_scheme_of_the_endpoint(
+    text: str, endpoint: str, expected: str
+) -> None:
+    assert decode_tunnel_endpoint(text.encode(), endpoint=endpoint) == expected
+
+
+@pytest.mark.parametrize("text", ["http://h:1/", "HTTP://h", "http://[::1]:80"])
+@pytest.mark.parametrize("endpoint", ["https://h/api", "HTTPS://h/api"])
+def test_a_tunnel_endpoint_is_never_less_secure_than_the_endpoint(text: str, endpoint: str) -> None:
+    with pytest.raises((ConfigError, FramingError)) as caught:
+        decode_tunnel_endpoint(text.encode(), endpoint=endpoint)
+    assert "tunnel_endpoint=" in (caught.value.hint or "")
+
+
+READERS = {
+    "tables": lambda body: TablePage.decode(body, {}),
+    "table": lambda body: TableInfo.decode(body, {}, asked=TABLE),
+    "partitions": lambda body: PartitionPage.decode(body, {}),
+    "partition": lambda body: PartitionInfo.decode(body, {}, asked=DS),
+    "project": lambda body: ProjectInfo.decode(body, {}),
+    "result": lambda body: InstanceResult.decode(body, {}),
+    "status": lambda body: InstanceStatus.decode(body, {}),
+    "submitted": lambda body: SubmittedInstance.decode(body, {"Location": "http://h/instances/i"}),
+}
+
+STRANGERS = [
+    b"<html><body><form action='/login'/></body></html>",
+    b"<!DOCTYPE html><html><body>login</body></html>",
+    b"<html><Tables><Table><Name>t</Name></Table></Tables><Status>Running</Status></html>",
+    b"<Error><Code>x</Code></Error>",
+    b"login, please",
+    b'{"Tables": []}',
+]
+
+
+@pytest.mark.parametrize("document", READERS)
+@pytest.mark.parametrize("body", STRANGERS)
+def test_what_is_no_answer_of_maxcompute_is_told(document: str, body: bytes) -> None:
+    with pytest.raises(FramingError) as caught:
+        READERS[document](body)
+    assert "check the endpoint, and whether a proxy" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x"]
+)
+def test_what_is_no_host_name_is_told(text: str) -> None:
+    with pytest.raises(FramingError, match="not a host name of a tunnel endpoint") as caught:
+        decode_tunnel_endpoint(text.encode(), endpoint="http://h")
+    assert "tunnel_endpoint=" in (caught.value.hint or "")
+
+
+def test_tunnel_answer_round_trips() -> None:
+    body, headers = encode_tunnel_endpoint("127.0.0.1:8080")
+    assert (body, headers) == (b"127.0.0.1:8080", {"Content-Type": "text/plain"})
+    assert GetTunnelEndpoint(project="p1").decode_answer(body, headers) == "127.0.0.1:8080"
