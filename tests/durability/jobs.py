@@ -15,7 +15,7 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.terms import BlobReference
 from tests.support.service.peer import Peer
 
-__all__ = ["JOBS", "Job", "Promises", "World", "seen"]
+__all__ = ["JOBS", "PHOTO", "Job", "Promises", "World", "seen"]
 
 World = dict[str, list[tuple[object, ...]]]
 """Rows of each table, with their partition, in any order; blobs are their bytes."""
