@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,14 @@ def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         patch.setenv("ODPS_NB_CACHE_DIR", str(home / "cache"))
         patch.setenv("IPYTHONDIR", str(home / "ipython"))
+        # Kernels talk over files there, whose paths may have a hundred characters: see lab.py.
+        runtime = tempfile.mkdtemp(prefix="jp")
+        patch.setenv("JUPYTER_RUNTIME_DIR", runtime)
         startup = home / "ipython" / "profile_default" / "startup"
         startup.mkdir(parents=True)
         shutil.copy(Path(__file__).parents[1] / "tools" / "kernel_startup.py", startup)
         yield
+        shutil.rmtree(runtime, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -26,6 +27,7 @@ from playwright.sync_api import Page, sync_playwright
 
 # that of this checkout, whatever is installed
 EXTENSIONS = Path(__file__).resolve().parent.parent / "labextensions"
+START = 300  # seconds: the machine may be busy, and a server that ended is noticed at once
 CHROMIUM_FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -69,9 +71,11 @@ def chromium() -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that nobody has, and that the system gives to nobody who asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager
@@ -86,6 +90,7 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
     port, token = free_port(), secrets.token_hex(16)
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--LabApp.news_url="]
+    command += ["--ServerApp.port_retries=0"]  # another port would be one that nobody knows
     command += [f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
     command += ["--LabApp.expose_app_in_browser=True"]
     command += [f"--LabApp.extra_labextensions_path={EXTENSIONS}"]
@@ -114,7 +119,7 @@ def lab_server(folder: Path, *, theme: str, env: Mapping[str, str]) -> Iterator[
 
 
 def wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + START
     while time.monotonic() < end:
         if server.poll() is not None:
             raise RuntimeError(f"JupyterLab ended at once:\n{log.read_text()[-2000:]}")
@@ -124,7 +129,7 @@ def wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> Non
             time.sleep(0.1)
         else:
             return
-    raise TimeoutError("JupyterLab did not answer within 60 s")
+    raise TimeoutError(f"JupyterLab did not answer within {START} s:\n{log.read_text()[-2000:]}")
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:

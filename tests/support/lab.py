@@ -1,12 +1,15 @@
 """A real Jupyter server for browser tests, with JupyterLab and Notebook 7.
 
-One server in a folder, isolated, ended by its id.
+One server in a folder, isolated, ended by its id. Its kernels talk over files: a port that Jupyter
+chose for a kernel may be another process's by the time the kernel has started, where tests open
+and close hundreds of them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import secrets
 import signal
 import socket
@@ -15,13 +18,13 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parents[2]
-START = 60.0
+START = 300.0
 SETTINGS = {
     # otherwise cells outside of the window are not in the page at all
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
@@ -55,6 +58,14 @@ def notebook(*cells: str) -> dict[str, Any]:
     }
 
 
+def free_port() -> int:
+    """Return a port that nobody has, and that the system gives to nobody who asks for any."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 @dataclass(frozen=True)
 class Jupyter:
     """A running server: the folder that it serves, and a URL with ``{}`` for a path."""
@@ -74,13 +85,10 @@ def lab(folder: Path, home: Path, env: Mapping[str, str]) -> Iterator[Jupyter]:
         path = home / "settings" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    token = secrets.token_hex(16)
+    port, token = free_port(), secrets.token_hex(16)
     places = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
-        "JUPYTER_RUNTIME_DIR": "run",
         "JUPYTERLAB_SETTINGS_DIR": "settings",
         "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
     }
@@ -91,6 +99,7 @@ def lab(folder: Path, home: Path, env: Mapping[str, str]) -> Iterator[Jupyter]:
         *("--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"),
         *(f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"),
         *("--LabApp.news_url=", "--ServerApp.terminals_enabled=False"),
+        "--KernelManager.transport=ipc",
     ]
     for app in ("LabApp", "JupyterNotebookApp"):
         command += [f"--{app}.expose_app_in_browser=True"]
@@ -131,9 +140,22 @@ def load(page: Any, jupyter: Jupyter, name: str, *, app: str = "doc/tree") -> No
     page.evaluate("() => window.jupyterapp.started.then(() => true)")
 
 
+# What a failed test has left open, or all tests after it would fail, too.
+_CLOSE_ALL = """async () => {
+    const open = [...window.jupyterapp.shell.widgets('main')].filter((one) => one.context);
+    for (const widget of open) {
+        const gone = widget.context.sessionContext.shutdown().catch(() => null);
+        await Promise.race([gone, new Promise((late) => setTimeout(late, 10000))]);
+        widget.context.model.dirty = false;
+        widget.close();
+    }
+}"""
+
+
 def open_notebook(page: Any, jupyter: Jupyter, name: str) -> None:
     """Open a notebook in JupyterLab, which is loaded if it is not yet, and await its kernel."""
     if page.evaluate("() => window.jupyterapp?.name === 'JupyterLab'"):
+        page.evaluate(_CLOSE_ALL)
         page.evaluate(
             "(path) => window.jupyterapp.commands.execute('docmanager:open', {path})"
             ".then(() => null)",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
     assert CHROMIUM.exists(), "browser tests need Debian's chromium: apt-get install chromium"
-    expect.set_options(timeout=60_000)  # as pages have it: the machine may be busy
+    expect.set_options(timeout=120_000)  # as pages have it: the machine may be busy
     with sync_playwright() as running:
         yield running
 
@@ -85,7 +85,7 @@ class Traffic:
 def lab_page(browser: Browser) -> Page:
     """The page of JupyterLab; each file opens its notebook there and closes it."""
     page = browser.new_page(viewport={"width": 1280, "height": 1400})
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(120_000)
     page.traffic = Traffic(page)
     return page
 

@@ -18,6 +18,7 @@ from odps_nb.notebook.gallery.view import mimebundle
 from odps_nb.notebook.preview import bundle as preview
 from odps_nb.notebook.preview.kinds.markup import POLICY
 from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.sockets.peers import own_address
 from tests.support.svgs import HEAD, HOSTILE, PLAIN
 
 pytestmark = pytest.mark.browser
@@ -49,8 +50,8 @@ class Listener:
     """Counts connections from anywhere, without an answer to any."""
 
     def __init__(self):
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
+        self.socket = socket.create_server((own_address(), 0))
+        self.url = "http://{}:{}/".format(*self.socket.getsockname())
         self.heard = threading.Event()
         self.links = []
         self.thread = threading.Thread(target=self._accept, daemon=True)
@@ -142,7 +143,7 @@ QUIET = {
 
 
 def spelled(markup, listener):
-    return markup.replace("URL", f"http://127.0.0.1:{listener.port}/")
+    return markup.replace("URL", listener.url)
 
 
 def touch(frame):
@@ -180,7 +181,7 @@ def test_a_drawn_page_makes_no_connection_whatever_is_done_to_it(visit, listen):
     # all that the page asked for before this one has been sent when this one arrives
     for to in listeners.values():
         with contextlib.suppress(Exception):
-            page.evaluate(f"fetch('http://127.0.0.1:{to.port}/last', {{mode: 'no-cors'}}); 0")
+            page.evaluate(f"fetch('{to.url}last', {{mode: 'no-cors'}}); 0")
     assert all(to.heard.wait(30) for to in listeners.values())
     assert {name: len(to.links) for name, to in listeners.items()} == dict.fromkeys(texts, 1)
     for to in listeners.values():

@@ -85,7 +85,7 @@ def hostile(url):
 @pytest.fixture(scope="module")
 def table(odps, listener):
     good = {**document_files.files(), **media_files.files()}
-    url = f"http://127.0.0.1:{listener.port}/beacon"
+    url = f"{listener.url}beacon"
     files = [(name, KINDS.get(name, ""), data) for name, data in hostile(url).items()]
     for name, mime in KINDS.items():
         files += [
@@ -111,7 +111,7 @@ def left_for(page):
 def assert_quiet(page, listener, asked):
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
     assert [frame.url for frame in page.frames if "beacon" in frame.url] == []
-    assert [url for url in asked if "beacon" in url or str(listener.port) in url] == []
+    assert [url for url in asked if "beacon" in url or listener.url in url] == []
     assert listener.links == []
 
 

@@ -65,7 +65,7 @@ def book(service, tmp_path_factory) -> nbformat.NotebookNode:
         made.cells.append(cell)
     client = NotebookClient(
         made,
-        timeout=100,
+        timeout=300,
         kernel_name="python3",
         allow_errors=True,
         resources={"metadata": {"path": str(tmp_path_factory.mktemp("book"))}},

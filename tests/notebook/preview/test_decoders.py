@@ -28,6 +28,7 @@ from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE, UnshowableError
 from odps_nb.notebook.preview.tile import tile
 from tests.notebook.preview.test_more_kinds import Page, words
 from tests.support.previews import Seen, Value
+from tests.support.sockets.peers import own_address
 
 FILMS = media_files.files()
 
@@ -433,8 +434,8 @@ def test_no_decoder_asks_the_network_for_anything(monkeypatch):
 
 
 def test_no_decoder_opens_a_connection():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+    with socket.create_server((own_address(), 0)) as server:
+        url = "http://{}:{}/x".format(*server.getsockname())
         kinds_seen = set()
         for name, data in asking(url).items():
             for size in (GRID, SINGLE):

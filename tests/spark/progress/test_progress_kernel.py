@@ -61,7 +61,7 @@ def book(service: LocalService, tmp_path_factory: pytest.TempPathFactory) -> nbf
     made.cells = [nbformat.v4.new_code_cell(text, id=name) for name, text in CELLS.items()]
     client = NotebookClient(
         made,
-        timeout=110,
+        timeout=300,
         kernel_name="python3",
         resources={"metadata": {"path": str(tmp_path_factory.mktemp("book"))}},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import ssl
 import struct
@@ -11,6 +12,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+
+def own_address() -> str:
+    """Return an address of loopback that only this process listens on.
+
+    For a listener that must hear nobody: a port of 127.0.0.1 may have been another's before, whose
+    late clients still call.
+    """
+    high, low = divmod(os.getpid(), 256)
+    return f"127.{64 + high // 256 % 128}.{high % 256}.{low}"
 
 
 @dataclass
