@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 from IPython.core.completer import provisionalcompleter
-from IPython.utils.capture import capture_output
 
-from odps_nb import load_ipython_extension
 from odps_nb.errors import ArgumentError, NotFoundError
+from tests.support.shell import run, usage_error
 
 
-@pytest.fixture
-def ip(shell, odps):
-    """A shell with the magics, connected to the service of this run."""
-    load_ipython_extension(shell)
-    magics = shell.magics_manager.registry["OdpsMagics"]
-    magics.context.use(odps, owned=False)
-    return shell
-
-
-def run(shell, text: str) -> Any:
-    """Run a cell and return its value; its error is raised."""
-    with capture_output() as shown:
-        result = shell.run_cell(text)
-    shell.user_ns["shown"] = [output.data["text/plain"] for output in shown.outputs]
-    result.raise_error()
-    return result.result
-
-
-def usage_error(shell, text: str) -> str:
-    with capture_output() as shown:
-        shell.run_cell(text)
-    assert shown.stderr.startswith("UsageError: ")
-    assert shown.stderr.count("\n") == 1
-    return shown.stderr.removeprefix("UsageError: ").strip()
+def texts(ip) -> list[str]:
+    """What the last cell showed."""
+    return [data["text/plain"] for data in ip.user_ns["shown"]]
 
 
 def test_bad_input_is_one_line_and_starts_nothing(ip):
@@ -70,17 +47,17 @@ def test_a_session_is_stopped_by_a_line(ip):
 def test_a_session_that_the_magic_needs_is_held_by_a_variable(ip, spark_session):
     run(ip, "%%odps spark -t arrow\nselect 1 as one")
     assert ip.user_ns["spark"] is spark_session
-    assert ip.user_ns["shown"][0] == "spark ← the Spark session; %odps spark stop ends it"
+    assert texts(ip)[0] == "spark ← the Spark session; %odps spark stop ends it"
 
 
 def test_help_names_what_is_special(ip):
     run(ip, "%odps spark?")
-    (text,) = ip.user_ns["shown"]
+    (text,) = texts(ip)
     assert text.startswith("%%odps spark [-n N] [-o VAR]")
     said = " ".join(text.split())
     assert "Only the columns, partitions and rows that the query needs are read." in said
     run(ip, "%odps")
-    assert "%%odps spark" in ip.user_ns["shown"][0]
+    assert "%%odps spark" in texts(ip)[0]
 
 
 def test_tab_offers_tables_and_columns_as_for_sql(ip):
@@ -123,7 +100,7 @@ def test_a_query_is_shown_kept_and_converted(ip, spark_session):
     assert isinstance(first, pd.DataFrame)
     assert first.shape == (10, 2)
     assert set(first["status"]) == {"paid"}
-    reads, more = ip.user_ns["shown"][:2]
+    reads, more = texts(ip)[:2]
     assert reads == (
         "orders: 3 of 22 columns · 1 of 8 partitions (ds = '2024-01-02') · status = 'paid'"
     )
@@ -131,11 +108,11 @@ def test_a_query_is_shown_kept_and_converted(ip, spark_session):
 
     assert run(ip, f"%%odps spark -o paid\n{query}") is None
     assert isinstance(ip.user_ns["paid"], DataFrame)
-    assert ip.user_ns["shown"][1] == "paid ← spark query · 2 columns, read when used"
+    assert texts(ip)[1] == "paid ← spark query · 2 columns, read when used"
     assert ip.user_ns["paid"].count() > 10
 
     assert run(ip, f"%%odps spark -o few -n 3 -t pandas -q\n{query}") is None
-    assert ip.user_ns["shown"] == []
+    assert texts(ip) == []
     assert ip.user_ns["few"].shape == (3, 2)
     table = run(ip, f"%%odps spark -t arrow -n 4\n{query}")
     assert isinstance(table, pa.Table)
