@@ -97,13 +97,14 @@ def handed_over(frame: DataFrame, folder: Path) -> DataFrame:
     def give(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with pa.memory_map(f"{place}/{number}") as file:
+                with pa.memory_map(files[number]) as file:
                     kept = pa.ipc.open_file(file)
                     yield from map(kept.get_batch, range(kept.num_record_batches))
 
     drain(frame.mapInArrow(keep, schema))
-    parts = len(list(folder.iterdir()))
-    return frame.sparkSession.range(0, parts, 1, parts).mapInArrow(give, schema)
+    files = [str(path) for path in folder.iterdir()]  # a partition without rows has none
+    numbers = frame.sparkSession.range(0, len(files), 1, len(files))
+    return numbers.mapInArrow(give, schema)
 
 
 def same(expected: DataFrame, *others: DataFrame) -> None:

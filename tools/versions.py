@@ -177,10 +177,9 @@ def state() -> str:
 
 
 def last_ends() -> dict[str, str]:
-    """How rows ended on this very tree, by name; empty where something was changed since."""
+    """How rows ended on this commit, by name."""
     known = json.loads(LAST.read_text("utf-8")) if LAST.exists() else {}
-    now = state()
-    return known["ends"] if known.get("of") == now and "changes" not in now else {}
+    return known["ends"] if known.get("of") == state() else {}
 
 
 def main() -> None:
@@ -192,7 +191,8 @@ def main() -> None:
     wanted = given.names or names
     if unknown := set(wanted) - set(names):
         stop(f"no row is called {' or '.join(sorted(unknown))}; there are: {', '.join(names)}")
-    ends = last_ends()
+    now = state()
+    ends = {} if "changes" in now else last_ends()  # other changes may have been there
     PLACE.mkdir(parents=True, exist_ok=True)
     for row in ROWS:
         if row.name not in wanted or (given.missing and ends.get(row.name) == "passed"):
@@ -202,7 +202,7 @@ def main() -> None:
         else:
             say(f"{row.name}: {', '.join(row.pins)}")
             ends[row.name] = "passed" if passes(row) else "failed"
-        LAST.write_text(json.dumps({"of": state(), "ends": ends}, indent=1) + "\n")
+        LAST.write_text(json.dumps({"of": now, "ends": ends}, indent=1) + "\n")
     if absent := [name for name in wanted if ends[name] == ABSENT]:
         say(f"{ABSENT}: {', '.join(absent)}")
     if failed := [name for name in wanted if ends[name] == "failed"]:

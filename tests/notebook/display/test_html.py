@@ -1,31 +1,13 @@
 """One escaping function, and markup that cannot be built wrong."""
 
 import html
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.notebook.display.html import Html, data_url, element, escape, figure, join, scroller
-
-
-class Seen(HTMLParser):
-    """What a parser makes of a piece of HTML."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.text = [], [], ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes.append(dict(attrs))
-
-    def handle_data(self, data):
-        self.text += data
-
+from tests.support.previews import Seen
 
 VISIBLE = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\u202d\u202e"), max_size=60
@@ -48,7 +30,7 @@ def test_escaped_text_is_text_and_nothing_else(value):
 def test_an_attribute_holds_its_value_and_nothing_else(value):
     seen = Seen(element("div", attributes={"title": value}))
     assert seen.tags == ["div"]
-    assert seen.attributes == [{"title": value}]
+    assert seen.attributes == [("div", "title", value)]
 
 
 @given(VISIBLE)
@@ -117,13 +99,13 @@ def test_a_source_that_makes_a_request_cannot_be_built(source):
 def test_a_figure_is_reachable_by_keyboard_and_has_a_label():
     seen = Seen(figure(escape("<x>"), escape("name"), label='a "label"', width=240))
     assert seen.tags == ["figure", "figcaption"]
-    assert seen.attributes[0]["tabindex"] == "0"
-    assert seen.attributes[0]["aria-label"] == 'a "label"'
+    assert seen.values("tabindex") == ["0"]
+    assert seen.values("aria-label") == ['a "label"']
 
 
 def test_a_scrolling_box_is_reachable_by_keyboard():
     seen = Seen(scroller("pre", "<b>", label="text"))
-    assert seen.attributes[0]["tabindex"] == "0"
+    assert seen.values("tabindex") == ["0"]
     assert seen.text == "<b>"
 
 

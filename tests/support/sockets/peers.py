@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,11 @@ def own_address() -> str:
     """Return an address of loopback that only this process listens on.
 
     For a listener that must hear nobody: a port of 127.0.0.1 may have been another's before, whose
-    late clients still call.
+    late clients still call. Only Linux answers on every address of 127/8 unasked; elsewhere it is
+    the usual one.
     """
+    if sys.platform != "linux":
+        return "127.0.0.1"
     high, low = divmod(os.getpid(), 256)
     return f"127.{64 + high // 256 % 128}.{high % 256}.{low}"
 

@@ -76,8 +76,6 @@ def spelled(
     )
 
 
-# -- round trips ------------------------------------------------------------------------------
-
 words = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
 ids = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 table_names = st.builds(TableName, project=ids, schema=st.none() | ids, table=ids)
@@ -192,9 +190,6 @@ REQUEST_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
     },
     CommitBlocks: {**session, "commit_messages": word_lists},
 }
-
-
-# -- requests of other clients ----------------------------------------------------------------
 
 
 def wire(action: str, *params: tuple[str, str], body: object = None, **headers: str) -> WireRequest:
