@@ -87,12 +87,51 @@ def test_a_table_with_a_blob_says_what_the_service_wants(column):
         ("id bigint", "b blob", {}, "partition column 'b' holds a BLOB"),
         ("m map<blob,int>", "", {}, "key of a MAP"),
         ("b blob", "", {"properties": {"transactional": "false"}}, "needs 'true'"),
+        ("größe bigint", "", {}, "'größe' is not a valid column name"),
+        ("`1st` bigint", "", {}, "'1st' is not a valid column name"),
+        ("c" * 129 + " bigint", "", {}, "is not a valid column name"),
+        ("id bigint", "d date", {}, "DATE cannot be the type of the partition column 'd'"),
+        ("id bigint", "a int, b int, c int, d int, e int, f int, g int", {}, "at most 6 levels"),
+        (", ".join(f"c{i} int" for i in range(1201)), "", {}, "at most 1,200 columns"),
+        ("id bigint", "", {"comment": "é" * 513}, "the table has 1,026 bytes; at most 1,024 fit"),
+        (f"id bigint comment '{'x' * 1025}'", "", {}, "the column 'id' has 1,025 bytes"),
         ("a int", "", {"primary_key": ("a",), "properties": {"transactional": "no"}}, "needs"),
     ],
 )
 def test_what_no_table_can_have_is_refused_before_it_is_sent(columns, partitions, options, message):
     with pytest.raises(ArgumentError, match=message):
         create_table_sql(TABLE, schema(columns, partitions), TableOptions(**options))
+
+
+def test_what_a_table_may_just_have_is_not_refused():
+    columns = ", ".join(f"c{i} int" for i in range(1199)) + f", {'长' * 42 + 'ab'} int"
+    levels = "a tinyint, b smallint, c int, d bigint, e char(2), f varchar(2)"
+    sql = create_table_sql(TABLE, schema(columns, levels), TableOptions(comment="x" * 1024))
+    assert "长ab` int" in sql
+
+
+@pytest.mark.parametrize("name", ["größe", "_t"])
+def test_a_name_that_no_table_can_have_is_refused(name):
+    with pytest.raises(ArgumentError, match=f"no table can be made under the name '{name}'"):
+        create_table_sql(TableName(project="p", table=name), schema("id bigint"), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        ("a decimal, b decimal(38,18)", ()),
+        ("a decimal(39,0)", ("odps.sql.decimal256.enable",)),
+        ("a decimal(76,76)", ("odps.sql.decimal256.enable",)),
+        ("a decimal(38,19)", ("odps.sql.decimal2.extended.scale.enable",)),
+        (
+            "a map<decimal(40,1),struct<x:array<decimal(19,19)>>>",
+            ("odps.sql.decimal256.enable", "odps.sql.decimal2.extended.scale.enable"),
+        ),
+    ],
+)
+def test_wide_decimals_say_what_the_service_wants(columns, wanted):
+    assert settings_of(schema(columns)) == dict.fromkeys(wanted, "true")
+    assert "tblproperties" not in create_table_sql(TABLE, schema(columns), PLAIN)
 
 
 def test_a_near_name_is_in_the_hint():

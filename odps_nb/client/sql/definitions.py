@@ -7,7 +7,6 @@ are written from the type tree. Pure: no requests.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,11 +23,17 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
+from odps_nb.wire.control.table_limits import (
+    MAX_NAME_BYTES,
+    decimal_settings,
+    definition_problem,
+    is_column_name,
+    is_table_name,
+)
 from odps_nb.wire.type_text import format_columns, format_text
 
 __all__ = ["TableOptions", "create_table_sql", "quoted", "settings_of"]
 
-_COLUMN = re.compile(r"[^\W\d]\w{0,127}")
 _TRANSACTIONAL = {"transactional": "true"}
 _WRITE_BUCKETS = "write.bucket.num"
 
@@ -65,12 +70,15 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     Raises
     ------
     ArgumentError
-        An invalid definition: a bad name, a BLOB in a key, a lifecycle of 0 days.
+        An invalid definition: a bad name, a BLOB in a key, a lifecycle of 0 days, more columns
+        or levels of partitions than a table can have (``docs/protocol.md`` section 9.6).
     """
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is no partition column")
-    _check_names(schema.all_columns)
+    _check_names(table, schema.all_columns)
     _check_blobs(schema)
+    if problem := definition_problem(schema, options.comment):
+        raise ArgumentError(problem)
     keys = _spelled(options.primary_key, schema, "primary key")
     columns = [replace(c, nullable=False) if c.name in keys else c for c in schema.columns]
     inside = format_columns(columns)
@@ -95,8 +103,11 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
 
 def settings_of(schema: TableSchema) -> dict[str, str]:
     """Return the SQL settings that the columns of the table require."""
-    has_blobs = any(has_blob(column.type) for column in schema.columns)
-    return dict(BLOB_TABLE_SETTINGS) if has_blobs else {}
+    return (dict(BLOB_TABLE_SETTINGS) if _has_blobs(schema) else {}) | decimal_settings(schema)
+
+
+def _has_blobs(schema: TableSchema) -> bool:
+    return any(has_blob(column.type) for column in schema.columns)
 
 
 def quoted(table: TableName) -> str:
@@ -134,7 +145,7 @@ def _properties(schema: TableSchema, options: TableOptions) -> dict[str, str]:
         needed |= _TRANSACTIONAL
         if options.buckets is not None and not options.cluster_by:
             needed[_WRITE_BUCKETS] = str(_number(options.buckets, "buckets", "of buckets"))
-    if settings_of(schema):
+    if _has_blobs(schema):
         needed |= BLOB_TABLE_PROPERTIES
     for key, value in needed.items():
         given = options.properties.get(key, value)
@@ -204,14 +215,20 @@ def _number(value: object, name: str, of_what: str) -> int:
     return value
 
 
-def _check_names(columns: tuple[Column, ...]) -> None:
+def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
+    if not is_table_name(table.table):
+        raise ArgumentError(
+            f"no table can be made under the name {table.table!r}",
+            hint="names have letters from a to z, digits and underscores, start with a letter, "
+            f"and are at most {MAX_NAME_BYTES} bytes long",
+        )
     seen: set[str] = set()
     for column in columns:
-        if not _COLUMN.fullmatch(column.name):
+        if not is_column_name(column.name):
             raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
-                hint="names have letters, digits and underscores, start with a letter or "
-                "underscore, and are at most 128 characters long",
+                hint="names have letters from a to z, Chinese characters, digits and underscores, "
+                f"start with no digit, and are at most {MAX_NAME_BYTES} bytes long",
             )
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is there twice")

@@ -13,7 +13,7 @@ from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.results import Rows, text_rows
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import Partition, Table
+from odps_nb.local.store.tables import Partition, Table, check_decimals
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_type
@@ -58,9 +58,10 @@ class Definitions:
         elif isinstance(statement, sql_statements.DropTable):
             self._drop(statement, place)
         else:
-            self._change(statement, self._catalog.table(place.table(statement.name, Right.WRITE)))
+            table = self._catalog.table(place.table(statement.name, Right.WRITE))
+            self._change(statement, table, place.settings)
 
-    def _change(self, statement: Any, table: Table) -> None:
+    def _change(self, statement: Any, table: Table, settings: Mapping[str, str]) -> None:
         match statement:
             case sql_statements.Truncate():
                 specs = [table.spec(s) for s in statement.specs] or [PartitionSpec()]
@@ -84,6 +85,7 @@ class Definitions:
                     columns=(*table.schema.columns, *statement.columns),
                     partition_columns=table.schema.partition_columns,
                 )
+                check_decimals(TableSchema(columns=tuple(statement.columns)), settings)
                 self._catalog.change_schema(table, schema)
 
     def _change_schema(

@@ -27,7 +27,7 @@ from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import OPERATION, Table, check_blob_table
+from odps_nb.local.store.tables import OPERATION, Table, check_types
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
 from odps_nb.schema import Column, OdpsType, TypeCode
@@ -217,7 +217,7 @@ class SqlRunner:
             schema = rows.schema
         assert schema is not None
         if statement.like is None:
-            check_blob_table(schema, properties, place.settings)
+            check_types(schema, properties, place.settings)
         table = self._catalog.create_table(
             name,
             schema,

@@ -26,6 +26,7 @@ from odps_nb.local.store.tables import (
 from odps_nb.local.store.version_marks import RECORDED, VersionMarks
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.control.table_limits import is_table_name
 
 __all__ = ["DEFAULT_SCHEMA", "Catalog"]
 
@@ -105,7 +106,8 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Create an empty table; 400 ``ObjectAlreadyExists`` if the name is taken."""
-        check_columns(schema)
+        _check_table_name(name.table)
+        check_columns(schema, comment)
         now = self._clock()
         # an empty primary-key table has a version (live tests of the C++ client: TestIncremental…)
         first = 1 if PRIMARY_KEY in (properties or {}) else 0
@@ -212,6 +214,8 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         """Change name, comment, lifecycle or properties of a table; ``None`` changes nothing."""
+        if name is not None:
+            _check_table_name(name)
         named = replace(table.name, table=name or table.name.table)
         with self._db.transaction() as db:
             self._db.must_last()
@@ -281,3 +285,8 @@ class Catalog:
     def _check_schema(self, name: TableName) -> None:
         if (name.schema or DEFAULT_SCHEMA) not in self.schemas(name.project):
             raise faults.no_such(f"Schema not found - '{name.schema}'", code="NoSuchSchema")
+
+
+def _check_table_name(name: str) -> None:
+    if not is_table_name(name):
+        raise faults.invalid(f"{name!r} is not a valid table name")

@@ -26,6 +26,11 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
+from odps_nb.wire.control.table_limits import (
+    decimal_settings,
+    definition_problem,
+    is_column_name,
+)
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
 __all__ = [
@@ -34,8 +39,9 @@ __all__ = [
     "PRIMARY_KEY",
     "Partition",
     "Table",
-    "check_blob_table",
     "check_columns",
+    "check_decimals",
+    "check_types",
     "check_values",
     "definition_text",
     "partition_of_row",
@@ -48,19 +54,6 @@ PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with the operation (upsert or delete) of rows of primary-key tables."""
-
-_PARTITION_TYPES = {
-    TypeCode.TINYINT,
-    TypeCode.SMALLINT,
-    TypeCode.INT,
-    TypeCode.BIGINT,
-    TypeCode.STRING,
-    TypeCode.CHAR,
-    TypeCode.VARCHAR,
-    TypeCode.DATE,
-    TypeCode.DATETIME,
-    TypeCode.TIMESTAMP,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,8 +154,8 @@ def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
     return spec
 
 
-def check_columns(schema: TableSchema) -> None:
-    """Fail with 400 unless a table can have these columns."""
+def check_columns(schema: TableSchema, comment: str = "") -> None:
+    """Fail with 400 unless a table can have these columns and this comment."""
     if not schema.columns:
         raise faults.invalid("a table needs a column")
     seen: set[str] = set()
@@ -173,26 +166,26 @@ def check_columns(schema: TableSchema) -> None:
         arrow_type(column.type)
         if _blob_as_key(column.type):
             raise faults.invalid(f"the column {column.name!r} has a BLOB in the key of a MAP")
-    for column in schema.partition_columns:
-        if column.type.code not in _PARTITION_TYPES:
-            raise faults.invalid(
-                f"{column.type.code.name} cannot be the type of the partition key {column.name!r}"
-            )
+        if not is_column_name(column.name):
+            raise faults.invalid(f"{column.name!r} is not a valid column name")
+    if problem := definition_problem(schema, comment):
+        raise faults.invalid(problem)
 
 
-def check_blob_table(
+def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Fail with 400 for a BLOB in a table that lacks the properties required for BLOBs.
+    """Fail with 400 for a BLOB or a wide DECIMAL without the properties and settings it needs.
 
     The types of version 2 are enabled in every project here, so that jobs need not enable them.
     """
     check_columns(schema)
+    check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
         return
     wanted = dict(BLOB_TABLE_SETTINGS)
     del wanted["odps.sql.type.system.odps2"]
-    missing = [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v] + [
+    missing = _lacking(wanted, settings) + [
         f"TBLPROPERTIES ('{k}'='{v}')"
         for k, v in BLOB_TABLE_PROPERTIES.items()
         if properties.get(k, "").lower() != v
@@ -201,6 +194,19 @@ def check_blob_table(
         raise faults.invalid(
             "ODPS-0130071: only Append Delta tables hold a BLOB; say also: " + ", ".join(missing)
         )
+
+
+def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
+    """Fail with 400 for a wide DECIMAL without the settings that it needs."""
+    if lacking := _lacking(decimal_settings(schema), settings):
+        raise faults.invalid(
+            "ODPS-0130071: DECIMAL has at most 38 digits, 18 of them behind the point; for more "
+            "say also: " + ", ".join(lacking)
+        )
+
+
+def _lacking(wanted: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    return [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v]
 
 
 def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:

@@ -6,7 +6,6 @@ written, read and replaced by every road; what it cannot is refused before anyth
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -209,24 +208,15 @@ def test_only_what_can_be_typed_is_completed(odps: Connection, table: Table) -> 
     assert set(_Names(odps).partitions(table.name.table)) == offered
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("bigint", one) for one in ("03", "+3", "3.0", "-0", "٣", "0x3", "1e3")),
-        *(("date", one) for one in ("20240101", "2024-1-1", "2024-01-01 00:00:00", "x")),
-    ],
-)
-def test_a_typed_value_has_one_spelling(
-    odps: Connection, new_name: NewName, key: str, value: str
-) -> None:
-    table = odps.create_table(new_name("typed"), "id bigint", partitioned_by=f"k {key}")
+@pytest.mark.parametrize("value", ["03", "+3", "3.0", "-0", "٣", "0x3", "1e3"])
+def test_a_typed_value_has_one_spelling(odps: Connection, new_name: NewName, value: str) -> None:
+    table = odps.create_table(new_name("typed"), "id bigint", partitioned_by="k bigint")
     with pytest.raises(ArgumentError, match="in the form of the partition column") as caught:
         table.write(pa.table({"id": [1]}), partition={"k": value}, overwrite=True)
     assert caught.value.hint
-    good = datetime.date(2024, 1, 1) if key == "date" else np.int64(3)
-    table.write(pa.table({"id": [1]}), partition={"k": good})
-    table.write(pa.table({"id": [2], "k": [good]}), overwrite="partitions")
-    assert state(table) == {good: [2]}
+    table.write(pa.table({"id": [1]}), partition={"k": np.int64(3)})
+    table.write(pa.table({"id": [2], "k": [3]}), overwrite="partitions")
+    assert state(table) == {3: [2]}
     odps.drop_table(table.name)
 
 

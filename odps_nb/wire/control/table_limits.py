@@ -1,0 +1,110 @@
+"""Documented limits of a table's definition, for the client before it asks and for the service.
+
+The sources stand in ``docs/protocol.md`` section 9.6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
+
+__all__ = [
+    "MAX_COLUMNS",
+    "MAX_COMMENT_BYTES",
+    "MAX_NAME_BYTES",
+    "MAX_PARTITION_LEVELS",
+    "PARTITION_TYPES",
+    "decimal_settings",
+    "definition_problem",
+    "is_column_name",
+    "is_table_name",
+]
+
+MAX_COLUMNS = 1200
+MAX_PARTITION_LEVELS = 6
+MAX_NAME_BYTES = 128
+MAX_COMMENT_BYTES = 1024
+PARTITION_TYPES = (
+    TypeCode.STRING,
+    TypeCode.VARCHAR,
+    TypeCode.CHAR,
+    TypeCode.TINYINT,
+    TypeCode.SMALLINT,
+    TypeCode.INT,
+    TypeCode.BIGINT,
+)
+
+_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff"
+_COLUMN = re.compile(f"[A-Za-z_{_CHINESE}][A-Za-z0-9_{_CHINESE}]*")
+_TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_PLAIN_PRECISION, _PLAIN_SCALE = 38, 18
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a new table may have this name."""
+    return bool(_TABLE.fullmatch(name)) and len(name) <= MAX_NAME_BYTES
+
+
+def is_column_name(name: str) -> bool:
+    """Whether a column of a new table may have this name."""
+    return bool(_COLUMN.fullmatch(name)) and len(name.encode()) <= MAX_NAME_BYTES
+
+
+def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
+    """Return what is beyond a limit in the definition of a table, or ``None``."""
+    if len(schema.columns) > MAX_COLUMNS:
+        return f"a table has at most {MAX_COLUMNS:,} columns, this one {len(schema.columns):,}"
+    levels = len(schema.partition_columns)
+    if levels > MAX_PARTITION_LEVELS:
+        return f"a table has at most {MAX_PARTITION_LEVELS} levels of partitions, this one {levels}"
+    for column in schema.partition_columns:
+        if column.type.code not in PARTITION_TYPES:
+            return (
+                f"{column.type.code.name} cannot be the type of the partition column "
+                f"{column.name!r}; partitions are named by text (a day as '2024-01-31') or integers"
+            )
+    return _comment_problem(schema.all_columns, comment)
+
+
+def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
+    of_columns = ((f"the column {column.name!r}", column.comment) for column in columns)
+    for what, text in (("the table", comment), *of_columns):
+        if (size := len(text.encode())) > MAX_COMMENT_BYTES:
+            return f"the comment of {what} has {size:,} bytes; at most {MAX_COMMENT_BYTES:,} fit"
+    return None
+
+
+def decimal_settings(schema: TableSchema) -> dict[str, str]:
+    """Return the settings of SQL without which no table has DECIMAL columns of these sizes."""
+    sizes = [size for column in schema.columns for size in _decimals(column.type)]
+    settings = {}
+    if any(precision > _PLAIN_PRECISION for precision, _ in sizes):
+        settings["odps.sql.decimal256.enable"] = "true"
+    if any(p <= _PLAIN_PRECISION and scale > _PLAIN_SCALE for p, scale in sizes):
+        settings["odps.sql.decimal2.extended.scale.enable"] = "true"
+    return settings
+
+
+def _decimals(odps: OdpsType) -> Iterator[tuple[int, int]]:
+    """Iterate over precision and scale of the DECIMAL types inside, the bare one left out."""
+    if isinstance(odps, ArrayType):
+        yield from _decimals(odps.element)
+    elif isinstance(odps, MapType):
+        yield from _decimals(odps.key)
+        yield from _decimals(odps.value)
+    elif isinstance(odps, StructType):
+        for member in odps.fields:
+            yield from _decimals(member.type)
+    elif isinstance(odps, DecimalType) and odps.precision is not None:
+        yield odps.precision, odps.scale or 0

@@ -1,0 +1,91 @@
+"""Limits of a table's definition: one test for each line of ``docs/protocol.md`` section 9.6.
+
+Named there are the pages of the vendor's manual. Statements go to the service as a person types
+them, so that the client's own checks do not stand before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pandas as pd
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.errors import OdpsNbError
+
+MANY = ", ".join(f"c{i} int" for i in range(1200))
+LEVELS = "a string, b varchar(5), c char(2), d tinyint, e smallint, f int"
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        ("create table {}_größe (id bigint)", "not a valid table name"),
+        ("create table _{} (id bigint)", "not a valid table name"),
+        ("create table {} (größe bigint)", "'größe' is not a valid column name"),
+        ("create table {} (id bigint, `" + "长" * 43 + "` int)", "not a valid column name"),
+        ("create table {} (" + MANY + ", one int)", "at most 1,200 columns, this one 1,201"),
+        ("create table {} (id bigint) partitioned by (" + LEVELS + ", g string)", "at most 6"),
+        ("create table {} (id bigint) partitioned by (d date)", "DATE cannot be the type"),
+        ("create table {} (id bigint) partitioned by (d datetime)", "DATETIME cannot be the type"),
+        ("create table {} (id bigint) comment '" + "é" * 513 + "'", "1,026 bytes"),
+        ("create table {} (id bigint comment '" + "x" * 1025 + "')", "column 'id' has 1,025 bytes"),
+        ("create table {} (v decimal(39,0))", "SET odps.sql.decimal256.enable=true"),
+        ("create table {} (v array<decimal(38,19)>)", "SET odps.sql.decimal2.extended.scale"),
+    ],
+)
+def test_what_is_beyond_a_limit_is_refused(
+    odps: Connection, new_name: Callable[[str], str], statement: str, problem: str
+) -> None:
+    name = new_name("limits")
+    with pytest.raises(OdpsNbError, match=problem):
+        odps.sql(statement.format(name))
+    assert not odps.tables(f"*{name}*")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create table {} (" + MANY + ")",
+        "create table {} (长度 bigint) partitioned by (" + LEVELS + ")",
+        "create table {} (_c0 bigint comment '" + "x" * 1024 + "') comment '" + "é" * 512 + "'",
+        "create table {} (v decimal(38,18))",
+    ],
+)
+def test_what_just_fits_is_made(
+    odps: Connection, new_name: Callable[[str], str], statement: str
+) -> None:
+    name = new_name("limits")
+    odps.sql(statement.format(name))
+    assert odps.tables(name) == [name]
+
+
+def test_wide_decimals_come_with_their_settings(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name, wide = new_name("limits"), {"odps.sql.decimal256.enable": "true"}
+    odps.sql(f"create table {name} (v decimal(76,30))", settings=wide)
+    with pytest.raises(OdpsNbError, match=r"SET odps\.sql\.decimal256\.enable=true"):
+        odps.sql(f"alter table {name} add columns (w decimal(39,0))")
+    odps.sql(f"alter table {name} add columns (w decimal(39,0))", settings=wide)
+    assert odps.table(name).schema.names == ("v", "w")
+
+
+def test_a_frame_of_wide_decimals_becomes_a_table(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    values = [Decimal(10) ** 30, Decimal("1.123456789"), None]  # 40 digits, 9 behind the point
+    table = odps.create_table(new_name("limits"), pd.DataFrame({"v": values}))
+    assert table.read().to_arrow()["v"].to_pylist() == values
+
+
+def test_a_table_is_not_renamed_to_what_no_table_is_called(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("limits")
+    odps.create_table(name, "id bigint")
+    with pytest.raises(OdpsNbError, match="not a valid table name"):
+        odps.sql(f"alter table {name} rename to größe")
+    assert odps.table(name).exists()
