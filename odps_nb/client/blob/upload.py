@@ -32,6 +32,7 @@ BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
 PIECE = 1 << 18
 SPOOLED = 8 * 2**20  # bytes of a file without seek that stay in memory
+MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
 BlobItem = tuple[BlobContent, str | None, str | None]
@@ -56,6 +57,8 @@ def upload_blobs(
 
     Raises
     ------
+    ArgumentError
+        What is no content, or larger than a BLOB can be (5 GiB); nothing of it is sent.
     ChecksumError
         The size or MD5 that the server reports differs from what was sent.
     FramingError
@@ -78,7 +81,7 @@ def upload_blobs(
         tracker.phase(Phase.UPLOADING)
     references: list[BlobReference] = []
     with contextlib.ExitStack() as files:
-        for group in _groups(_source(item, files) for item in items):
+        for group in _groups(_checked(_source(item, files)) for item in items):
             references += lane.send(group)
             for source in group:
                 source.let_go()
@@ -160,6 +163,18 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
     return _Source(content=content, start=start, size=size, is_copy=is_copy, **known)
 
 
+def _checked(source: _Source) -> _Source:
+    if source.size > MAX_BLOB:
+        name = source.file_name or getattr(source.content, "name", None)
+        raise ArgumentError(
+            f"{name or 'the content of a blob'} has {source.size:,} bytes; "
+            "a BLOB holds 5 GiB at most",
+            argument="data",
+            hint="write it in parts, a row each",
+        )
+    return source
+
+
 def _is_seekable(file: Any) -> bool:
     # A SpooledTemporaryFile has no seekable() before Python 3.11, and can seek.
     ask = getattr(file, "seekable", None)
@@ -170,7 +185,7 @@ def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
     """Copy a stream that cannot be rewound, so that it can be sent again."""
     spool = tempfile.SpooledTemporaryFile(max_size=SPOOLED)  # noqa: SIM115  closed by files
     copy: IO[bytes] = files.enter_context(spool)
-    while data := stream.read(PIECE):
+    while copy.tell() <= MAX_BLOB and (data := stream.read(PIECE)):  # beyond it is refused anyway
         copy.write(data)
     copy.seek(0)
     return copy

@@ -208,6 +208,25 @@ def test_a_file_that_shrinks_meanwhile_is_an_error(tmp_path):
         assert service.blobs == []
 
 
+def test_what_no_blob_can_hold_is_not_begun(tmp_path):
+    film = tmp_path / "film.mp4"
+    with film.open("wb") as file:
+        file.truncate(5 * 2**30 + 1)  # takes no room on the disk
+    with Ledger() as service:
+        with pytest.raises(ArgumentError, match=r"film\.mp4 has 5,368,709,121 bytes") as caught:
+            upload(service, [(b"a", None, None), (film, "video/mp4", None)])
+        assert caught.value.argument == "data"
+        assert service.blobs == []
+
+
+def test_a_stream_without_an_end_is_left_where_no_blob_can_hold_it(monkeypatch):
+    monkeypatch.setattr(blob_upload, "MAX_BLOB", blob_upload.PIECE)
+    endless = Once(bytes(10 * blob_upload.PIECE))
+    with Ledger() as service, pytest.raises(ArgumentError, match="the content of a blob has"):
+        upload(service, [(endless, None, None)])
+    assert len(endless.read()) >= 7 * blob_upload.PIECE
+
+
 def test_a_missing_file_is_the_callers_error(tmp_path):
     with Ledger() as service, pytest.raises(FileNotFoundError):
         upload(service, [(tmp_path / "none", None, None)])
