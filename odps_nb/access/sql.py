@@ -34,7 +34,9 @@ class Result(RowForms):
     """A query on the service; made by ``odps.sql(…)``.
 
     Rows are read over the Storage API, any number of times, for as long as the service keeps them.
-    A statement without rows (``create``, ``insert``) has an empty schema and no rows.
+    A statement without rows (``create``, ``insert``) has an empty schema and no rows. In a project
+    that protects its data a key may read no more than the first 10,000 rows of a result: a larger
+    one is an `AccessDeniedError`, and `first` gives those rows.
 
     Examples
     --------
@@ -220,8 +222,13 @@ class Result(RowForms):
         return rows if self._limit is None else min(rows, self._limit)
 
     def _open(self, tracker: ProgressTracker | None) -> ResultSession:
+        session = self._opened(tracker)
+        session.check(self._limit)
+        return session
+
+    def _opened(self, tracker: ProgressTracker | None) -> ResultSession:
         if self._whole is not None:
-            return self._whole._open(tracker)
+            return self._whole._opened(tracker)
         storage = self._connection.storage
         with self._lock:
             if self._session is None:
@@ -252,4 +259,5 @@ class Result(RowForms):
     def __repr__(self) -> str:
         session = self._session if self._whole is None else self._whole._session
         rows = "" if session is None else f", {self._cut(session.row_count):,} rows"
+        rows += " or more" if session is not None and session.is_cut and not self._limit else ""
         return f"Result({self._instance.title!r}, instance {self.instance_id}{rows})"

@@ -212,14 +212,14 @@ class TableMetadata:
 
     def _facts(self) -> str:
         info = self.info
-        facts = []
+        facts = ["view"] if info.is_view else ["external table"] if info.is_external else []
         if info.schema.partition_columns:
             count = self._partition_count
             told = "" if count is None else f"{count:,} "
             facts.append(f"{told}partition{'' if count == 1 else 's'}")
-        if info.record_count is not None:
+        if info.record_count is not None and not info.is_view:
             facts.append(f"{info.record_count:,} rows")
-        if info.size is not None:
+        if info.size is not None and not info.is_view:
             facts.append(format_bytes(info.size))
         return " · ".join([*facts, *([info.comment] if info.comment else [])])
 

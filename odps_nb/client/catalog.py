@@ -38,6 +38,7 @@ __all__ = [
     "create_table",
     "drop_table",
     "drop_table_sql",
+    "explain_refused_table",
     "fetch_primary_key",
     "fetch_table",
     "iter_partitions",
@@ -214,6 +215,27 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
     """Add tables with a similar name to the hint of an error; costs one request."""
     if error.code == "NoSuchTable" and (close := _similar_tables(storage, table)):
         error.hint = f"did you mean {' or '.join(close)}?"
+
+
+def explain_refused_table(
+    storage: StorageClient, table: TableName, error: OdpsNbError, *, writes: bool = False
+) -> None:
+    """Say in the hint of a refusal if the table is a view or an external one; costs one request.
+
+    The Storage API reads neither (``docs/protocol.md`` section 3.1).
+    """
+    try:
+        info = control_call(storage, GetTable(table=table))
+    except OdpsNbError:  # the refusal is the error to show
+        return
+    if not (info.is_view or info.is_external):
+        return
+    kind = "a view" if info.is_view else "an external table"
+    error.add_note(f"{table} is {kind}")
+    if writes:
+        error.hint = "the Storage API does not write to it; name a table that holds its rows itself"
+    else:
+        error.hint = f"read it by SQL: odps.sql('select * from {table}')"
 
 
 def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:

@@ -33,6 +33,7 @@ __all__ = [
     "no_such_table",
     "no_such_version",
     "not_appended",
+    "of_view",
     "offset_conflict",
     "parse_failed",
 ]
@@ -41,6 +42,12 @@ __all__ = [
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
     """A parameter is missing, has the wrong type, or contradicts the table."""
     return InvalidRequestError(message, status=400, code=code)
+
+
+def of_view(name: object) -> InvalidRequestError:
+    """A view is not read or written here (``docs/protocol.md`` section 8.6)."""
+    message = f"{name} is a view: it has no rows of its own, SQL reads it"
+    return InvalidRequestError(message, status=405, code="MethodNotAllowed")
 
 
 def malformed(message: str) -> InvalidRequestError:
@@ -74,7 +81,7 @@ def no_such_table(name: object) -> NotFoundError:
 def no_such_partition(spec: object, table: object) -> NotFoundError:
     """The table has no such partition."""
     return no_such(
-        f"ODPS-0420031: the specified partition {spec} of {table} does not exist",
+        f"The specified partition does not exist - {spec} of {table}",
         code="NoSuchPartition",
     )
 

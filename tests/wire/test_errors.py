@@ -84,6 +84,10 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (409, "InvalidState", ConflictError, "committed or aborted"),
         (409, "RowOffsetConflict", ConflictError, "another writer"),
         (409, "SomethingNew", ConflictError, "another state"),
+        (400, "StatusConflict", ConflictError, "begin a new one"),
+        (400, "DataUnderReplication", ConflictError, "try again later"),
+        (400, "MissingPartitionSpec", InvalidRequestError, "name a partition"),
+        (405, "MethodNotAllowed", InvalidRequestError, "a view is read by SQL"),
         (429, "FlowExceeded", ThrottledError, "wait"),
         (429, "SomethingNew", ThrottledError, "wait"),
         (500, "InternalServerError", ServerFaultError, "try again"),
@@ -100,6 +104,12 @@ def test_class_and_hint_of(
     assert type(error) is kind
     assert (error.status, error.code) == (status, code)
     assert error.hint is None if hint is None else hint in str(error.hint)
+
+
+def test_the_tunnel_calls_a_session_that_is_over_a_conflict() -> None:
+    """Vendor's manual, *Common error codes for Tunnel*."""
+    body = json_error("StatusConflict", "The upload|download session is expired")
+    assert type(error_of(400, body)) is SessionExpiredError
 
 
 def test_code_counts_more_than_the_status() -> None:

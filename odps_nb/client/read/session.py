@@ -15,7 +15,7 @@ from typing import Any
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.catalog import suggest_tables
+from odps_nb.client.catalog import explain_refused_table, suggest_tables
 from odps_nb.client.read.columns import (
     Columns,
     choose_columns,
@@ -93,7 +93,7 @@ def open_read_session(
     NotFoundError
         No such project, table or partition; of a table the hint names similar ones.
     InvalidRequestError
-        The service does not take the filter.
+        The service does not take the filter, or the table is a view (the hint says so).
     ArgumentError
         A column does not exist, or the options would make over a million splits.
     """
@@ -104,6 +104,7 @@ def open_read_session(
         raise
     except InvalidRequestError as error:
         if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
+            explain_refused_table(storage, plan.table, error)
             raise
     return _opened(storage, replace(plan, timestamp_unit=TimeUnit.MICRO), tracker, cancel)
 

@@ -19,10 +19,11 @@ from odps_nb.client.read.checks import Batches, counted
 from odps_nb.client.read.resume import ResumableRowStream
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
-from odps_nb.errors import InvalidRequestError, QueryError
+from odps_nb.errors import AccessDeniedError, InvalidRequestError, QueryError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, RowRangeSplit, SessionStatus
 from odps_nb.wire.calls import (
+    LIMITED_RESULT_ROWS,
     CreateInstanceReadSession,
     GetInstanceReadSession,
     InstanceSessionAnswer,
@@ -40,13 +41,17 @@ __all__ = ["ResultSession", "iter_accelerated", "iter_result", "iter_result_rows
 PAGE_ROWS = 100_000
 ACCELERATED_TASK = "console_sqlrt_task"
 """Name of the task of accelerated queries (live tests of the C++ client)."""
+_NO_RIGHT = ("NoPermission", "AccessDenied")
 NO_ROWS = "InstanceTypeNotSupported"
 """Error code for an instance that is not a query (known from the stock client)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSession:
-    """A Storage API session over the result of a query; kept on the server for a day."""
+    """A Storage API session over the result of a query; kept on the server for a day.
+
+    ``limited`` is one of the first `LIMITED_RESULT_ROWS`, where the service gives no more.
+    """
 
     project: str
     instance_id: str
@@ -54,6 +59,30 @@ class ResultSession:
     schema: TableSchema
     row_count: int
     task: str = SQL_TASK
+    limited: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the result may have more rows than the session gives."""
+        return self.limited and self.row_count >= LIMITED_RESULT_ROWS
+
+    def check(self, rows: int | None) -> None:
+        """Fail if more rows are wanted (``None``: all) than this session is sure to have.
+
+        Raises
+        ------
+        AccessDeniedError
+            The session is limited, and its result may have more rows than it gives.
+        """
+        if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
+            raise AccessDeniedError(
+                f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
+                "result here, and this one may have more",
+                code="NoPermission",
+                status=403,
+                hint=f"read them by result.first({LIMITED_RESULT_ROWS}), write the result into a "
+                "table by SQL, or ask the owner of the project for the right to download",
+            )
 
 
 def open_result(
@@ -65,10 +94,18 @@ def open_result(
 ) -> ResultSession:
     """Open the rows of a query that has succeeded; waits while the service prepares them.
 
-    A statement without rows, such as ``create table``, has a result without columns.
+    A statement without rows, such as ``create table``, has a result without columns. Where the key
+    may not read all rows, as in a project whose data are protected, it is a limited session
+    (pyodps: ``Instance.open_reader``).
     """
+    ready = partial(_ready, storage, instance, tracker, cancel or CancelToken())
+    limited = False
     try:
-        answer = _ready(storage, instance, tracker, cancel or CancelToken())
+        answer = ready()
+    except AccessDeniedError as error:
+        if error.code not in _NO_RIGHT:
+            raise
+        answer, limited = ready(limited=True), True
     except InvalidRequestError as error:
         if error.code != NO_ROWS:
             raise
@@ -85,6 +122,7 @@ def open_result(
         schema=answer.schema,
         row_count=answer.record_count or 0,
         task=instance.task,
+        limited=limited,
     )
 
 
@@ -93,8 +131,12 @@ def _ready(
     instance: SqlInstance,
     tracker: ProgressTracker | None,
     cancel: CancelToken,
+    *,
+    limited: bool = False,
 ) -> InstanceSessionAnswer:
-    create = CreateInstanceReadSession(project=instance.project, instance_id=instance.instance_id)
+    create = CreateInstanceReadSession(
+        project=instance.project, instance_id=instance.instance_id, enable_limit=limited
+    )
     answer = storage.call(create, tracker=tracker, cancel=cancel)
     delay = FIRST_POLL
     while answer.status is SessionStatus.INIT:
@@ -242,5 +284,6 @@ def _request(
         offset=row,
         count=page.offset + page.count - row,
         task_name=session.task,
+        enable_limit=session.limited,
         compression=compression,
     )

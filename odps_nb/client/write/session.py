@@ -15,11 +15,13 @@ from odps_nb.client.blob.upload import BlobContent, BlobItem
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.catalog import explain_refused_table
 from odps_nb.client.write.parts import DEFAULT_PART_BYTES
 from odps_nb.client.write.stream import WriteStream, open_write_stream
 from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
+    InvalidRequestError,
     NotFoundError,
     OdpsNbError,
     ProtocolError,
@@ -90,14 +92,17 @@ def open_write_session(
     ------
     NotFoundError
         No such project or table.
+    InvalidRequestError
+        The service refuses it; of a view the hint says so.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
-    answer = storage.call(
-        CreateWriteSession(table=table, partition=partition, overwrite=overwrite),
-        tracker=tracker,
-        cancel=cancel,
-    )
+    request = CreateWriteSession(table=table, partition=partition, overwrite=overwrite)
+    try:
+        answer = storage.call(request, tracker=tracker, cancel=cancel)
+    except InvalidRequestError as error:
+        explain_refused_table(storage, table, error, writes=True)
+        raise
     if answer.warning:
         _log.warning("write session of %s: %s", table, answer.warning)
     if tracker is not None:

@@ -82,7 +82,7 @@ class ReadSessions:
         """Create a session: a snapshot of the visible rows, cut into splits."""
         session_id = new_id()
         with self._db.transaction():
-            table = self._catalog.table(request.table)
+            table = self._catalog.stored_table(request.table)
             self._rules.check_split(table, request)
             changed = self._changed(table, request)
             if changed is None:
@@ -146,7 +146,7 @@ class ReadSessions:
         A limit of 0 means all of them. A partition that does not exist has no rows, or is a 404
         if it ``must_exist``.
         """
-        table = self._catalog.table(request.table)
+        table = self._catalog.stored_table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         if must_exist and specs:
             self._must_exist(table, specs[0])

@@ -33,13 +33,13 @@ class Instances:
 
     def rows(self) -> Iterator[At | To]:
         """Yield the routes."""
-        yield To(control.SubmitSql, Right.READ, self._submit)
-        yield To(control.CancelInstance, Right.READ, self._cancel)
+        yield To(control.SubmitSql, Right.QUERY, self._submit)
+        yield To(control.CancelInstance, Right.QUERY, self._cancel)
         for kind in (control.GetInstance, control.GetTaskStatus, control.GetInstanceResult):
-            yield To(kind, Right.READ, self._instance)
-        yield At(["/projects/{project}/instances"], Right.READ, self._listed)
+            yield To(kind, Right.QUERY, self._instance)
+        yield At(["/projects/{project}/instances"], Right.QUERY, self._listed)
         one, keys = ["/projects/{project}/instances/{instance}"], frozenset({"source"})
-        yield At(one, Right.READ, self._source, keys=keys)
+        yield At(one, Right.QUERY, self._source, keys=keys)
 
     def _listed(self, asked: Asked) -> Response:
         found = self._service.instances.listed(asked.path["project"])

@@ -38,18 +38,18 @@ class Projects:
     def rows(self) -> Iterator[At | To]:
         """Yield the routes."""
         yield To(control.GetTenant, None, self._tenant)
-        yield To(control.GetProject, Right.READ, self._project)
-        yield To(control.GetTunnelEndpoint, Right.READ, self._tunnel)
+        yield To(control.GetProject, Right.QUERY, self._project)
+        yield To(control.GetTunnelEndpoint, Right.QUERY, self._tunnel)
         yield At(["/projects"], None, self._projects)
         yield At(["/logview/host"], None, self._logview, methods=ALL)
-        yield At([f"{_PROJECT}/logs"], Right.READ, lambda _: Response(), methods=ALL)
+        yield At([f"{_PROJECT}/logs"], Right.QUERY, lambda _: Response(), methods=ALL)
         keys = frozenset({"sign_bearer_token"})
         authorization = [f"{_PROJECT}/authorization"]
-        yield At(authorization, Right.READ, self._authorization, methods=ALL, keys=keys)
-        yield At([_PROJECT + rest for rest in NOTHING_OF], Right.READ, self._nothing)
-        yield At([f"{_PROJECT}/schemas"], Right.READ, self._schemas)
+        yield At(authorization, Right.QUERY, self._authorization, methods=ALL, keys=keys)
+        yield At([_PROJECT + rest for rest in NOTHING_OF], Right.QUERY, self._nothing)
+        yield At([f"{_PROJECT}/schemas"], Right.QUERY, self._schemas)
         yield At([f"{_PROJECT}/schemas"], Right.WRITE, self._add_schema, methods=["POST"])
-        yield At([_SCHEMA], Right.READ, self._schema)
+        yield At([_SCHEMA], Right.QUERY, self._schema)
         yield At([_SCHEMA], Right.WRITE, self._drop_schema, methods=["DELETE"])
 
     def _has_schemas(self) -> str:
@@ -76,7 +76,7 @@ class Projects:
 
     def _projects(self, asked: Asked) -> Response:
         rights, all_of = self._service.rights, self._service.catalog.projects()
-        shown = [name for name in all_of if rights.allows(asked.access_id, name, Right.READ)]
+        shown = [name for name in all_of if rights.allows(asked.access_id, name, Right.QUERY)]
         return listing("Projects", "Project", shown)
 
     def _logview(self, asked: Asked) -> Response:

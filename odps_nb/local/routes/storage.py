@@ -25,6 +25,7 @@ from odps_nb.local.server import asgi_io as edge
 from odps_nb.local.server.clients import blob_coding, identify, row_codings
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
+from odps_nb.local.sql.instances import limited_result
 from odps_nb.local.store.tables import OPERATION
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
@@ -85,9 +86,9 @@ class StorageActions:
         yield To(calls.WriteBlob, Right.WRITE, self._write_blob)
         yield To(calls.WriteBlobBatch, Right.WRITE, self._write_blobs)
         yield To(calls.ReadBlobs, None, self._read_blobs)  # of the projects of its blobs
-        yield To(calls.CreateInstanceReadSession, Right.READ, self._create_instance)
-        yield To(calls.GetInstanceReadSession, Right.READ, self._get_instance)
-        yield To(calls.ReadInstance, Right.READ, self._read_instance)
+        yield To(calls.CreateInstanceReadSession, Right.QUERY, self._create_instance)
+        yield To(calls.GetInstanceReadSession, Right.QUERY, self._get_instance)
+        yield To(calls.ReadInstance, Right.QUERY, self._read_instance)
         yield To(calls.CreateBlockSession, Right.WRITE, self._create_blocks)
         yield To(calls.GetBlockSession, Right.WRITE, self._get_blocks)
         yield To(calls.WriteBlock, Right.WRITE, self._write_block)
@@ -327,15 +328,21 @@ class StorageActions:
 
     # -- results of SQL -----------------------------------------------------------------------
 
-    def _create_instance(self, request: calls.CreateInstanceReadSession, _asked: Asked) -> Answer:
-        instances = self._service.instances
+    def _create_instance(self, request: calls.CreateInstanceReadSession, asked: Asked) -> Answer:
+        instances, limited = self._service.instances, request.enable_limit
+        self._may_read_all(asked, request.project, limited=limited)
         result = instances.result(request.project, request.instance_id)
-        return self._instance_answer(instances.open_download(result.instance_id), result)
+        download = instances.open_download(result.instance_id, limited=limited)
+        return self._instance_answer(download, limited_result(result) if limited else result)
+
+    def _may_read_all(self, asked: Asked, project: str, *, limited: bool) -> None:
+        if not limited:
+            self._service.rights.require(asked.access_id, project, Right.READ)
 
     def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> Answer:
-        instances = self._service.instances
-        result = instances.result(request.project, request.instance_id)
-        instances.check_download(request.session_id, request.instance_id)
+        result = self._service.instances.downloaded(
+            request.session_id, request.project, request.instance_id
+        )
         return self._instance_answer(request.session_id, result)
 
     def _instance_answer(self, download_id: str, result: Any) -> calls.InstanceSessionAnswer:
@@ -347,10 +354,13 @@ class StorageActions:
         )
 
     def _read_instance(self, request: calls.ReadInstance, asked: Asked) -> StreamAnswer:
-        instances = self._service.instances
+        instances, project, instance = self._service.instances, request.project, request.instance_id
         if request.session_id is not None:
-            instances.check_download(request.session_id, request.instance_id)
-        result = instances.result(request.project, request.instance_id)
+            result = instances.downloaded(request.session_id, project, instance)
+        else:
+            self._may_read_all(asked, project, limited=request.enable_limit)
+            result = instances.result(project, instance)
+            result = limited_result(result) if request.enable_limit else result
         count = result.rows if request.count is None else request.count
         schema, batches = instances.rows(result, request.offset, count, columns=request.columns)
         return self._rows(schema, rebatch(batches, max_rows=4096), asked, request.compression)

@@ -12,7 +12,7 @@ from odps_nb.local.routes.documents import PAGE, reply
 from odps_nb.local.routes.table import Asked, At, To
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import VIEW, Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
@@ -30,10 +30,10 @@ class Tables:
 
     def rows(self) -> Iterator[At | To]:
         """Yield the routes."""
-        yield To(control.ListTables, Right.READ, self._tables)
-        yield To(control.GetTable, Right.READ, self._table)
-        yield To(control.ListPartitions, Right.READ, self._partitions)
-        yield To(control.GetPartition, Right.READ, self._partition)
+        yield To(control.ListTables, Right.QUERY, self._tables)
+        yield To(control.GetTable, Right.QUERY, self._table)
+        yield To(control.ListPartitions, Right.QUERY, self._partitions)
+        yield To(control.GetPartition, Right.QUERY, self._partition)
         table, keys = ["/projects/{project}/tables/{table}"], frozenset({"data"})
         yield At(table, Right.READ, self._head, keys=keys)
 
@@ -50,7 +50,7 @@ class Tables:
 
     def _table(self, call: control.GetTable, _asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
-        segments = self._service.snapshots.visible(table)
+        segments, view = self._service.snapshots.visible(table), table.view
         info = control.TableInfo(
             # the name as it was asked for: the stock client takes it over
             name=replace(table.name, table=call.table.table),
@@ -63,7 +63,9 @@ class Tables:
             ddl_at=int(table.altered),
             lifecycle=table.lifecycle,
             size=sum(s.raw_bytes for s in segments),
-            record_count=sum(s.rows for s in segments),
+            record_count=sum(s.rows for s in segments) if view is None else None,
+            is_view=view is not None,
+            view_text="" if view is None else view.text,
             properties=_reserved(table),
             primary_key=table.key_columns,
         )
@@ -120,7 +122,7 @@ class Tables:
 
 def _reserved(table: Table) -> dict[str, str]:
     """Return the properties that clients know, as the extended document spells them."""
-    known = dict(table.properties)
+    known = {k: v for k, v in table.properties.items() if k != VIEW}
     if "transactional" in known or table.key_columns:
         known["Transactional"] = known.get("transactional", "true")
     return known

@@ -79,14 +79,14 @@ class Tunnel:
         yield At(_TABLES, write, self._block, methods=["PUT"], keys=upload, upload=True)
         yield At(_TABLES, write, self._commit, methods=["POST"], keys=upload)
         yield At(_TABLES, write, self._upload, methods=ALL, keys=upload)
-        yield At(_INSTANCES, read, self._open_result, methods=ALL, keys=downloads)
-        yield At(_INSTANCES, read, self._result, methods=ALL, keys=download)
+        yield At(_INSTANCES, Right.QUERY, self._open_result, methods=ALL, keys=downloads)
+        yield At(_INSTANCES, Right.QUERY, self._result, methods=ALL, keys=download)
 
     # -- downloads ----------------------------------------------------------------------------
 
     def _open_download(self, asked: Asked) -> dict[str, Any]:
         name, params = _table(asked), asked.params
-        table = self._service.catalog.table(name)
+        table = self._service.catalog.stored_table(name)
         spec = decode_partition(params.get("partition", ""))
         session = self._reads.create(
             CreateReadSession(
@@ -136,7 +136,7 @@ class Tunnel:
 
     def _open_upload(self, asked: Asked) -> dict[str, Any]:
         name, params = _table(asked), asked.params
-        table = self._service.catalog.table(name)
+        table = self._service.catalog.stored_table(name)
         spec = table.spec(decode_partition(params.get("partition", "")))
         if params.get("create_partition", "").lower() == "true":
             self._service.catalog.ensure_partition(table, spec)
@@ -205,16 +205,17 @@ class Tunnel:
             raise faults.invalid(
                 "only the rows of a query can be downloaded", code="InstanceTypeNotSupported"
             )
-        return self._rows_of(asked, instances.open_download(instance_id))
+        limited = "instance_tunnel_limit_enabled" in asked.params  # as stock pyodps asks for it
+        if not limited:
+            self._service.rights.require(asked.access_id, project, Right.READ)
+        return self._rows_of(asked, instances.open_download(instance_id, limited=limited))
 
     def _result(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
-        download = asked.params["downloadid"]
-        self._service.instances.check_download(download, _instance(asked)[1])
-        return self._rows_of(asked, download)
+        return self._rows_of(asked, asked.params["downloadid"])
 
     def _rows_of(self, asked: Asked, download: str) -> StreamAnswer | dict[str, Any]:
         instances, params = self._service.instances, asked.params
-        result = instances.result(*_instance(asked))
+        result = instances.downloaded(download, *_instance(asked))
         if "data" not in params:
             return {
                 "DownloadID": download,

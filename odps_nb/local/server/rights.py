@@ -18,10 +18,15 @@ __all__ = ["Right", "Rights"]
 
 
 class Right(IntEnum):
-    """What a key may do in a project; a higher right includes the lower ones."""
+    """What a key may do in a project; a higher right includes the lower ones.
 
-    READ = 1
-    WRITE = 2
+    QUERY is to describe tables and run SQL, but to download no more than the first rows of a
+    result, as in a project whose data are protected (``docs/protocol.md`` section 3.14).
+    """
+
+    QUERY = 1
+    READ = 2
+    WRITE = 3
 
 
 class Rights:
@@ -30,7 +35,7 @@ class Rights:
     Parameters
     ----------
     given
-        Key id → project → ``"read"`` or ``"write"``.
+        Key id → project → ``"query"``, ``"read"`` or ``"write"``.
     """
 
     def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
@@ -63,5 +68,7 @@ def _right(name: Any) -> Right:
         return Right[str(name).upper()]
     except KeyError:
         raise ConfigError(
-            f"{name!r} is not a right", option="credentials", hint='write "read" or "write"'
+            f"{name!r} is not a right",
+            option="credentials",
+            hint='write "query", "read" or "write"',
         ) from None

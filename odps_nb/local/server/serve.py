@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--credentials",
         help="JSON file with 'keys' (id: secret), 'sts_tokens' (id: token), 'bearer_tokens' "
-        "(token: id), 'rights' (id: {project: read or write}; a key without may do all); "
+        "(token: id), 'rights' (id: {project: query, read or write}; a key without may do all); "
         "only its owner may read it",
     )
     limits = QueryLimits()

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from odps_nb.local.sql.query import parse_query
-from odps_nb.local.sql.statements import CreateTable, Insert, Name, Statement
+from odps_nb.local import faults
+from odps_nb.local.sql.query import FindTable, parse_query
+from odps_nb.local.sql.statements import CreateTable, Insert, Statement
 from odps_nb.local.sql.statements import Query as Select
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table
@@ -24,7 +25,7 @@ _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 def estimate(
     statements: Iterable[Statement],
-    table_of: Callable[[Name], Table],
+    find: FindTable,
     segments_of: Callable[[Table], Iterable[Segment]],
 ) -> SqlCost:
     """Return the bytes of all partitions that the queries of a script cannot leave out."""
@@ -36,13 +37,31 @@ def estimate(
             continue
         query = parse_query(text)
         keywords += _keywords(query)
-        for found in _tables(query):
-            table = table_of(tuple(part.name for part in found.parts))
-            keep = _kept(found, table)
-            size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
+        size += _read_bytes(query, find, segments_of)
     keywords += max(inserts - 1, 1)
     complexity = next((factor for most, factor in _STEPS if keywords >= most), 1.0)
     return SqlCost(input_bytes=size, complexity=complexity, udfs=0)
+
+
+def _read_bytes(
+    query: Any,
+    find: FindTable,
+    segments_of: Callable[[Table], Iterable[Segment]],
+    views: tuple[Table, ...] = (),
+) -> int:
+    """Return the bytes that a query reads, or that the innermost of some views does."""
+    size = 0
+    for found in _tables(query):
+        table = find(tuple(part.name for part in found.parts), views[-1] if views else None)
+        if any(one.table_id == table.table_id for one in views):
+            raise faults.parse_failed(f"the view {table.name} reads itself")
+        if table.view is not None:
+            inner = parse_query(table.view.text)
+            size += _read_bytes(inner, find, segments_of, (*views, table))
+            continue
+        keep = _kept(found, table)
+        size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
+    return size
 
 
 def _query_of(statement: Statement) -> str | None:

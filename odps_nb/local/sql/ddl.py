@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["Definitions", "Place"]
+__all__ = ["Definitions", "Place", "changed_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Place:
     rights: Rights = field(default_factory=Rights)
     timezone: str = "UTC"
 
-    def table(self, name: sql_statements.Name, right: Right = Right.READ) -> TableName:
+    def table(self, name: sql_statements.Name, right: Right = Right.QUERY) -> TableName:
         """Resolve a name as written in SQL; 403 for a project in which the key lacks the right."""
         if len(name) > 3:
             raise faults.parse_failed(f"{'.'.join(name)} is not a table name")
@@ -43,6 +44,16 @@ class Place:
             found = TableName.parse(".".join(name), project=self.project, schema=self.schema)
         self.rights.require(self.owner, found.project, right)
         return found
+
+
+def changed_table(catalog: Catalog, name: TableName) -> Table:
+    """Return a table that a statement changes; it must not be a view."""
+    found = catalog.table(name)
+    if found.view is not None:
+        raise faults.invalid(
+            f"ODPS-0130071: Semantic analysis exception - {name} is a view, not a table"
+        )
+    return found
 
 
 class Definitions:
@@ -58,7 +69,9 @@ class Definitions:
         elif isinstance(statement, sql_statements.DropTable):
             self._drop(statement, place)
         else:
-            table = self._catalog.table(place.table(statement.name, Right.WRITE))
+            name = place.table(statement.name, Right.WRITE)
+            renames = isinstance(statement, sql_statements.AlterTable) and statement.view
+            table = self._view(name) if renames else changed_table(self._catalog, name)
             self._change(statement, table, place.settings)
 
     def _change(self, statement: Any, table: Table, settings: Mapping[str, str]) -> None:
@@ -103,14 +116,25 @@ class Definitions:
         table = self._catalog.find_table(name)
         if table is None and statement.if_exists:
             return
-        self._snapshots.drop_table(table or self._catalog.table(name))
+        table = self._view(name) if statement.view else changed_table(self._catalog, name)
+        self._snapshots.drop_table(table)
+
+    def _view(self, name: TableName) -> Table:
+        found = self._catalog.table(name)
+        if found.view is None:
+            raise faults.invalid(
+                f"ODPS-0130071: Semantic analysis exception - {name} is a table, not a view"
+            )
+        return found
 
     def _add_partitions(self, statement: sql_statements.AddPartitions, table: Table) -> None:
         for spec in statement.specs:
             _, made = self._catalog.ensure_partition(table, spec)
             if not made and not statement.if_not_exists:
+                values = json.dumps([value for _, value in spec], ensure_ascii=False)
                 raise faults.invalid(
-                    f"ODPS-0110061: Failed to run ddltask - Partition already exists - {spec}",
+                    "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
+                    f"Partition already exists, existed values: {values})",
                     code="ObjectAlreadyExists",
                 )
 
@@ -134,7 +158,7 @@ class Definitions:
             project, schema = place.project, place.schema
             if statement.scope:
                 project, schema = _scope(statement.scope, place)
-            place.rights.require(place.owner, project, Right.READ)
+            place.rights.require(place.owner, project, Right.QUERY)
             names = [t.name.table for t in self._catalog.tables(project, schema)]
             return text_rows(
                 ("table_name",), [(n,) for n in names if fnmatch.fnmatch(n, statement.pattern)]

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import pyarrow as pa
@@ -37,13 +37,15 @@ from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, RowFileWriter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
+from odps_nb.wire.calls import LIMITED_RESULT_ROWS
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-__all__ = ["Instance", "Instances"]
+__all__ = ["Instance", "Instances", "limited_result"]
 
 log = logging.getLogger("odps_nb.local")
 
 WORKERS = 4
+_LIMITED = "limited-"
 CANCEL_TRIES, CANCEL_PAUSE = 50, 0.1
 RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled"
 
@@ -222,16 +224,21 @@ class Instances:
             )
         return found
 
-    def open_download(self, instance_id: str) -> str:
-        """Return a new download id for a result."""
-        download_id = new_id()
+    def open_download(self, instance_id: str, *, limited: bool = False) -> str:
+        """Return a new download id for a result, or for its first `LIMITED_RESULT_ROWS`."""
+        download_id = f"{_LIMITED}{new_id()}" if limited else new_id()
         self._db.run(
             "INSERT INTO downloads VALUES (?, ?, ?)", download_id, instance_id, self._clock()
         )
         return download_id
 
-    def check_download(self, download_id: str, instance_id: str) -> None:
-        """Fail unless the download id was issued for this instance."""
+    def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
+        """Return the result that a download id was issued for, with the rows that it may give."""
+        self._check_download(download_id, instance_id)
+        found = self.result(project, instance_id)
+        return limited_result(found) if download_id.startswith(_LIMITED) else found
+
+    def _check_download(self, download_id: str, instance_id: str) -> None:
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
@@ -351,6 +358,11 @@ class Instances:
                 "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
                 (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
             )
+
+
+def limited_result(instance: Instance) -> Instance:
+    """Return an instance whose result has its first `LIMITED_RESULT_ROWS` only."""
+    return replace(instance, rows=min(instance.rows, LIMITED_RESULT_ROWS))
 
 
 def _as_first(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Translates a MaxCompute query to a DuckDB query over named tables.
+"""Translates a MaxCompute query to a DuckDB query over named tables; views become subqueries.
 
 sqlglot parses the Hive dialect, the nearest that it supports, and writes DuckDB's. Table names are
 replaced by generated ones, so that a query can only refer to registered tables.
@@ -14,30 +14,37 @@ from odps_nb.local import faults
 from odps_nb.local.sql.calls import called, looks_outside
 from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
 from odps_nb.local.sql.times import constants_in_utc
+from odps_nb.local.store.tables import Table, View
 
-__all__ = ["TranslatedQuery", "parse_query", "translate"]
+__all__ = ["FindTable", "TranslatedQuery", "parse_query", "translate"]
+
+FindTable = Callable[[tuple[str, ...], Table | None], Table]
+"""Finds a table or view by its name as written, in a query or in the text of a view."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB text, and the table (as written) that each generated name stands for."""
+    """DuckDB text, the table that each generated name stands for, and what the query names."""
 
     sql: str
-    tables: dict[str, tuple[str, ...]]
+    tables: dict[str, Table]
+    named: tuple[Table, ...]
     plain_columns: tuple[str | None, ...] | None
 
 
 def translate(
-    text: str, *, exists: Callable[[tuple[str, ...]], object], timezone: str = "UTC"
+    text: str, *, find: FindTable, timezone: str = "UTC", inside: tuple[int, ...] = ()
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
     Parameters
     ----------
-    exists
-        Called with each table name as written; raises when there is no such table.
+    find
+        Returns a table or view; raises when there is none of that name.
     timezone
         Where constant times are read.
+    inside
+        Ids of views that the query is to define: it may not read them.
     """
     from sqlglot import exp
 
@@ -48,10 +55,8 @@ def translate(
         query = exp.select("*").from_(
             exp.alias_(query, "v", table=True) if not query.alias else query
         )
-    ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
-    tables: dict[str, tuple[str, ...]] = {}
-    for table in list(query.find_all(exp.Table)):
-        _replace_table(table, ctes, tables, exists)
+    tables: dict[str, Table] = {}
+    named = _replace_tables(query, tables, find, None, inside)
     translate_functions(query)
     constants_in_utc(query, timezone)
     _plain_grouping(query)
@@ -59,6 +64,7 @@ def translate(
     return TranslatedQuery(
         sql=_spell(query),
         tables=tables,
+        named=named,
         plain_columns=_plain_columns(query),
     )
 
@@ -104,30 +110,86 @@ def parse_query(text: str) -> Any:
     return found.unnest() if isinstance(found, (exp.Paren, exp.Subquery)) else found
 
 
-def _replace_table(
-    table: Any,
-    ctes: set[str],
-    tables: dict[str, tuple[str, ...]],
-    exists: Callable[[tuple[str, ...]], object],
-) -> None:
+def _replace_tables(
+    query: Any,
+    tables: dict[str, Table],
+    find: FindTable,
+    view: Table | None,
+    inside: tuple[int, ...],
+) -> tuple[Table, ...]:
+    """Replace the names in a query, or in the text of a view, and return what they stand for.
+
+    ``inside`` are the ids of the views around it.
+    """
     from sqlglot import exp
 
-    if not isinstance(table.this, exp.Identifier):
-        raise faults.parse_failed(f"{table.sql(dialect='hive')[:60]!r} is not a table")
-    name = tuple(part.name for part in table.parts)
-    if len(name) == 1 and name[0].casefold() in ctes:
-        return
-    exists(name)
-    ours = next((key for key, known in tables.items() if known == name), None)
+    ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
+    named = []
+    for table in list(query.find_all(exp.Table)):
+        if not isinstance(table.this, exp.Identifier):
+            raise faults.parse_failed(f"{table.sql(dialect='hive')[:60]!r} is not a table")
+        name = tuple(part.name for part in table.parts)
+        if len(name) == 1 and name[0].casefold() in ctes:
+            continue
+        found = find(name, view)
+        if found.table_id in inside:
+            raise faults.parse_failed(f"the view {found.name} reads itself")
+        named.append(found)
+        _unqualify(table, name)
+        if found.view is None:
+            _replace_table(table, found, tables)
+        else:
+            query_of_view = _expanded(found, found.view, tables, find, (*inside, found.table_id))
+            _replace_view(table, query_of_view)
+    return tuple(named)
+
+
+def _replace_table(table: Any, found: Table, tables: dict[str, Table]) -> None:
+    from sqlglot import exp
+
+    ours = next((key for key, one in tables.items() if one.table_id == found.table_id), None)
     if ours is None:
         ours = f"__table_{len(tables)}"
-        tables[ours] = name
+        tables[ours] = found
     if not table.alias:
-        table.set("alias", exp.TableAlias(this=exp.to_identifier(name[-1], quoted=True)))
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name, quoted=True)))
     table.set("this", exp.to_identifier(ours, quoted=True))
     table.set("db", None)
     table.set("catalog", None)
-    _unqualify(table, name)
+
+
+def _expanded(
+    table: Table, view: View, tables: dict[str, Table], find: FindTable, inside: tuple[int, ...]
+) -> Any:
+    """Return the query of a view with the columns, and their names, of when it was made.
+
+    A ``*`` in it does not bring columns that its table got since, unless two columns have one name:
+    then they are told apart by their places.
+    """
+    from sqlglot import exp
+
+    query = parse_query(view.text)
+    _replace_tables(query, tables, find, table, inside)
+    _name_columns(query)
+    shown = [exp.to_identifier(column.name, quoted=True) for column in table.schema.columns]
+    alias = exp.TableAlias(this=exp.to_identifier("__view", quoted=True))
+    if len({name.casefold() for name in view.names}) < len(view.names):
+        alias.set("columns", shown)
+        chosen: list[Any] = [exp.column(name.copy()) for name in shown]
+    else:
+        own = [exp.column(exp.to_identifier(name, quoted=True)) for name in view.names]
+        chosen = [exp.alias_(one, name) for one, name in zip(own, shown, strict=True)]
+    return exp.select(*chosen).from_(exp.Subquery(this=query, alias=alias))
+
+
+def _replace_view(table: Any, query: Any) -> None:
+    from sqlglot import exp
+
+    shown = table.args.get("alias") or exp.TableAlias(
+        this=exp.to_identifier(table.name, quoted=True)
+    )
+    kept = {key: table.args.get(key) for key in ("joins", "laterals", "pivots", "sample")}
+    table.replace(exp.Subquery(this=query, alias=shown, **kept))
 
 
 def _unqualify(table: Any, name: tuple[str, ...]) -> None:

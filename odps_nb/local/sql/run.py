@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.changes import rows_of
 from odps_nb.local.sql.cost import estimate
-from odps_nb.local.sql.ddl import Definitions, Place
+from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.duck_types import duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.query import TranslatedQuery, translate
@@ -27,10 +28,10 @@ from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import OPERATION, Table, check_types
+from odps_nb.local.store.tables import OPERATION, VIEW, Table, View, check_types
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
-from odps_nb.schema import Column, OdpsType, TypeCode
+from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
@@ -94,42 +95,49 @@ class SqlRunner:
         if isinstance(statement, sql_statements.Insert):
             self._insert(statement, place, stopper, stack)
         elif isinstance(statement, sql_statements.Change):
-            table = self._catalog.table(place.table(statement.name, Right.WRITE))
+            table = changed_table(self._catalog, place.table(statement.name, Right.WRITE))
             operation = UPSERT if statement.values else DELETE
             self._insert(rows_of(statement, table), place, stopper, stack, operation)
         elif isinstance(statement, sql_statements.CreateTable):
             self._create(statement, place, stopper, stack)
+        elif isinstance(statement, sql_statements.CreateView):
+            self._create_view(statement, place, stopper, stack)
         else:
             self._definitions.change(statement, place)
         return None
 
     def cost(self, statements: Iterable[sql_statements.Statement], place: Place) -> SqlCost:
         """Estimate what statements would read; runs none of them."""
-        return estimate(
-            statements,
-            lambda name: self._catalog.table(place.table(name)),
-            self._snapshots.visible,
-        )
+        return estimate(statements, partial(self._find, place), self._snapshots.visible)
+
+    def _find(self, place: Place, name: sql_statements.Name, view: Table | None = None) -> Table:
+        """Return a table or view; names in the text of a view are those of where it was made."""
+        at = place
+        if view is not None and (of := view.view) is not None:
+            at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
+        return self._catalog.table(at.table(name))
 
     # -- queries ------------------------------------------------------------------------------
 
     def _query(self, text: str, place: Place, stopper: Stopper, stack: ExitStack) -> Rows:
         run, query = self._open(text, place, stopper, stack)
-        return typed_rows(run, query, self._stored_types(query, place))
+        return typed_rows(run, query, _stored_types(query))
 
     def _open(
-        self, text: str, place: Place, stopper: Stopper, stack: ExitStack
+        self,
+        text: str,
+        place: Place,
+        stopper: Stopper,
+        stack: ExitStack,
+        inside: tuple[int, ...] = (),
     ) -> tuple[QueryRun, TranslatedQuery]:
         query = translate(
-            text,
-            exists=lambda name: self._catalog.table(place.table(name)),
-            timezone=place.timezone,
+            text, find=partial(self._find, place), timezone=place.timezone, inside=inside
         )
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
         tables = {}
-        for ours, name in query.tables.items():
-            table = self._catalog.table(place.table(name))
+        for ours, table in query.tables.items():
             segments = self._snapshots.visible(table)
             self._snapshots.pin(pin, segments)
             tables[ours] = stored_rows(self._folder, table, segments)
@@ -137,17 +145,6 @@ class SqlRunner:
         stopper.watch(run)
         stack.callback(stopper.release, run)
         return run, query
-
-    def _stored_types(self, query: TranslatedQuery, place: Place) -> dict[str, OdpsType]:
-        """Return the stored types of result columns that are plain columns, by name."""
-        found: dict[str, OdpsType | None] = {}
-        for name in query.tables.values():
-            for column in self._catalog.table(place.table(name)).schema:
-                key = column.name.casefold()
-                same = found.setdefault(key, column.type)
-                if same != column.type:
-                    found[key] = None
-        return {key: odps for key, odps in found.items() if odps is not None}
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -159,7 +156,7 @@ class SqlRunner:
         stack: ExitStack,
         operation: int | None = None,
     ) -> None:
-        table = self._catalog.table(place.table(statement.name, Right.WRITE))
+        table = changed_table(self._catalog, place.table(statement.name, Right.WRITE))
         spec, columns = _insert_target(table, statement)
         run, query = self._open(statement.query, place, stopper, stack)
         names = ", ".join(f"c{i}" for i in range(len(columns)))
@@ -211,7 +208,8 @@ class SqlRunner:
         schema, properties = statement.schema, dict(statement.properties)
         if statement.like is not None:
             like = self._catalog.table(place.table(statement.like))
-            schema, properties = like.schema, dict(like.properties)
+            schema = like.schema
+            properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
             rows = self._query(statement.query, place, stopper, stack)
             schema = rows.schema
@@ -238,6 +236,54 @@ class SqlRunner:
         except BaseException:
             self._snapshots.drop_table(table)
             raise
+
+    def _create_view(
+        self, statement: sql_statements.CreateView, place: Place, stopper: Stopper, stack: ExitStack
+    ) -> None:
+        name = place.table(statement.name, Right.WRITE)
+        known = self._catalog.find_table(name)
+        if known is not None and statement.if_not_exists:
+            return
+        inside = () if known is None else (known.table_id,)
+        run, query = self._open(statement.query, place, stopper, stack, inside)
+        columns = typed_rows(run, query, _stored_types(query)).schema.columns
+        if statement.columns:
+            if len(columns) != len(statement.columns):
+                raise faults.invalid(
+                    f"ODPS-0130071: the query gives {len(columns)} columns, "
+                    f"the view names {len(statement.columns)}"
+                )
+            columns = tuple(
+                replace(column, name=given, comment=comment)
+                for column, (given, comment) in zip(columns, statement.columns, strict=True)
+            )
+        view = View(
+            text=statement.query,
+            names=run.describe(query.sql).columns,
+            project=place.project,
+            schema=place.schema,
+            three_parts=place.three_parts,
+        )
+        self._catalog.put_view(
+            name,
+            TableSchema(columns=columns),
+            owner=place.owner,
+            comment=statement.comment,
+            view=view,
+            replaces=statement.or_replace,
+        )
+
+
+def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
+    """Return the stored types of result columns that are plain columns, by name."""
+    found: dict[str, OdpsType | None] = {}
+    for table in query.named:
+        for column in table.schema:
+            key = column.name.casefold()
+            same = found.setdefault(key, column.type)
+            if same != column.type:
+                found[key] = None
+    return {key: odps for key, odps in found.items() if odps is not None}
 
 
 def _insert_target(

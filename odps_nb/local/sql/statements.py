@@ -14,6 +14,7 @@ __all__ = [
     "Change",
     "CreateSchema",
     "CreateTable",
+    "CreateView",
     "Describe",
     "DropPartitions",
     "DropSchema",
@@ -52,11 +53,24 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """CREATE [OR REPLACE] VIEW … AS; ``columns`` are names and comments, empty for the query's."""
+
+    name: Name
+    query: str
+    columns: tuple[tuple[str, str], ...] = ()
+    comment: str = ""
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropTable:
-    """DROP TABLE."""
+    """DROP TABLE, or DROP VIEW."""
 
     name: Name
     if_exists: bool = False
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +111,7 @@ class AddColumns:
 class AlterTable:
     """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
 
-    ``None`` leaves a thing as it is.
+    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
     """
 
     name: Name
@@ -105,6 +119,7 @@ class AlterTable:
     comment: str | None = None
     lifecycle: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
+    view: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +184,7 @@ class DropSchema:
 Statement = (
     Query
     | CreateTable
+    | CreateView
     | DropTable
     | Truncate
     | AddPartitions

@@ -18,6 +18,7 @@ from odps_nb.local.sql.statements import (
     AlterTable,
     CreateSchema,
     CreateTable,
+    CreateView,
     Describe,
     DropPartitions,
     DropSchema,
@@ -78,6 +79,8 @@ def _statement(cursor: Cursor) -> Statement:
         return _drop(cursor)
     if cursor.accept("alter", "table"):
         return _alter(cursor)
+    if cursor.accept("alter", "view"):
+        return _alter_view(cursor)
     if cursor.accept("truncate"):
         cursor.expect("table")
         truncate = Truncate(name=_name(cursor), specs=tuple(_specs(cursor)))
@@ -115,6 +118,11 @@ def _create(cursor: Cursor) -> Statement:
         made = CreateSchema(name=_name(cursor), if_not_exists=exists)
         cursor.end()
         return made
+    replaces = cursor.accept("or", "replace")
+    if cursor.accept("view"):
+        return _create_view(cursor, replaces=replaces)
+    if replaces:
+        raise cursor.error("expected VIEW")
     cursor.accept("external")
     cursor.expect("table")
     exists = cursor.accept("if", "not", "exists")
@@ -143,6 +151,30 @@ def _create(cursor: Cursor) -> Statement:
         lifecycle=tail.lifecycle,
         properties=tuple(tail.properties),
         query=query,
+    )
+
+
+def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
+    exists = cursor.accept("if", "not", "exists")
+    name = _name(cursor)
+    columns = []
+    if cursor.peek("("):
+        inner = Cursor(cursor.parenthesised())
+        while True:
+            column = inner.name()
+            columns.append((column, inner.text() if inner.accept("comment") else ""))
+            if not inner.accept(","):
+                break
+        inner.end()
+    comment = cursor.text() if cursor.accept("comment") else ""
+    cursor.expect("as")
+    return CreateView(
+        name=name,
+        query=cursor.rest,
+        columns=tuple(columns),
+        comment=comment,
+        or_replace=replaces,
+        if_not_exists=exists,
     )
 
 
@@ -245,7 +277,8 @@ def _properties(cursor: Cursor) -> list[tuple[str, str]]:
 
 def _drop(cursor: Cursor) -> Statement:
     schema = cursor.accept("schema")
-    if not schema and not cursor.accept("view"):
+    view = not schema and cursor.accept("view")
+    if not schema and not view:
         cursor.expect("table")
     exists = cursor.accept("if", "exists")
     name = _name(cursor)
@@ -253,7 +286,16 @@ def _drop(cursor: Cursor) -> Statement:
     cursor.end()
     if schema:
         return DropSchema(name=name, if_exists=exists)
-    return DropTable(name=name, if_exists=exists)
+    return DropTable(name=name, if_exists=exists, view=view)
+
+
+def _alter_view(cursor: Cursor) -> Statement:
+    name = _name(cursor)
+    cursor.expect("rename")
+    cursor.expect("to")
+    altered = AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
+    cursor.end()
+    return altered
 
 
 def _alter(cursor: Cursor) -> Statement:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from odps_nb.local import faults
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.tables import (
     PRIMARY_KEY,
+    VIEW,
     Partition,
     Table,
+    View,
     check_columns,
     check_values,
     definition_text,
@@ -163,6 +165,31 @@ class Catalog:
             self._check_schema(name)
             raise faults.no_such_table(name)
         return found
+
+    def stored_table(self, name: TableName) -> Table:
+        """Return a table that has rows of its own; 405 ``MethodNotAllowed`` for a view."""
+        found = self.table(name)
+        if found.view is not None:
+            raise faults.of_view(name)
+        return found
+
+    def put_view(
+        self,
+        name: TableName,
+        schema: TableSchema,
+        *,
+        owner: str,
+        comment: str,
+        view: View,
+        replaces: bool,
+    ) -> None:
+        """Create a view, in the place of one of that name if it ``replaces``."""
+        with self._db.transaction():
+            found = self.find_table(name)
+            if replaces and found is not None and found.view is not None:
+                self.forget_table(found)
+            properties = {VIEW: json.dumps(asdict(view))}
+            self.create_table(name, schema, owner=owner, comment=comment, properties=properties)
 
     def table_by_id(self, table_id: int) -> Table:
         """Return the table of a session; `NotFoundError` if it was dropped meanwhile."""

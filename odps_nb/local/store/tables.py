@@ -37,8 +37,10 @@ __all__ = [
     "CLUSTERED_BY",
     "OPERATION",
     "PRIMARY_KEY",
+    "VIEW",
     "Partition",
     "Table",
+    "View",
     "check_columns",
     "check_decimals",
     "check_types",
@@ -52,8 +54,20 @@ __all__ = [
 
 PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
+VIEW = "__view"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with the operation (upsert or delete) of rows of primary-key tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The query of a view, the names of its columns, and where its tables are looked for."""
+
+    text: str
+    names: tuple[str, ...]
+    project: str
+    schema: str | None
+    three_parts: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +91,12 @@ class Table:
     def key_columns(self) -> tuple[str, ...]:
         """Names of the primary key; empty for a table without one."""
         return tuple(name for name in self.properties.get(PRIMARY_KEY, "").split(",") if name)
+
+    @property
+    def view(self) -> View | None:
+        """What is known of a view; ``None`` for a table."""
+        text = self.properties.get(VIEW)
+        return None if text is None else View(**json.loads(text))
 
     @property
     def is_clustered(self) -> bool:

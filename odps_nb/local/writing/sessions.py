@@ -64,7 +64,7 @@ class WriteSessions:
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
     ) -> WriteSession:
         """Begin a session on a table, or on the partitions under ``spec``."""
-        table = self._catalog.table(name)
+        table = self._catalog.stored_table(name)
         spec = table.spec(spec)
         session_id = new_id()
         self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
@@ -76,7 +76,7 @@ class WriteSessions:
         The session named ``default`` always exists: streaming writers without a session of their
         own write to it.
         """
-        table = self._catalog.table(name)
+        table = self._catalog.stored_table(name)
         key = session_id
         if session_id == DEFAULT_ID:
             key = f"{DEFAULT_ID}-{table.table_id}"

@@ -45,6 +45,7 @@ from odps_nb.wire.calls.errors import (
     encode_error_xml,
 )
 from odps_nb.wire.calls.instance import (
+    LIMITED_RESULT_ROWS,
     CreateInstanceReadSession,
     GetInstanceReadSession,
     InstanceSessionAnswer,
@@ -88,6 +89,7 @@ __all__ = [
     "BLOB_TARGET",
     "HTTP_CODINGS",
     "JSON_TYPE",
+    "LIMITED_RESULT_ROWS",
     "MAX_BATCH_BYTES",
     "MAX_BATCH_ROWS",
     "MIN_BATCH_BYTES",

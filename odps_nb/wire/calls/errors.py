@@ -50,6 +50,10 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
         "InvalidPartitionSpec": 400,
         "InvalidRowRange": 400,
         "ParseError": 400,
+        "InvalidColumnSpec": 400,
+        "InvalidProjectTable": 400,
+        "InvalidResourceSpec": 400,
+        "MissingPartitionSpec": 400,
         "Unauthorized": 401,
         "AuthorizationRequired": 401,
         "AuthenticationRequestExpired": 401,
@@ -74,6 +78,7 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
         "MethodNotAllowed": 405,
         "InvalidState": 409,
         "InvalidStateSetting": 409,
+        "StatusConflict": 409,
         "RowOffsetConflict": 409,
         "AlreadyWritten": 409,
         "ObjectAlreadyExists": 409,
@@ -81,6 +86,8 @@ STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
         "TableModified": 409,
         "SchemaModified": 409,
         "DataVersionError": 409,
+        "DataVersionConflict": 409,
+        "DataUnderReplication": 409,
         "VersionReplacedRows": 409,
         "FlowExceeded": 429,
         "QPSExceeded": 429,
@@ -125,6 +132,7 @@ _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
 _OTHER_SIGNATURE = (
     "check the access key: it does not belong to the access id; and the endpoint, with its /api"
 )
+_COPIED = "the service copies the table to another cluster meanwhile; try again later"
 _HINT_OF_CODE = {
     "Unauthorized": "check the access id, and that its key was not disabled",
     "InvalidAccessKeyId": "check the access id, and that its key was not disabled",
@@ -144,8 +152,14 @@ _HINT_OF_CODE = {
     "NoSuchStream": "open the write stream again; what it held is not committed",
     "InvalidPartitionSpec": "write key=value for each level, e.g. ds=2024-01-01,hour=3",
     "InvalidRowRange": "request rows within the session's row count",
+    "InvalidColumnSpec": "check the names of the columns; table.schema lists them",
+    "MissingPartitionSpec": "name a partition, e.g. partition='ds=2024-01-01'",
+    "MethodNotAllowed": "the service does not do this here; a view is read by SQL: odps.sql(…)",
     "MalformedDataStream": "the uploaded bytes did not arrive as they were sent; write again",
     "RowOffsetConflict": "another writer uses this stream, or rows are missing before these",
+    "StatusConflict": "the session has expired or was committed already; begin a new one",
+    "DataVersionConflict": _COPIED,
+    "DataUnderReplication": _COPIED,
     "InvalidState": "the session was committed or aborted already; begin a new one",
     "ObjectAlreadyExists": "choose another name, or pass if_not_exists=True",
     "TableAlreadyExists": "choose another name, or pass if_not_exists=True",

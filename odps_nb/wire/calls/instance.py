@@ -28,6 +28,7 @@ from odps_nb.wire.json_fields import Fields, dump
 from odps_nb.wire.schema_json import decode_nested, encode_nested
 
 __all__ = [
+    "LIMITED_RESULT_ROWS",
     "CreateInstanceReadSession",
     "GetInstanceReadSession",
     "InstanceSessionAnswer",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 DEFAULT_TASK = "AnonymousSQLTask"
+LIMITED_RESULT_ROWS = 10_000
+"""Rows of a result that a key may read which may not read all of its tables (vendor's manual)."""
 # Statuses of the tunnel that the real service is reported to send here, too.
 _TUNNEL_STATUS = {"INITIATING": SessionStatus.INIT, "CLOSES": SessionStatus.EXPIRED}
 
@@ -87,7 +90,10 @@ def _status(fields: Fields) -> SessionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateInstanceReadSession:
-    """Open a session on a finished instance's result; ``enable_limit`` caps it at 10,000 rows."""
+    """Open a session on a finished instance's result.
+
+    ``enable_limit`` caps it at `LIMITED_RESULT_ROWS`.
+    """
 
     ACTION: ClassVar[str] = "InstanceCreateReadSession"
     idempotent: ClassVar[bool] = True

@@ -44,8 +44,8 @@ BLOB_TABLE_SETTINGS: Mapping[str, str] = {
 class TableInfo:
     """Metadata of a table; times are seconds of the epoch, sizes bytes, ``None`` is unknown.
 
-    ``lifecycle`` is in days; -1 means forever. ``primary_key`` and ``properties`` are only in the
-    extended document.
+    ``lifecycle`` is in days; -1 means forever. ``view_text`` is the query of a view.
+    ``primary_key`` and ``properties`` are only in the extended document.
     """
 
     name: TableName
@@ -60,6 +60,8 @@ class TableInfo:
     size: int | None = None
     record_count: int | None = None
     is_view: bool = False
+    view_text: str = ""
+    is_external: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     primary_key: tuple[str, ...] = ()
 
@@ -91,6 +93,7 @@ class TableInfo:
             element("Name", self.name.table),
             element("TableId", self.table_id),
             element("Project", self.name.project),
+            *([element("Type", "VIRTUAL_VIEW")] * self.is_view),
             element("Schema", dump(members).decode(), format="Json"),
         )
         return (DECLARATION + element("Table", parts)).encode(), {"Content-Type": "application/xml"}
@@ -110,6 +113,10 @@ class TableInfo:
             "lifecycle": self.lifecycle,
             "size": self.size or 0,
         }
+        if self.view_text:
+            members["viewText"] = self.view_text
+        if self.is_external:
+            members["isExternal"] = True
         if self.record_count is not None:
             members["recordNum"] = self.record_count
         return members
@@ -143,6 +150,8 @@ class TableInfo:
             size=fields.optional_integer("size"),
             record_count=fields.optional_integer("recordNum"),
             is_view=fields.boolean("isVirtualView", default=False),
+            view_text=fields.text("viewText"),
+            is_external=fields.boolean("isExternal", default=False),
             properties=_simple(reserved),
             primary_key=reserved.texts("PrimaryKey"),
         )

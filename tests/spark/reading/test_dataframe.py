@@ -16,8 +16,10 @@ import odps_nb.spark
 from odps_nb.client.read.splits import plan_ranges
 from odps_nb.errors import (
     ArgumentError,
+    InvalidRequestError,
     NotFoundError,
     SessionExpiredError,
+    explain,
 )
 from odps_nb.spark.reading import dataframe as frames
 from odps_nb.spark.reading.split_list import SplitList
@@ -46,6 +48,23 @@ def plain(table: pa.Table) -> dict[str, list[Any]]:
         else:
             columns[name] = column.to_pylist()
     return columns
+
+
+@pytest.mark.spark
+def test_a_view_is_refused_with_the_sql_that_reads_it(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("view")
+    odps.sql(f"create view {name} as select id from orders where id = 1000001")
+    for read in (
+        lambda: odps_nb.spark.read(spark, odps, name).collect(),
+        lambda: odps_nb.spark.sql(spark, odps, f"select * from {name}").collect(),
+    ):
+        with pytest.raises(InvalidRequestError) as caught:
+            read()
+        assert f"odps.sql('select * from local.{name}')" in "\n".join(explain(caught.value))
+    assert odps.sql(f"select * from {name}").to_spark(spark).count() == 1
+    odps.sql(f"drop view {name}")
 
 
 @pytest.mark.spark

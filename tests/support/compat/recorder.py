@@ -10,7 +10,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -56,7 +56,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle_any(self) -> None:
         body = b"".join(self._body())
-        answer = self._pass_on(body)
+        # Closed here: a client that leaves early may leave while this thread has yet to connect,
+        # and nobody else would know of the connection then.
+        with closing(http.client.HTTPConnection(*self.server.target, timeout=60)) as onward:
+            self._pass_on(body, onward)
+            answer = onward.getresponse()
+            content = answer.read()
         url = urlsplit(self.path)
         self.server.recorder.add(
             Recorded(
@@ -67,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
                 body=body,
                 status=answer.status,
                 answer_headers={name.lower(): value for name, value in answer.getheaders()},
-                answer=(content := answer.read()),
+                answer=content,
             )
         )
         self.send_response_only(answer.status, answer.reason)
@@ -91,16 +96,13 @@ class _Handler(BaseHTTPRequestHandler):
         while self.rfile.readline().strip():
             pass  # trailers
 
-    def _pass_on(self, body: bytes) -> http.client.HTTPResponse:
-        onward = http.client.HTTPConnection(*self.server.target, timeout=60)
-        self.server.recorder.opened.append(onward)
+    def _pass_on(self, body: bytes, onward: http.client.HTTPConnection) -> None:
         onward.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in self.headers.items():
             if name.lower() not in HOP_BY_HOP:
                 onward.putheader(name, value)
         onward.putheader("Content-Length", str(len(body)))
         onward.endheaders(body)
-        return onward.getresponse()
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: what happened is in the recorder."""
@@ -120,7 +122,6 @@ class Recorder:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: list[Recorded] = []
-        self.opened: list[http.client.HTTPConnection] = []
         self.base = ""
 
     @property
@@ -155,5 +156,3 @@ def recording(target: str) -> Iterator[Recorder]:
         server.shutdown()
         thread.join()
         server.server_close()
-        for onward in recorder.opened:
-            onward.close()

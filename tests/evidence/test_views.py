@@ -1,0 +1,201 @@
+"""Logical views: SQL reads them, the Storage API does not (``docs/protocol.md`` section 3.1).
+
+Sources: the vendor's manual (*Overview of Open Storage*; *View-related operations*), pyodps
+(``models/table.py``) and the Java SDK (``Table.java``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+import pytest
+from odps import ODPS
+
+from odps_nb.access.connection import Connection
+from odps_nb.access.table import Table
+from odps_nb.errors import InvalidRequestError, NotFoundError, OdpsNbError, explain
+from odps_nb.local.server.launch import LocalService
+
+
+@pytest.fixture
+def base(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+    """A table of three rows in two partitions."""
+    rows = pd.DataFrame({"id": [1, 2, 3], "price": [1.5, 2.5, 3.5], "ds": ["a", "a", "b"]})
+    name = new_name("base")
+    yield odps.create_table(name, rows, partitioned_by="ds")
+    odps.drop_table(name, if_exists=True)
+
+
+@pytest.fixture
+def view(odps: Connection, base: Table, new_name: Callable[[str], str]) -> Iterator[str]:
+    """The name of a view of what is in the first partition."""
+    name = new_name("view")
+    odps.sql(f"create view {name} as select id, price * 2 as twice from {base.name} where ds = 'a'")
+    yield name
+    odps.sql(f"drop view if exists {name}")
+
+
+def test_sql_reads_a_view_as_it_reads_a_table(odps: Connection, view: str, base: Table) -> None:
+    found = odps.sql(f"select v.id, v.twice from {view} v order by id").to_pandas()
+    assert found.to_dict("list") == {"id": [1, 2], "twice": [3.0, 5.0]}
+    joined = odps.sql(
+        f"select b.id from {base.name} b left join {view} on b.id = {view}.id"
+        f" where {view}.id is null"
+    )
+    assert joined.to_pandas()["id"].to_list() == [3]
+    odps.sql(f"insert into {base.name} partition (ds='a') select id + 10, twice from {view}")
+    assert odps.sql(f"select count(*) n from {view}").to_pandas()["n"].to_list() == [4]
+
+
+def test_the_types_of_a_view_are_those_of_its_query(odps: Connection, view: str) -> None:
+    info = odps.table(view).info
+    assert [(c.name, c.type.code.name) for c in info.schema] == [
+        ("id", "BIGINT"),
+        ("twice", "DOUBLE"),
+    ]
+    assert info.is_view
+    assert info.view_text.startswith("select id, price * 2")
+
+
+def test_a_view_says_what_it_is(odps: Connection, view: str) -> None:
+    table = odps.table(view)
+    assert table.info.is_view
+    assert repr(table).splitlines()[1] == "view"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda table: table.read().to_pandas(),
+        lambda table: table.read(["id"], where="id > 1").to_arrow(),
+        lambda table: table.head(),
+        lambda table: table.dataset().to_table(),
+    ],
+    ids=["read", "chosen", "head", "dataset"],
+)
+def test_a_read_of_a_view_is_refused_and_says_what_reads_it(
+    odps: Connection, view: str, read: Callable[[Table], object]
+) -> None:
+    table = odps.table(view)
+    with pytest.raises(InvalidRequestError) as caught:
+        read(table)
+    text = "\n".join(explain(caught.value))
+    assert f"{table.name} is a view" in text
+    query = f"select * from {table.name}"
+    assert f"odps.sql('{query}')" in text
+    assert len(odps.sql(query).to_pandas()) == 2
+
+
+def test_a_write_to_a_view_is_refused_and_says_why(
+    odps: Connection, view: str, base: Table
+) -> None:
+    table = odps.table(view)
+    with pytest.raises(InvalidRequestError) as caught:
+        table.write(pd.DataFrame({"id": [4], "twice": [8.0]}))
+    assert f"{table.name} is a view" in "\n".join(explain(caught.value))
+    for statement in (
+        f"insert into {view} values (4, 8.0)",
+        f"truncate table {view}",
+        f"alter table {view} add columns (more bigint)",
+        f"drop table {view}",
+        f"drop view {base.name}",
+    ):
+        with pytest.raises(OdpsNbError, match="view"):
+            odps.sql(statement)
+    assert base.read().to_pandas()["id"].to_list() == [1, 2, 3]
+
+
+def test_named_columns_with_comments(
+    odps: Connection, base: Table, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("view")
+    query = f"select ds, max(price) from {base.name} group by ds"
+    with pytest.raises(OdpsNbError, match="gives 2 columns, the view names 1"):
+        odps.sql(f"create view {name} (day) as {query}")
+    odps.sql(f"create view {name} (day comment 'of sale', most) comment 'by day' as {query}")
+    info = odps.table(name).info
+    assert [(c.name, c.comment) for c in info.schema] == [("day", "of sale"), ("most", "")]
+    assert info.comment == "by day"
+    found = odps.sql(f"select * from {name} order by day").to_pandas()
+    assert found.to_dict("list") == {"day": ["a", "b"], "most": [2.5, 3.5]}
+    odps.sql(f"drop view {name}")
+    with pytest.raises(NotFoundError):
+        odps.sql(f"select * from {name}")
+    odps.sql(f"drop view if exists {name}")
+
+
+def test_views_of_views_are_replaced_and_never_go_in_circles(
+    odps: Connection, view: str, new_name: Callable[[str], str]
+) -> None:
+    outer, far = new_name("outer"), new_name("far")
+    odps.sql(f"create view {outer} as with v as (select id from {view}) select id + 1 i from v")
+    assert odps.sql(f"select sum(i) s from {outer}").to_pandas()["s"].to_list() == [5]
+    with pytest.raises(OdpsNbError, match="already"):
+        odps.sql(f"create view {outer} as select 1 as i")
+    odps.sql(f"create view if not exists {outer} as select 1 as i")
+    with pytest.raises(OdpsNbError, match="reads itself"):
+        odps.sql(f"create or replace view {view} as select i as id from {outer}")
+    odps.sql(f"create or replace view {view} as select 7 as id")
+    assert odps.sql(f"select i from {outer}").to_pandas()["i"].to_list() == [8]
+    # by renaming a circle can be made, which each reader finds
+    odps.sql(f"alter view {view} rename to {far}")
+    odps.sql(f"alter view {outer} rename to {view}")
+    with pytest.raises(OdpsNbError, match="reads itself"):
+        odps.sql(f"select * from {view}")
+    with pytest.raises(OdpsNbError, match="reads itself"):
+        odps.sql_cost(f"select * from {view}")
+    odps.sql(f"drop view {far}")
+
+
+def test_a_view_keeps_its_columns_when_its_table_gets_more(
+    odps: Connection, base: Table, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("view")
+    odps.sql(f"create view {name} as select * from {base.name}")
+    assert odps.sql_cost(f"select * from {name}").input_bytes == base.info.size
+    odps.sql(f"alter table {base.name} add columns (more string)")
+    found = odps.sql(f"select * from {name} order by id").to_pandas()
+    assert list(found.columns) == ["id", "price", "ds"]
+    assert found["ds"].to_list() == ["a", "a", "b"]
+    two = new_name("two")
+    odps.sql(
+        f"create view {two} (one, other) as select a.id, b.id"
+        f" from {base.name} a join {base.name} b on a.id = b.id - 1"
+    )
+    assert odps.sql(f"select * from {two} order by one").to_pandas().to_dict("list") == {
+        "one": [1, 2],
+        "other": [2, 3],
+    }
+    odps.sql(f"drop view {two}")
+    odps.drop_table(base.name)
+    with pytest.raises(NotFoundError):
+        odps.sql(f"select * from {name}")
+    odps.sql(f"drop view {name}")
+
+
+def test_a_table_like_a_view_is_a_table(
+    odps: Connection, view: str, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("like")
+    odps.sql(f"create table {name} like {view}")
+    table = odps.table(name)
+    table.write(pd.DataFrame({"id": [9], "twice": [18.0]}))
+    assert table.read().to_pandas()["id"].to_list() == [9]
+    odps.drop_table(name)
+
+
+@pytest.mark.compat
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_pyodps_finds_reads_and_drops_a_view(service: LocalService, view: str) -> None:
+    entry = ODPS(
+        service.access_id, service.access_key, project=service.project, endpoint=service.endpoint
+    )
+    found = entry.get_table(view)
+    assert found.is_virtual_view
+    assert found.type == found.Type.VIRTUAL_VIEW
+    assert found.view_text.startswith("select id, price * 2")
+    with entry.execute_sql(f"select * from {view}").open_reader(tunnel=True) as reader:
+        assert sorted(row["id"] for row in reader) == [1, 2]
+    entry.delete_view(view)
+    assert not entry.exist_table(view)
