@@ -57,6 +57,7 @@ class Settings:
     query_limits: QueryLimits | None = None
     rights: Mapping[str, Mapping[str, str]] | None = None
     reads: ReadRules = field(default_factory=ReadRules)
+    strict_sql: bool = False
 
 
 class Service:
@@ -121,7 +122,13 @@ class Service:
         )
         self.queries = Queries(self.folder.work, settings.query_limits or QueryLimits())
         runner = SqlRunner(
-            self.catalog, self.snapshots, self.publisher, self.blobs, self.folder, self.queries
+            self.catalog,
+            self.snapshots,
+            self.publisher,
+            self.blobs,
+            self.folder,
+            self.queries,
+            strict=settings.strict_sql,
         )
         self.instances = Instances(self.database, self.folder, runner, clock)
         for project in (settings.project, *self.rights.projects):

@@ -7,7 +7,7 @@ know: what a notebook shows.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -44,6 +44,11 @@ READERS = 4
 STEP_ROWS = 4_000
 """Rows of a result that are read at a time for a condition."""
 
+# Whoever asks for all rows in an order means a full scan, and the query inside may have an order.
+_SORT_SETTINGS = {
+    "odps.sql.allow.fullscan": "true",
+    "odps.sql.validate.orderby.limit": "false",
+}
 _NO_ORDER = (
     *(TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT),
     *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
@@ -209,9 +214,10 @@ class ResultRows:
         title: str = "",
         like: Sequence[Column] = (),
         first_columns: int | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._result, self._title, self._like = result, title, like
-        self._first_columns = first_columns
+        self._first_columns, self._settings = first_columns, settings
         self._token, self._job = CancelToken(), _Job()
 
     @property
@@ -286,7 +292,8 @@ class ResultRows:
         """Return ``odps.sql(…)``."""
         query = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{query}\n) t where {where}" if where else query
-        return f"odps.sql({text!r})"
+        settings = f", settings={self._settings!r}" if self._settings else ""
+        return f"odps.sql({text!r}{settings})"
 
     def narrowed(self, columns: int) -> Rows:
         """Return the rows with their first columns only."""
@@ -301,7 +308,13 @@ class ResultRows:
         return self._with(self._result._reopened(), self._first_columns)
 
     def _with(self, result: Result, columns: int | None) -> Rows:
-        return ResultRows(result, title=self._title, like=self._like, first_columns=columns)
+        return ResultRows(
+            result,
+            title=self._title,
+            like=self._like,
+            first_columns=columns,
+            settings=self._settings,
+        )
 
     def stop(self) -> None:
         """Cancel what is being read or sorted; the query itself is over."""
@@ -339,12 +352,12 @@ class _Job:
             raise ArgumentError(f"rows cannot be sorted by {column!r}")
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
-        self._result = result = rows.connection.sql(text, wait=False)
+        self._result = result = rows.connection.sql(text, settings=_SORT_SETTINGS, wait=False)
         try:
             result.wait()
         finally:
             self._result = None
-        return ResultRows(result, title=rows.title, like=rows.columns)
+        return ResultRows(result, title=rows.title, like=rows.columns, settings=_SORT_SETTINGS)
 
     def stop(self) -> None:
         if self._result is not None:

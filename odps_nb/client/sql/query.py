@@ -223,6 +223,13 @@ _KINDS: Mapping[str, type[ServiceError]] = {
 }
 
 
+# What projects refuse by default, and how to allow it (``docs/protocol.md`` section 8.6).
+_REFUSED = {
+    "is full scan with all partitions": "name partitions in the condition, or allow it: "
+    "settings={'odps.sql.allow.fullscan': 'true'}",
+    "ORDER BY must be used with a LIMIT": "add a limit, or allow it: "
+    "settings={'odps.sql.validate.orderby.limit': 'false'}",
+}
 _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
 
 
@@ -244,6 +251,9 @@ def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
             code="TableAlreadyExists" if of_table else "ObjectAlreadyExists",
             hint="drop it first, or say if_not_exists",
         )
+    for said, hint in _REFUSED.items():
+        if said in error.message:
+            error.hint = hint
     error.excerpt = excerpt(sql, error.message)
     error.add_note(f"instance {instance_id}")
     return error

@@ -134,6 +134,11 @@ def _parser() -> argparse.ArgumentParser:
         help="time that one SQL statement may take (default: %(default)g)",
     )
     _add_read_rules(parser)
+    parser.add_argument(
+        "--strict-sql",
+        action="store_true",
+        help="refuse full scans of partitioned tables and ORDER BY without LIMIT, as projects do",
+    )
     parser.add_argument("--misbehave", action="store_true", help="accept rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, active at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
@@ -214,6 +219,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
             filter_block_rows=options.filter_block_rows,
             kept_ranges=options.kept_ranges,
         ),
+        strict_sql=options.strict_sql,
     )
     prepared = False
 

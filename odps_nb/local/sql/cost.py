@@ -17,7 +17,7 @@ from odps_nb.local.store.tables import Table
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-__all__ = ["estimate"]
+__all__ = ["estimate", "iter_scans", "partition_conditions"]
 
 # keywords of a query -> its complexity
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
@@ -37,31 +37,29 @@ def estimate(
             continue
         query = parse_query(text)
         keywords += _keywords(query)
-        size += _read_bytes(query, find, segments_of)
+        for found, table in iter_scans(query, find):
+            keep = _kept(found, table)
+            size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
     keywords += max(inserts - 1, 1)
     complexity = next((factor for most, factor in _STEPS if keywords >= most), 1.0)
     return SqlCost(input_bytes=size, complexity=complexity, udfs=0)
 
 
-def _read_bytes(
-    query: Any,
-    find: FindTable,
-    segments_of: Callable[[Table], Iterable[Segment]],
-    views: tuple[Table, ...] = (),
-) -> int:
-    """Return the bytes that a query reads, or that the innermost of some views does."""
-    size = 0
+def iter_scans(
+    query: Any, find: FindTable, views: tuple[Table, ...] = ()
+) -> Iterator[tuple[Any, Table]]:
+    """Iterate over the tables that a query reads, itself or by its views, each with its node.
+
+    ``views`` are those around the query, from the outermost.
+    """
     for found in _tables(query):
         table = find(tuple(part.name for part in found.parts), views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
             raise faults.parse_failed(f"the view {table.name} reads itself")
         if table.view is not None:
-            inner = parse_query(table.view.text)
-            size += _read_bytes(inner, find, segments_of, (*views, table))
-            continue
-        keep = _kept(found, table)
-        size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
-    return size
+            yield from iter_scans(parse_query(table.view.text), find, (*views, table))
+        else:
+            yield found, table
 
 
 def _query_of(statement: Statement) -> str | None:
@@ -88,16 +86,22 @@ def _tables(query: Any) -> Iterator[Any]:
 
 def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
     """Return whether the conditions of the query leave a partition in."""
+    conditions = [_spelled_out(one) for one in partition_conditions(found, table)]
+    return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
+
+
+def partition_conditions(found: Any, table: Table) -> list[Any]:
+    """Return the conditions of a query that are on nothing but partition columns of a table."""
     from sqlglot import exp
 
     select = found.find_ancestor(exp.Select)
     where = None if select is None else select.args.get("where")
     keys = {column.name.casefold() for column in table.schema.partition_columns}
     if where is None or not keys:
-        return lambda spec: True
+        return []
     alone = not select.args.get("joins")
-    conditions = [
-        _spelled_out(one)
+    return [
+        one
         for one in (where.this.flatten() if isinstance(where.this, exp.And) else [where.this])
         if all(
             column.name.casefold() in keys
@@ -107,7 +111,6 @@ def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
         )
         and not one.find(exp.Select)
     ]
-    return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
 
 
 def _spelled_out(condition: Any) -> Any:

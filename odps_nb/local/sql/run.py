@@ -24,6 +24,7 @@ from odps_nb.local.sql.duck_types import duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.query import TranslatedQuery, translate
 from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
+from odps_nb.local.sql.strict import check_query
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id
@@ -79,10 +80,12 @@ class SqlRunner:
         blobs: BlobStore,
         folder: Folder,
         queries: Queries,
+        *,
+        strict: bool = False,
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._definitions = Definitions(catalog, snapshots)
+        self._definitions, self._strict = Definitions(catalog, snapshots), strict
 
     def run(
         self, statement: sql_statements.Statement, place: Place, stopper: Stopper, stack: ExitStack
@@ -131,9 +134,10 @@ class SqlRunner:
         stack: ExitStack,
         inside: tuple[int, ...] = (),
     ) -> tuple[QueryRun, TranslatedQuery]:
-        query = translate(
-            text, find=partial(self._find, place), timezone=place.timezone, inside=inside
-        )
+        find = partial(self._find, place)
+        if self._strict:
+            check_query(text, find, place.settings)
+        query = translate(text, find=find, timezone=place.timezone, inside=inside)
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
         tables = {}

@@ -1,0 +1,86 @@
+"""Queries that projects refuse by default (``docs/protocol.md`` section 8.6, with the sources)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.errors import QueryError
+from odps_nb.local.server.launch import start
+from odps_nb.notebook.explore.view import Choice, RowView
+
+FULL, ORDERED = "is full scan with all partitions", "ORDER BY must be used with a LIMIT clause"
+FREE = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Connection]:
+    """A service that refuses them, with a partitioned table, a view of it and a plain table."""
+    with (
+        start(samples=False, options=("--strict-sql",)) as service,
+        odps_nb.connect(
+            endpoint=service.endpoint,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as odps,
+    ):
+        rows = pd.DataFrame({"id": [3, 1, 2], "ds": ["a", "b", "b"]})
+        odps.create_table("parts", rows, partitioned_by="ds")
+        odps.create_table("plain", rows)
+        odps.sql("create view seen as select id from parts", settings=FREE)
+        yield odps
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("select * from parts", FULL),
+        ("select * from parts where id = 1", FULL),
+        ("select p.id from parts p join plain q on p.id = q.id where q.ds = 'a'", FULL),
+        ("select id from plain where id in (select id from parts)", FULL),
+        ("insert into plain select * from parts where id > 9", FULL),
+        ("select id from seen", FULL),
+        ("select id from plain order by id", ORDERED),
+        ("select * from (select id from plain order by id) t limit 1", ORDERED),
+        ("select id from plain union all select id from plain order by id", ORDERED),
+    ],
+)
+def test_it_is_refused_and_the_error_says_how_to_allow_it(
+    strict: Connection, query: str, said: str
+) -> None:
+    with pytest.raises(QueryError, match=said) as caught:
+        strict.sql(query)
+    (setting,) = (key for key in FREE if key in str(caught.value.hint))
+    assert FREE[setting] in str(caught.value.hint)
+    strict.sql(query, settings={setting: FREE[setting]})
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ("select id from parts where ds = 'b' and id > 1", [2]),
+        ("select p.id from parts p where p.ds is not null order by id limit 9", [1, 2, 3]),
+        ("with p as (select * from parts where ds = 'a') select id from p", [3]),
+        ("select row_number() over (order by id) id from plain where ds = 'b'", [1, 2]),
+    ],
+)
+def test_what_names_partitions_or_a_limit_is_run(
+    strict: Connection, query: str, ids: list[int]
+) -> None:
+    assert sorted(strict.sql(query).to_pandas()["id"]) == ids
+
+
+def test_whole_tables_are_read_and_sorted_all_the_same(strict: Connection) -> None:
+    table = strict.table("parts")
+    assert sorted(table.read().to_pandas()["id"]) == [1, 2, 3]
+    view = RowView(rows_of(table.read()))
+    view.choose(Choice(order="id", descending=True))
+    assert [int(text) for text in view.page(0).columns[0]] == [3, 2, 1]
+    found = eval(view.code, {"odps": strict})  # noqa: S307  the code that it offers to copy
+    assert found.to_pandas()["id"].to_list() == [3, 2, 1]
