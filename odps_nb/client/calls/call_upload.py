@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from odps_nb.client.calls.responses import document
+from odps_nb.errors import ConnectError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import Call
@@ -28,8 +29,10 @@ class CallUpload(Generic[T]):
         request: Call[T],
         upload: Upload,
         accepted: Callable[[HttpResponse], HttpResponse],
+        unreached: Callable[[], None],
     ) -> None:
         self._request, self._upload, self._accepted = request, upload, accepted
+        self._unreached = unreached
         self._answer: T | None = None
 
     @property
@@ -67,4 +70,6 @@ class CallUpload(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        if isinstance(error, ConnectError):
+            self._unreached()
         self._upload.__exit__(kind, error, _)

@@ -22,7 +22,14 @@ from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.responses import document, doubt_version_4, raise_for_status, refusal
-from odps_nb.errors import ConfigError, OdpsNbError, ServiceError, StateError, TransportError
+from odps_nb.errors import (
+    ConfigError,
+    ConnectError,
+    OdpsNbError,
+    ServiceError,
+    StateError,
+    TransportError,
+)
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
@@ -171,10 +178,10 @@ class StorageClient:
         """Begin a request whose body the caller writes. It is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
-        began = time.perf_counter()
+        began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
         def with_body(body: Iterator[bytes]) -> HttpRequest:
-            return self._request(wire, self.tunnel_endpoint, tries, body, streams=True)
+            return self._request(wire, endpoint, tries, body, streams=True)
 
         def accepted(response: HttpResponse) -> HttpResponse:
             self._note(response, tries, time.perf_counter() - began)
@@ -184,7 +191,7 @@ class StorageClient:
             return refusal(response, self._now())
 
         upload = open_upload(self._transport, with_body, reject=refused)
-        return CallUpload(request, upload, accepted)
+        return CallUpload(request, upload, accepted, lambda: self._forget_tunnel(endpoint))
 
     def rest(
         self,
@@ -229,7 +236,11 @@ class StorageClient:
 
     @property
     def tunnel_endpoint(self) -> str:
-        """Base URL of the Storage API; fetched from the service once, if the profile has none."""
+        """Base URL of the Storage API; fetched from the service, if the profile has none.
+
+        It is kept until it cannot be connected to: the service may withdraw an address
+        (``docs/protocol.md`` section 1.1).
+        """
         with self._lock:
             found = self._tunnel
         if found is None:
@@ -383,6 +394,8 @@ class StorageClient:
             response = self._transport.send(request)
         except TransportError as error:
             _log.debug("%s: %s", attempts.what, error)
+            if isinstance(error, ConnectError):
+                self._forget_tunnel(endpoint)
             raise
         self._note(response, attempts, time.perf_counter() - began)
         try:
@@ -402,6 +415,12 @@ class StorageClient:
         )
         if attempts.tracker is not None:
             attempts.tracker.request(response.request_id)
+
+    def _forget_tunnel(self, endpoint: str) -> None:
+        """Have the service asked again where the Storage API is; what the profile says stays."""
+        with self._lock:
+            if self._tunnel == endpoint and self.profile.tunnel_endpoint is None:
+                self._tunnel = None
 
     def _find_tunnel(self) -> str:
         request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)

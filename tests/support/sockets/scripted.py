@@ -52,6 +52,9 @@ class Service(Peer):
         while (seen := line.head()) is not None:
             line.drain(seen)
             wire = wire_of(seen)
+            if not wire.path.startswith("/api/storage/"):  # it has no control plane
+                line.answer(b"", 404)
+                continue
             request = decode_request(wire)
             self.calls[type(request).__name__].append(request)
             steps = self._steps[type(request).__name__]

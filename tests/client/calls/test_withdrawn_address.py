@@ -1,0 +1,97 @@
+"""The address of the Storage API may be withdrawn while a client lives; it is asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.errors import ConnectError
+from odps_nb.local.server.launch import LocalService
+from tests.support.sockets.relays import TlsFront
+from tests.support.spark.altering import Altering
+
+
+class Named:
+    """What the service is made to say where its Storage API is, and how often it was asked."""
+
+    def __init__(self, service: LocalService) -> None:
+        own = urlsplit(service.tunnel_endpoint)
+        self.own, self.place = own.netloc, (own.hostname or "", own.port or 0)
+        self.address, self.asked = own.netloc, 0
+
+    def change(self, _action: str, status: int, body: bytes) -> tuple[int, bytes]:
+        if body != self.own.encode():
+            return status, body
+        self.asked += 1
+        return status, self.address.encode()
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Say an address that carries to the service, and is gone at the end."""
+        with TlsFront(self.place, None) as front:
+            self.address = f"127.0.0.1:{front.port}"
+            yield
+
+
+@pytest.fixture
+def named(service: LocalService) -> Named:
+    return Named(service)
+
+
+@pytest.fixture
+def between(service: LocalService, named: Named) -> Iterator[str]:
+    """The endpoint, before a service that says the address it is told to say."""
+    base = service.endpoint.removesuffix("/api")
+    with Altering(base, named.change) as proxy:
+        yield f"{proxy.url}/api"
+
+
+def connect(service: LocalService, endpoint: str, **settings: str) -> Connection:
+    return odps_nb.connect(
+        endpoint=endpoint,
+        project=service.project,
+        access_id=service.access_id,
+        access_key=service.access_key,
+        **settings,
+    )
+
+
+def test_reads_and_writes_go_on_at_the_next_address(
+    service: LocalService, named: Named, between: str, new_name: Callable[[str], str]
+) -> None:
+    with connect(service, between) as odps:
+        with named.elsewhere():
+            table = odps.create_table(new_name("moves"), pa.table({"id": [1, 2]}))
+            assert table.read().to_arrow().num_rows == 2
+            assert named.asked == 1
+            write = table.open_write()
+            write.write(pa.table({"id": [3]}))
+        with named.elsewhere():
+            write.write(pa.table({"id": [4]}))
+            write.commit()
+            assert named.asked == 2
+        with named.elsewhere():
+            assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+        assert named.asked == 3
+        with pytest.raises(ConnectError):
+            table.read().to_arrow()
+        odps.drop_table(table.name)
+
+
+def test_an_address_that_the_profile_names_stays(
+    service: LocalService, named: Named, between: str
+) -> None:
+    with named.elsewhere():
+        gone = f"http://{named.address}"
+    with (
+        connect(service, between, tunnel_endpoint=gone) as odps,
+        pytest.raises(ConnectError),
+    ):
+        odps.table("orders").head()
+    assert not named.asked
