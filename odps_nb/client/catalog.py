@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import NotFoundError, OdpsNbError
-from odps_nb.schema import TableSchema
+from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls import Scope, WireRequest
 from odps_nb.wire.control import (
@@ -218,17 +218,33 @@ def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundErro
 
 
 def explain_refused_table(
-    storage: StorageClient, table: TableName, error: OdpsNbError, *, writes: bool = False
+    storage: StorageClient,
+    table: TableName,
+    error: OdpsNbError,
+    *,
+    columns: Sequence[str] = (),
+    writes: bool = False,
 ) -> None:
-    """Say in the hint of a refusal if the table is a view or an external one; costs one request.
+    """Say in the hint of a refusal what the Storage API does not read; costs one request.
 
-    The Storage API reads neither (``docs/protocol.md`` section 3.1).
+    That are views, external tables and JSON columns (``docs/protocol.md`` section 3.1).
+
+    Parameters
+    ----------
+    columns
+        Those that were wanted, empty for all.
+    writes
+        Whether it was a write that was refused.
     """
     try:
         info = control_call(storage, GetTable(table=table))
     except OdpsNbError:  # the refusal is the error to show
         return
     if not (info.is_view or info.is_external):
+        texts = [] if writes else _json_columns(info.schema, columns)
+        if texts:
+            error.add_note(f"JSON in {table}: {', '.join(texts)}")
+            error.hint = "the Storage API does not read JSON: name the other columns, or use SQL"
         return
     kind = "a view" if info.is_view else "an external table"
     error.add_note(f"{table} is {kind}")
@@ -236,6 +252,15 @@ def explain_refused_table(
         error.hint = "the Storage API does not write to it; name a table that holds its rows itself"
     else:
         error.hint = f"read it by SQL: odps.sql('select * from {table}')"
+
+
+def _json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
+    wanted = {name.casefold() for name in columns}
+    return [
+        column.name
+        for column in schema.columns
+        if column.type.code is TypeCode.JSON and (not wanted or column.name.casefold() in wanted)
+    ]
 
 
 def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:

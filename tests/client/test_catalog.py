@@ -5,11 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.client.catalog import drop_table_sql, fetch_table, iter_partitions, list_tables
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
 from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
-from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.errors import ArgumentError, InvalidRequestError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
-from odps_nb.wire.control import PartitionInfo, PartitionPage, TablePage
+from odps_nb.wire.control import PartitionInfo, PartitionPage, TableInfo, TablePage
 from odps_nb.wire.type_text import parse_columns
 from tests.support.sockets.control_peer import ControlService
 from tests.support.sockets.scripted import fail, give
@@ -253,3 +255,29 @@ def test_partitions_come_page_by_page():
         under = PartitionSpec.of("ds=a")
         assert list(iter_partitions(s, TABLE, under=under)) == []
     assert service.calls["ListPartitions"][0].partition == under
+
+
+@pytest.mark.parametrize(
+    ("facts", "columns", "note", "hint"),
+    [
+        ({"is_external": True}, (), "p.t is an external table", "odps.sql("),
+        ({"is_view": True}, ("id",), "p.t is a view", "odps.sql("),
+        ({}, (), "JSON in p.t: seen, told", "name the other columns"),
+        ({}, ("ID", "Told"), "JSON in p.t: told", "name the other columns"),
+        ({}, ("id",), None, None),
+    ],
+)
+def test_a_refused_read_says_what_the_storage_api_does_not_read(facts, columns, note, hint):
+    """``docs/protocol.md`` section 3.1; of external tables the embedded service has none."""
+    info = TableInfo(name=TABLE, schema=schema("id bigint, seen json, told json"), **facts)
+    refused = fail(405, "SomethingElse", "it cannot be")
+    with (
+        ControlService(CreateReadSession=[refused], GetTable=[give(info)]) as service,
+        service.client() as storage,
+        pytest.raises(InvalidRequestError, match="it cannot be") as caught,
+    ):
+        open_read_session(storage, ReadPlan(table=TABLE, columns=columns))
+    assert [one for one in caught.value.notes if "p.t" in one and "Create" not in one] == (
+        [note] if note else []
+    )
+    assert caught.value.hint is None if hint is None else hint in str(caught.value.hint)

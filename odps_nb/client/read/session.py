@@ -93,7 +93,8 @@ def open_read_session(
     NotFoundError
         No such project, table or partition; of a table the hint names similar ones.
     InvalidRequestError
-        The service does not take the filter, or the table is a view (the hint says so).
+        The service does not take the filter, or what is read is a view, an external table or
+        JSON (the hint says so).
     ArgumentError
         A column does not exist, or the options would make over a million splits.
     """
@@ -104,7 +105,7 @@ def open_read_session(
         raise
     except InvalidRequestError as error:
         if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
-            explain_refused_table(storage, plan.table, error)
+            explain_refused_table(storage, plan.table, error, columns=plan.columns)
             raise
     return _opened(storage, replace(plan, timestamp_unit=TimeUnit.MICRO), tracker, cancel)
 

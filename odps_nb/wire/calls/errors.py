@@ -132,16 +132,21 @@ _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
 _OTHER_SIGNATURE = (
     "check the access key: it does not belong to the access id; and the endpoint, with its /api"
 )
+_ID = "check the access id, and that its key was not disabled"
+_NO_RIGHT = (
+    "ask the owner of the project for the right to this object, to download where the project asks "
+    "for that, and whether it admits this machine's address"
+)
 _COPIED = "the service copies the table to another cluster meanwhile; try again later"
 _HINT_OF_CODE = {
-    "Unauthorized": "check the access id, and that its key was not disabled",
-    "InvalidAccessKeyId": "check the access id, and that its key was not disabled",
+    "Unauthorized": f"{_ID}; and the clock of this machine, which may be off by 15 minutes at most",
+    "InvalidAccessKeyId": _ID,
     "SignatureNotMatch": _OTHER_SIGNATURE,
     "SignatureDoesNotMatch": _OTHER_SIGNATURE,
     "RequestTimeTooSkewed": "check the clock of this machine; it may be off by 15 minutes at most",
     "AuthenticationRequestExpired": "the temporary credentials have expired; get new ones",
-    "NoPermission": "ask the owner of the project for the right to this object",
-    "AccessDenied": "ask the owner of the project for the right to this object",
+    "NoPermission": _NO_RIGHT,
+    "AccessDenied": _NO_RIGHT,
     "NoSuchProject": "check the name of the project and that the endpoint is of its region",
     "NoSuchSchema": "check the name of the schema",
     "NoSuchTable": "check the name; odps.tables() lists the tables of the project",
