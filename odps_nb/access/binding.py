@@ -111,6 +111,7 @@ def bind_query(
     ArgumentError
         As `bind`, or the query is empty.
     """
+    from odps_nb.client.sql.leading_settings import split_settings
     from odps_nb.client.sql.query import SQL_ZONE
 
     check_text("query", query)
@@ -118,7 +119,8 @@ def bind_query(
         raise ArgumentError("the query is empty")
     if params is None:
         return query
-    zone = (settings or {}).get(SQL_ZONE) or timezone
+    given = {**split_settings(query)[0], **(settings or {})}
+    zone = given.get(SQL_ZONE) or timezone
     return bind(query, params, source="params has no", timezone=zone)
 
 

@@ -177,13 +177,14 @@ class Connection(ByReference, MakesTables):
         ----------
         query
             The text. Never put values into it yourself: write ``:name``, and the value into
-            ``params``.
+            ``params``. It may begin with settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
             Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``;
             without them the query is sent as it is. Datetimes with a zone need a connection with
             one, in which the query then runs.
         settings
-            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``.
+            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they count more
+            than those in the text.
         wait
             Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
         timeout

@@ -5,7 +5,7 @@ Must not know: the wire, what a notebook shows."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +98,13 @@ class Result(RowForms):
 
     @property
     def sql(self) -> str:
-        """The text of the query."""
+        """The text of the query, without the `settings` that it began with."""
         return self._instance.sql
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """The settings that were given for the query, in its text or beside it."""
+        return dict(self._instance.settings)
 
     @property
     def page(self) -> str | None:

@@ -105,9 +105,9 @@ def test_blob_frames_may_carry_the_key(peer: Peer) -> None:
 
     name = f"delta_{time.monotonic_ns()}"
     peer.sql(
-        "SET odps.sql.type.system.odps2=true; SET odps.table.append2.enable=true;"
-        f" CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, b BLOB)"
-        " TBLPROPERTIES ('table.format.version'='2', 'transactional'='true');"
+        f"CREATE TABLE {name} (`key` BIGINT PRIMARY KEY NOT NULL, b BLOB)"
+        " TBLPROPERTIES ('table.format.version'='2', 'transactional'='true');",
+        {"odps.sql.type.system.odps2": "true", "odps.table.append2.enable": "true"},
     )
     session = peer.open_write(name)
     stream = peer.open_stream(name, session, "0")

@@ -20,7 +20,7 @@ from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.statements import ShowTables
-from odps_nb.local.sql.text import parse_script, script_settings
+from odps_nb.local.sql.text import parse_script
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
@@ -242,9 +242,8 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 
 @given(st.text())
 def test_any_text_is_a_script_or_an_error_of_ours(text: str) -> None:
-    for read in (parse_script, script_settings):
-        with suppress(InvalidRequestError):
-            read(text)
+    with suppress(InvalidRequestError):
+        parse_script(text)
 
 
 def test_strings_and_names_are_unescaped() -> None:
@@ -256,7 +255,6 @@ def test_strings_and_names_are_unescaped() -> None:
 def test_a_script_is_cut_at_its_semicolons_and_nowhere_else() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
     assert parse_script(script) == [ShowTables(pattern="a;*")]
-    assert script_settings(script) == {"x.y": "a;b", "zone": "Asia/Shanghai"}
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
         with pytest.raises(InvalidRequestError, match="unterminated string"):
             parse_script(text)

@@ -214,10 +214,9 @@ class ResultRows:
         title: str = "",
         like: Sequence[Column] = (),
         first_columns: int | None = None,
-        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._result, self._title, self._like = result, title, like
-        self._first_columns, self._settings = first_columns, settings
+        self._first_columns = first_columns
         self._token, self._job = CancelToken(), _Job()
 
     @property
@@ -286,13 +285,15 @@ class ResultRows:
         """Run the query again as a subquery of a ``select … order by``."""
         inner = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{inner}\n) t" + (f" where {where}" if where else "")
-        return self._job.sort(self, text, column, descending=descending)
+        return self._job.sort(
+            self, text, column, descending=descending, settings=self._result.settings
+        )
 
     def code(self, where: str | None) -> str:
         """Return ``odps.sql(…)``."""
         query = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{query}\n) t where {where}" if where else query
-        settings = f", settings={self._settings!r}" if self._settings else ""
+        settings = f", settings={self._result.settings!r}" if self._result.settings else ""
         return f"odps.sql({text!r}{settings})"
 
     def narrowed(self, columns: int) -> Rows:
@@ -313,7 +314,6 @@ class ResultRows:
             title=self._title,
             like=self._like,
             first_columns=columns,
-            settings=self._settings,
         )
 
     def stop(self) -> None:
@@ -346,18 +346,27 @@ class _Job:
     def __init__(self) -> None:
         self._result: Result | None = None
 
-    def sort(self, rows: Rows, query: str, column: str, *, descending: bool) -> Rows:
+    def sort(
+        self,
+        rows: Rows,
+        query: str,
+        column: str,
+        *,
+        descending: bool,
+        settings: Mapping[str, str] | None = None,
+    ) -> Rows:
         known = next((one for one in rows.columns if one.name == column), None)
         if known is None or known.type.code in _NO_ORDER:
             raise ArgumentError(f"rows cannot be sorted by {column!r}")
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
-        self._result = result = rows.connection.sql(text, settings=_SORT_SETTINGS, wait=False)
+        chosen = {**(settings or {}), **_SORT_SETTINGS}
+        self._result = result = rows.connection.sql(text, settings=chosen, wait=False)
         try:
             result.wait()
         finally:
             self._result = None
-        return ResultRows(result, title=rows.title, like=rows.columns, settings=_SORT_SETTINGS)
+        return ResultRows(result, title=rows.title, like=rows.columns)
 
     def stop(self) -> None:
         if self._result is not None:

@@ -18,6 +18,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.catalog import control_call, schema_settings
 from odps_nb.client.sql.excerpt import excerpt
+from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import (
     ConflictError,
     NotFoundError,
@@ -64,13 +65,17 @@ _SHOWN = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlInstance:
-    """A submitted query; ``is_over`` if the server had finished it when it answered."""
+    """A submitted query; ``is_over`` if the server had finished it when it answered.
+
+    ``sql`` is the text that was sent; ``settings`` are those that it began with or came beside it.
+    """
 
     project: str
     instance_id: str
     task: str = SQL_TASK
     is_over: bool = False
     sql: str = field(default="", repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def title(self) -> str:
@@ -93,24 +98,28 @@ def submit_sql(
 
     It is sent once only: after a lost answer it is unknown whether it runs, so that it is never
     started a second time by itself. If the profile has a time zone, the query runs in it, unless
-    ``settings`` name another.
+    ``settings`` name another. ``SET`` statements at the beginning of the text are settings, too.
 
     Raises
     ------
+    ArgumentError
+        There are settings and no query.
     InvalidRequestError
         The service cannot read the text.
     QueryError
         The service ran it at once, and it failed.
     """
     profile = storage.profile
+    given, sql = split_settings(sql)
     chosen = schema_settings(profile.schema) if profile.schema else {}
     if profile.timezone is not None:
         chosen = {**chosen, SQL_ZONE: profile.timezone}
+    given = {**given, **(settings or {})}
     request = SubmitSql(
         project=profile.project,
         sql=sql,
         name=name,
-        settings={**chosen, **(settings or {})},
+        settings={**chosen, **given},
         unique_id=str(uuid.uuid4()),
         estimates=estimates,
     )
@@ -135,6 +144,7 @@ def submit_sql(
         task=name,
         is_over=bool(tasks) and all(task.status for task in tasks),
         sql=sql,
+        settings=given,
     )
 
 
@@ -225,10 +235,10 @@ _KINDS: Mapping[str, type[ServiceError]] = {
 
 # What projects refuse by default, and how to allow it (``docs/protocol.md`` section 8.6).
 _REFUSED = {
-    "is full scan with all partitions": "name partitions in the condition, or allow it: "
-    "settings={'odps.sql.allow.fullscan': 'true'}",
-    "ORDER BY must be used with a LIMIT": "add a limit, or allow it: "
-    "settings={'odps.sql.validate.orderby.limit': 'false'}",
+    "is full scan with all partitions": "name partitions in the condition, or allow it by "
+    "set odps.sql.allow.fullscan=true; above the query",
+    "ORDER BY must be used with a LIMIT": "add a limit, or allow it by "
+    "set odps.sql.validate.orderby.limit=false; above the query",
 }
 _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", re.IGNORECASE)
 

@@ -14,7 +14,6 @@ from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.instances import Instance
-from odps_nb.local.sql.text import script_settings
 from odps_nb.local.sql.times import ZONE
 from odps_nb.wire import control
 from odps_nb.wire.xml_text import element
@@ -51,7 +50,7 @@ class Instances:
 
     def _submit(self, call: control.SubmitSql, asked: Asked) -> Response:
         self._service.catalog.project(call.project)
-        settings = {**call.settings, **script_settings(call.sql)}
+        settings = call.settings  # those in the text count for nothing
         schema = settings.get("odps.default.schema") or asked.params.get("curr_schema")
         place = Place(
             project=call.project,

@@ -12,7 +12,7 @@ from odps_nb.local import faults
 from odps_nb.local.sql.cost import iter_scans, partition_conditions
 from odps_nb.local.sql.query import FindTable, parse_query
 
-__all__ = ["check_query"]
+__all__ = ["check_query", "has_order_without_limit"]
 
 
 def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
@@ -27,14 +27,16 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
                     f"{table.name.table}) is full scan with all partitions, please specify "
                     "partition predicates."
                 )
-    if settings.get("odps.sql.validate.orderby.limit", "").lower() != "false" and _unlimited(query):
+    if settings.get(
+        "odps.sql.validate.orderby.limit", ""
+    ).lower() != "false" and has_order_without_limit(query):
         raise faults.invalid(
             "ODPS-0130071:[1,1] Semantic analysis exception - ORDER BY must be used with a LIMIT "
             "clause, please set odps.sql.validate.orderby.limit=false to use it."
         )
 
 
-def _unlimited(query: Any) -> bool:
+def has_order_without_limit(query: Any) -> bool:
     """Return whether a query, or one inside of it, has an ORDER BY without LIMIT."""
     from sqlglot import exp
 

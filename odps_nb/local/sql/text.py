@@ -37,7 +37,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
-__all__ = ["parse_script", "script_settings"]
+__all__ = ["parse_script"]
 
 
 @dataclass(slots=True)
@@ -49,22 +49,10 @@ class _Tail:
 
 
 def parse_script(source: str) -> list[Statement]:
-    """Parse a script; ``SET k=v`` lines are settings, not statements, and are dropped."""
+    """Parse a script; ``SET k=v`` statements are dropped: settings come beside the text."""
     found = [_statement(cursor) for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
-    return found
-
-
-def script_settings(source: str) -> dict[str, str]:
-    """Return the settings in the ``SET k=v`` lines of a script."""
-    found = {}
-    for cursor in statements(source):
-        if _is_setting(cursor):
-            cursor.expect("set")
-            key = cursor.until("=")
-            cursor.expect("=")
-            found[key] = cursor.rest.strip("'\"")
     return found
 
 

@@ -331,7 +331,7 @@ def test_a_table_with_a_blob_needs_its_properties_and_settings(peer: Peer) -> No
         for column in ("blob", "array<struct<x:blob>>"):
             with pytest.raises(QueryError, match=missing):
                 peer.sql(made.format("no_blobs", column, properties), settings)
-    peer.sql("SET odps.table.append2.enable=true; " + made.format("with_set", "blob", both))
+    peer.sql(made.format("with_set", "blob", both), append)
     peer.sql("CREATE TABLE alike LIKE with_set;")
     with pytest.raises(QueryError, match="Append Delta"):
         peer.sql("CREATE TABLE taken AS SELECT * FROM alike;")

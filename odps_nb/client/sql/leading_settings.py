@@ -1,0 +1,44 @@
+"""Takes the ``SET`` statements from the beginning of a query: they travel beside its text.
+
+The service ignores them in the text of a job (vendor's manual, *Set an SQL flag*); its console and
+DataWorks take them out, too.
+"""
+
+from __future__ import annotations
+
+import re
+
+from odps_nb.errors import ArgumentError
+
+__all__ = ["split_settings"]
+
+_SET = re.compile(r"(?:\s+|--[^\n]*\n)*set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE)
+
+
+def split_settings(sql: str) -> tuple[dict[str, str], str]:
+    """Return the settings at the beginning of a query, and the rest of its text.
+
+    Raises
+    ------
+    ArgumentError
+        There is no rest: settings alone are no query.
+
+    Examples
+    --------
+    >>> split_settings("set odps.sql.allow.fullscan=true; select 1")
+    ({'odps.sql.allow.fullscan': 'true'}, 'select 1')
+    >>> split_settings("select 'set a=b;'")
+    ({}, "select 'set a=b;'")
+    """
+    settings, at = {}, 0
+    while (found := _SET.match(sql, at)) is not None:
+        settings[found[1]] = found[2].strip()
+        at = found.end()
+    if not settings:
+        return {}, sql
+    rest = sql[at:].strip()
+    if not rest:
+        raise ArgumentError(
+            "there are settings and no query", hint="end each with ; and write the query below them"
+        )
+    return settings, rest

@@ -1,0 +1,62 @@
+"""``SET`` above a query: what is taken off its text, and what the service sees."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.errors import ArgumentError, QueryError
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "rest"),
+    [
+        ("select 1", {}, "select 1"),
+        ("  select 1\n", {}, "  select 1\n"),
+        ("SET a.b=1;\nselect 1;", {"a.b": "1"}, "select 1;"),
+        ("set a = x y ; set b=2;set a=3; select 1", {"a": "3", "b": "2"}, "select 1"),
+        ("-- first\n\nset a=1;\n-- then\nset b=;\n-- now\nselect 1", {"a": "1", "b": ""}, None),
+        ('set s={"t1": 1, "t2": 2};select 1', {"s": '{"t1": 1, "t2": 2}'}, "select 1"),
+        ("select 1; set a=2;", {}, "select 1; set a=2;"),
+        ("update t set a=1; ", {}, "update t set a=1; "),
+        ("settle=1; select 1", {}, "settle=1; select 1"),
+    ],
+)
+def test_settings_are_taken_off_the_beginning(
+    text: str, settings: dict[str, str], rest: str | None
+) -> None:
+    assert split_settings(text) == (settings, "-- now\nselect 1" if rest is None else rest)
+
+
+@pytest.mark.parametrize("text", ["set a=1", " set a=1;\n", "set a=1\nselect 1"])
+def test_settings_alone_are_no_query(odps: Connection, text: str) -> None:
+    with pytest.raises(ArgumentError, match="settings and no query") as caught:
+        odps.sql(text)
+    assert "end each with ;" in str(caught.value.hint)
+
+
+def test_they_count_beside_the_text_and_those_of_the_call_count_more(odps: Connection) -> None:
+    text = "set odps.sql.timezone=Asia/Tokyo; set my.own=1; select :at as at"
+    at = {"at": datetime(2024, 1, 1, tzinfo=UTC)}
+    result = odps.sql(text, params=at, settings={"my.own": "2"})
+    assert result.settings == {"odps.sql.timezone": "Asia/Tokyo", "my.own": "2"}
+    assert result.sql.startswith("select ")
+    assert result.to_arrow()["at"].to_pylist()[0].isoformat().startswith("2024-01-01T00:00")
+
+
+def test_the_service_ignores_them_in_the_text(odps: Connection) -> None:
+    """Vendor's manual, *Set an SQL flag*; a comment keeps this client from seeing it."""
+    wide = "create table never_made (v decimal(40,0))"
+    with pytest.raises(QueryError, match=r"odps.sql.decimal256.enable"):
+        odps.sql(f"/* */ set odps.sql.decimal256.enable=true; {wide}")
+    odps.sql(f"set odps.sql.decimal256.enable=true; {wide}")
+    odps.drop_table("never_made")
+
+
+def test_an_error_shows_the_place_in_the_rest(odps: Connection) -> None:
+    with pytest.raises(QueryError, match=r"\[2,14\]") as caught:
+        odps.sql("set a=1;\n\nselect id,\n  frm orders where")
+    assert str(caught.value.excerpt).splitlines()[0] == "    frm orders where"
