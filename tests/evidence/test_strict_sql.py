@@ -59,6 +59,7 @@ def test_it_is_refused_and_the_error_says_how_to_allow_it(
     (setting,) = (key for key in FREE if key in str(caught.value.hint))
     assert FREE[setting] in str(caught.value.hint)
     strict.sql(query, settings={setting: FREE[setting]})
+    strict.sql(f"set {setting}={FREE[setting]};\n{query}")
 
 
 @pytest.mark.parametrize(
