@@ -21,6 +21,7 @@ from tests.support.gate import (  # noqa: F401  # hooks
     pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
+    pytest_runtest_teardown,
     pytest_sessionfinish,
     pytest_terminal_summary,
     pytest_xdist_make_scheduler,

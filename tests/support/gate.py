@@ -60,6 +60,19 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Collect what tests left in cycles before other tests are blamed for it.
+
+    A file answers for its own garbage, and a test that may leave a socket unclosed for that socket:
+    its filter of warnings is over with it, and a later test would fail.
+    """
+    of_file = nextitem is None or nextitem.path != item.path
+    marks = item.iter_markers("filterwarnings")
+    if of_file or any("ResourceWarning" in text for mark in marks for text in mark.args):
+        gc.collect()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Let ``--dist loadfile`` give one worker all that shares the Spark session, or the browser.
