@@ -118,12 +118,20 @@ class Result(RowForms):
     @property
     def schema(self) -> TableSchema:
         """The columns of the result; waits for the query."""
-        return self._open(None).schema
+        return self._opened(None).schema
 
     @property
     def row_count(self) -> int:
-        """Number of rows; waits for the query."""
+        """Number of rows; waits for the query. An error where `is_cut`: nobody says how many."""
         return self._cut(self._open(None).row_count)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the key may not read all of these rows, only `first` ones; waits for the query.
+
+        Of a result of exactly 10,000 rows nobody says whether it was cut: it counts as one.
+        """
+        return self._limit is None and self._opened(None).is_cut
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait until the query has succeeded.
@@ -221,7 +229,8 @@ class Result(RowForms):
         return self._connection.profile.timezone
 
     def _columns(self, zone: str | None) -> pa.Schema:
-        return arrow_schema(self.schema, timezone=zone)
+        # Checked, as who asks will read: an error of theirs would come through Arrow's C interface.
+        return arrow_schema(self._open(None).schema, timezone=zone)
 
     def _cut(self, rows: int) -> int:
         return rows if self._limit is None else min(rows, self._limit)

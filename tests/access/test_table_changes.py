@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-import odps_nb
 from odps_nb import Connection, Table
 from odps_nb.errors import ArgumentError, ConflictError, NotFoundError
 from odps_nb.local.server.launch import start
+from tests.support.service.connecting import connected
 
 Names = Callable[[str], str]
 
@@ -125,12 +125,7 @@ def test_projects_and_schemas_are_listed(odps: Connection) -> None:
 def test_a_schema_of_its_own_is_listed() -> None:
     with (
         start(samples=False, options=("--schemas",)) as local,
-        odps_nb.connect(
-            endpoint=local.endpoint,
-            project=local.project,
-            access_id=local.access_id,
-            access_key=local.access_key,
-        ) as odps,
+        connected(local) as odps,
     ):
         odps.sql("create schema second")
         assert odps.schemas() == ["default", "second"]

@@ -6,44 +6,30 @@ falls back to the first 10,000 rows with a warning).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from functools import partial
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from odps import ODPS
 
-import odps_nb
 from odps_nb.access.connection import Connection
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import AccessDeniedError, explain
-from odps_nb.local.server.launch import LocalService, start
-
-NUMBERS = "select d.id * 1000 + e.id as n from numbers d cross join numbers e where d.id < {}"
+from odps_nb.local.server.launch import LocalService
+from odps_nb.notebook.explore.view import Choice, RowView
+from tests.support.service.protected import NUMBERS, analyst_of, owner_of, protected_service
 
 
 @pytest.fixture(scope="module")
 def protected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    """A service whose key ``analyst`` may query, but not download."""
-    path = tmp_path_factory.mktemp("keys") / "credentials.json"
-    keys = {"owner": "o-secret", "analyst": "a-secret"}
-    path.write_text(json.dumps({"keys": keys, "rights": {"analyst": {"ours": "query"}}}))
-    path.chmod(0o600)
-    options = ("--credentials", str(path))
-    with start(samples=False, project="ours", options=options) as running:
-        with connect(running, "owner", "o-secret") as owner:
-            owner.create_table("numbers", pd.DataFrame({"id": range(1000)}))
+    with protected_service(tmp_path_factory.mktemp("keys")) as running:
         yield running
-
-
-def connect(service: LocalService, access_id: str, key: str) -> Connection:
-    return odps_nb.connect(
-        access_id=access_id, access_key=key, project="ours", endpoint=service.endpoint
-    )
 
 
 @pytest.fixture(scope="module")
 def analyst(protected: LocalService) -> Iterator[Connection]:
-    with connect(protected, "analyst", "a-secret") as connection:
+    with analyst_of(protected) as connection:
         yield connection
 
 
@@ -71,17 +57,34 @@ def test_of_a_large_one_only_the_first_rows_and_never_in_silence(
     text = "\n".join(explain(caught.value))
     assert "more than the first 10,000 rows" in text
     assert "result.first(10000)" in text
-    with pytest.raises(AccessDeniedError):
-        result.first(10_001).to_arrow()
+    for read in (result.first(10_001).to_arrow, partial(pa.table, result), result.reader):
+        with pytest.raises(AccessDeniedError):
+            read()
     first = result.first(10_000).to_pandas()["n"].to_list()
     assert first == [1000 * d + e for d in range(10) for e in range(1000)]
+    assert result.is_cut
+    assert not result.first(10_000).is_cut
+    assert result.schema.names == ("n",)
     assert "10,000 rows or more" in repr(result)
+
+
+def test_a_large_one_is_looked_at_as_far_as_it_may_be_read(analyst: Connection) -> None:
+    result = analyst.sql(NUMBERS.format(11) + " order by n")
     shown = result._repr_mimebundle_()
-    assert "999" in str(shown) or "0" in shown["text/plain"]
+    for text in shown.values():
+        assert "there may be more than 10,000 rows: the key may read no more" in text
+    assert "1–20 of 10,000" in shown["text/html"]
+    view = RowView(rows_of(result))
+    assert view.page(9_900).columns[0][-1] == "9999"
+    assert view.describe().columns
+    view.choose(Choice(conditions=("n >= 9990",)))
+    assert [int(text) for text in view.page(0).columns[0]] == list(range(9990, 10_000))
+    view.choose(Choice(order="n", descending=True))  # by SQL, which reads all rows
+    assert view.page(0).columns[0][0] == "10999"
 
 
 def test_who_may_read_gets_all_rows(protected: LocalService) -> None:
-    with connect(protected, "owner", "o-secret") as owner:
+    with owner_of(protected) as owner:
         assert owner.sql(NUMBERS.format(11)).to_pandas()["n"].nunique() == 11_000
 
 

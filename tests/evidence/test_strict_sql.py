@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import start
 from odps_nb.notebook.explore.view import Choice, RowView
+from tests.support.service.connecting import connected
 
 FULL, ORDERED = "is full scan with all partitions", "ORDER BY must be used with a LIMIT clause"
 FREE = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
@@ -23,12 +23,7 @@ def strict() -> Iterator[Connection]:
     """A service that refuses them, with a partitioned table, a view of it and a plain table."""
     with (
         start(samples=False, options=("--strict-sql",)) as service,
-        odps_nb.connect(
-            endpoint=service.endpoint,
-            project=service.project,
-            access_id=service.access_id,
-            access_key=service.access_key,
-        ) as odps,
+        connected(service) as odps,
     ):
         rows = pd.DataFrame({"id": [3, 1, 2], "ds": ["a", "b", "b"]})
         odps.create_table("parts", rows, partitioned_by="ds")

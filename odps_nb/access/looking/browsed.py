@@ -42,6 +42,10 @@ class Rows(Protocol):
     def row_count(self) -> int | None:
         """How many there are; ``None`` where rows have no numbers and come by `found` only."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more, which the key may not read."""
+
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """Fetch rows by number: one request."""
 

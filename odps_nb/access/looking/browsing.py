@@ -34,6 +34,7 @@ from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.calls import LIMITED_RESULT_ROWS
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
@@ -110,6 +111,11 @@ class ScanRows:
     def row_count(self) -> int | None:
         """How many rows the read has, where rows have numbers."""
         return self._scan.row_count
+
+    @property
+    def is_cut(self) -> bool:
+        """``False``: who may read a table may read all of it."""
+        return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """Fetch rows by number: one request over the session of the read."""
@@ -238,12 +244,21 @@ class ResultRows:
 
     @property
     def row_count(self) -> int | None:
-        """How many rows the query has."""
-        return self._result.row_count
+        """How many rows of the query can be read."""
+        return self._readable.row_count
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the key may read the first rows of the query only."""
+        return self._result.is_cut
+
+    @property
+    def _readable(self) -> Result:
+        return self._result.first(LIMITED_RESULT_ROWS) if self.is_cut else self._result
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
         """Fetch rows by number: one request."""
-        for batch in iter_result_rows(self._result, start, rows, cancel=cancel):
+        for batch in iter_result_rows(self._readable, start, rows, cancel=cancel):
             yield self._shown(batch)
 
     def every(
@@ -251,7 +266,7 @@ class ResultRows:
     ) -> Generator[pa.RecordBatch, None, None]:
         """Read all rows, in bounded memory."""
         self._token = token = CancelToken()
-        with closing(self._result.batches(read_ahead=ahead, progress=progress)) as batches:
+        with closing(self._readable.batches(read_ahead=ahead, progress=progress)) as batches:
             for batch in batches:
                 token.check()
                 yield self._shown(batch)
@@ -260,9 +275,10 @@ class ResultRows:
         """Read the rows that satisfy a condition, some thousands at a time."""
         self._token = token = CancelToken()
         row_filter = None if where is None else self._filter(where)
-        for start in range(begin.row, self._result.row_count, STEP_ROWS):
+        readable = self._readable
+        for start in range(begin.row, readable.row_count, STEP_ROWS):
             row = start
-            for batch in iter_result_rows(self._result, start, STEP_ROWS, cancel=token):
+            for batch in iter_result_rows(readable, start, STEP_ROWS, cancel=token):
                 kept = batch if row_filter is None else row_filter.apply(batch)
                 if kept.num_rows:
                     yield Place(0, row), self._shown(kept)
@@ -309,12 +325,7 @@ class ResultRows:
         return self._with(self._result._reopened(), self._first_columns)
 
     def _with(self, result: Result, columns: int | None) -> Rows:
-        return ResultRows(
-            result,
-            title=self._title,
-            like=self._like,
-            first_columns=columns,
-        )
+        return ResultRows(result, title=self._title, like=self._like, first_columns=columns)
 
     def stop(self) -> None:
         """Cancel what is being read or sorted; the query itself is over."""

@@ -283,6 +283,8 @@ class RowView:
             notes.append(f"the first {MAX_SORTED:,} rows of this order, from a SQL job")
         elif self.choice.order is not None:
             notes.append("sorted by a SQL job")
+        elif self._rows.is_cut:
+            notes.append(f"there may be more than {self.all_rows:,} rows: the key may read no more")
         if self.all_columns > len(self.columns):
             notes.append(f"first {len(self.columns)} of {self.all_columns:,} columns")
         if self.renewals:

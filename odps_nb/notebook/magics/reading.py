@@ -245,7 +245,11 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     line = " ".join(query.split())
     title = f"sql {line if len(line) <= 60 else line[:59] + '…'}"
     done = f"done: {what_was_done(query)}"
-    return _finish(context, args, title, rows, lambda: result.row_count, done=done)
+
+    def total() -> int | None:
+        return None if result.is_cut else result.row_count
+
+    return _finish(context, args, title, rows, total, done=done)
 
 
 def _cost(cost: SqlCost) -> Listing:

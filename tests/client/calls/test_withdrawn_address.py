@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 
-import odps_nb
-from odps_nb.access.connection import Connection
 from odps_nb.errors import ConnectError
 from odps_nb.local.server.launch import LocalService
+from tests.support.service.connecting import connected
 from tests.support.sockets.relays import TlsFront
 from tests.support.spark.altering import Altering
 
@@ -52,20 +51,10 @@ def between(service: LocalService, named: Named) -> Iterator[str]:
         yield f"{proxy.url}/api"
 
 
-def connect(service: LocalService, endpoint: str, **settings: str) -> Connection:
-    return odps_nb.connect(
-        endpoint=endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-        **settings,
-    )
-
-
 def test_reads_and_writes_go_on_at_the_next_address(
     service: LocalService, named: Named, between: str, new_name: Callable[[str], str]
 ) -> None:
-    with connect(service, between) as odps:
+    with connected(service, endpoint=between, tunnel_endpoint=None) as odps:
         with named.elsewhere():
             table = odps.create_table(new_name("moves"), pa.table({"id": [1, 2]}))
             assert table.read().to_arrow().num_rows == 2
@@ -90,7 +79,7 @@ def test_an_address_that_the_profile_names_stays(
     with named.elsewhere():
         gone = f"http://{named.address}"
     with (
-        connect(service, between, tunnel_endpoint=gone) as odps,
+        connected(service, endpoint=between, tunnel_endpoint=gone) as odps,
         pytest.raises(ConnectError),
     ):
         odps.table("orders").head()

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 from IPython.utils.capture import capture_output
 
-from odps_nb.errors import CancelledError, LimitExceededError, NotFoundError, OdpsNbError
+from odps_nb.errors import (
+    AccessDeniedError,
+    CancelledError,
+    LimitExceededError,
+    NotFoundError,
+    OdpsNbError,
+)
+from tests.support.service.protected import NUMBERS, analyst_of, protected_service
 from tests.support.shell import run, usage_error
 
 # -- reading ----------------------------------------------------------------------------------
@@ -263,6 +270,19 @@ def test_a_limit_says_how_many_rows_there_are(ip):
         ip.run_cell(f"%%odps sql -q -n 5 -o some\n{ORDERS}")
         ip.run_cell(f"%%odps sql -n {total} -o some\n{ORDERS}")
     assert "first" not in shown.stdout + str([output.data for output in shown.outputs])
+
+
+def test_a_limit_of_rows_where_the_key_may_not_read_all_of_them(ip, tmp_path):
+    query = NUMBERS.format(11) + " order by n"
+    with protected_service(tmp_path) as service, analyst_of(service) as analyst:
+        ip.magics_manager.registry["OdpsMagics"].context.use(analyst, owned=False)
+        with capture_output() as shown:
+            ip.run_cell(f"%%odps sql -n 5 -o some\n{query}")
+        assert ip.user_ns["some"]["n"].tolist() == [0, 1, 2, 3, 4]
+        said = shown.stdout + str([output.data for output in shown.outputs])
+        assert "first 5 rows × 1 column" in said
+        with pytest.raises(AccessDeniedError, match="first 10,000 rows"):
+            run(ip, f"%%odps sql\n{query}")
 
 
 @pytest.mark.parametrize("form", ["in :L", "in (:L)"])

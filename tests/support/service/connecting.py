@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 def connected(service: LocalService, **more: Any) -> Connection:
     """Return a connection with the service's own key; ``more`` are arguments of `connect`."""
-    return odps_nb.connect(
-        endpoint=service.endpoint,
-        tunnel_endpoint=service.tunnel_endpoint,
-        project=service.project,
-        access_id=service.access_id,
-        access_key=service.access_key,
-        **more,
-    )
+    own: dict[str, Any] = {
+        "endpoint": service.endpoint,
+        "tunnel_endpoint": service.tunnel_endpoint,
+        "project": service.project,
+        "access_id": service.access_id,
+        "access_key": service.access_key,
+    }
+    return odps_nb.connect(**{**own, **more})
