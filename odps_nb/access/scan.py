@@ -177,7 +177,7 @@ class Scan(RowForms, ForEngines):
         LimitExceededError
             The next batch would make it more than the ``max_bytes`` of the read.
         """
-        with self._tracker(progress) as tracker, self._cancellable() as token:
+        with self._cancellable() as token, self._tracker(progress) as tracker:
             yield from self._batches(
                 tracker, token, workers=check_count("workers", workers), read_ahead=read_ahead
             )
@@ -258,7 +258,7 @@ class Scan(RowForms, ForEngines):
 
     @contextmanager
     def _reading(self, progress: Progress) -> Iterator[Reading]:
-        with self._tracker(progress) as tracker, self._cancellable() as token:
+        with self._cancellable() as token, self._tracker(progress) as tracker:
             yield tracker, self._batches(tracker, token)
 
     def _batches(

@@ -54,8 +54,9 @@ def sample_blobs() -> tuple[SampleBlob | None, ...]:
     return tuple(media.blobs())
 
 
-# Some batches into the body of a split of `orders`; the service sends 1 MiB at a time.
-STALL = {"action": "TableRead", "fault": "stall", "at": 9_000_000, "seconds": 600, "times": 0}
+# Some batches into the body of a split of `orders`; the service sends 1 MiB at a time, and no body
+# that a read of all of it asks for has less than 3 MB (a profile's are smallest: under 9 MB).
+STALL = {"action": "TableRead", "fault": "stall", "at": 2_500_000, "seconds": 600, "times": 0}
 
 
 @pytest.fixture(scope="session")

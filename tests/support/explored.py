@@ -75,8 +75,8 @@ def cancel_a_profile(view: Any) -> None:
     expect(busy).to_contain_text("profile: reading")
     busy.get_by_role("button", name="Cancel").click()
     expect(busy).to_be_hidden()
+    assert "sample of" in view.locator(".odps-x-described").inner_text(), "it was not stalled"
     expect(view.locator(".odps-x-problem")).to_have_text("cancelled")
-    assert "sample of" in view.locator(".odps-x-described").inner_text()
 
 
 def use_the_keyboard(page: Any, view: Any) -> None:

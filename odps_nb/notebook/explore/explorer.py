@@ -236,7 +236,8 @@ class Explorer:
 
     def _profile_all(self, _: Mapping[str, Any]) -> None:
         def work(token: CancelToken) -> None:
-            self._view.describe_all(Told(self._send, self._view.stop_profile, lane="profile"))
+            told = Told(self._send, self._view.stop_profile, lane="profile")
+            self._view.describe_all(told, token)
             self._send(profile_message(self._view))
 
         self._lanes.run("profile", work)

@@ -328,13 +328,19 @@ class RowView:
             cancel=token,
         )
 
-    def describe_all(self, progress: Progress = None) -> Profile:
-        """Describe the columns by all rows: reads the table, in bounded memory; `stop` ends it."""
-        before = self.profile or self.describe()
+    def describe_all(self, progress: Progress = None, cancel: CancelToken | None = None) -> Profile:
+        """Describe the columns by all rows: reads the table, in bounded memory.
+
+        `stop_profile` ends it once it reads; a cancelled token ends it before that, too.
+        """
+        token = cancel or CancelToken()
+        before = self.profile or self.describe(token)
         profiler, count = Profiler(self.columns, before=before), 0
         self._read = rows = self._rows.twin()
         try:
+            token.check()
             for batch in rows.every(ahead=SAMPLE_BYTES, progress=progress):
+                token.check()
                 profiler.add(batch)
                 count += batch.num_rows
         finally:

@@ -5,6 +5,7 @@ import itertools
 import threading
 from dataclasses import replace
 from decimal import Decimal
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -275,6 +276,16 @@ def test_all_rows_give_the_same_profile_as_a_sample_of_all(view):
         if one.is_range:
             assert [bar.count for bar in one.bars] == [bar.count for bar in other.bars]
     assert whole.columns[0].more_distinct
+
+
+def test_a_profile_that_was_cancelled_before_it_reads_reads_nothing(view):
+    sample, token, told = view.describe(), CancelToken(), []
+    token.cancel()
+    listener = SimpleNamespace(start=told.append, stop=told.append)
+    with pytest.raises(CancelledError):
+        view.describe_all(listener, token)
+    assert told == []
+    assert view.profile is sample
 
 
 def test_a_sample_is_random_without_overlap_and_repeatable():
