@@ -46,6 +46,9 @@ class _Head:
             )
         return self.last
 
+    def flush(self) -> None:
+        """Do nothing; http.client asks for it when it closes an interrupted response."""
+
     def close(self) -> None:
         self._file.close()
 
@@ -54,22 +57,22 @@ class BodyResponse(HTTPResponse):
     """An `http.client` response whose body is read with `fill` and `some` only."""
 
     length: int | None
+    fp: Any = None  # `close` may come before http.client has set it
     _run = 0  # bytes left in the current chunk
     _in_chunk = False
 
     def __init__(self, sock: socket.socket, *args: Any, ahead: bytes = b"", **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         # http.client's own file sleeps too deeply, and its 8 KiB cost two calls for each chunk.
-        self.fp.close()
-        self._source = SlicedReader(sock, ahead)
-        self.fp: Any = BufferedReader(self._source, _BUFFER)
+        self._source = SlicedReader(sock, ahead, hold=self.fp)
+        self.fp = BufferedReader(self._source, _BUFFER)
 
     def begin(self) -> None:
         """Read the head. Unlike http.client, raise if it is cut."""
         file = self.fp
         head: Any = _Head(file)  # all that begin() uses of a file
-        self.fp = head
         try:
+            self.fp = head
             super().begin()
         finally:
             if self.fp is head:

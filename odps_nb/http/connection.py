@@ -46,6 +46,7 @@ class Exchange:
         "ahead",
         "answered_early",
         "body",
+        "connection",
         "head_timeout",
         "receive_buffer",
         "send_timeout",
@@ -71,7 +72,16 @@ class Exchange:
         self.answered_early: bool = False
         self.ahead: bytes = b""  # of the answer, received while the request was being sent
         self.body: BodyResponse | None = None
+        self.connection: HTTPConnection | None = None  # that ``body`` comes over
         self.source_error: BaseException | None = None  # raised by the caller's own body
+
+    def drop(self) -> None:
+        """Close the connection of a response that its caller will not get. Idempotent."""
+        self.abort.detach()
+        if self.body is not None and not self.body.isclosed():  # else the pool may have it back
+            self.body.close()
+            if self.connection is not None:
+                self.connection.close()
 
 
 # The way from `RequestsTransport.send` to the connection that urllib3 picks, in the same thread.
@@ -81,9 +91,9 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._exchange = EXCHANGE.get()
+        self._exchange.body = self  # first: whoever is interrupted now has something to close
         super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
         self.end_within(self._exchange.head_timeout)
-        self._exchange.body = self
 
     def begin(self) -> None:
         super().begin()
@@ -150,6 +160,11 @@ class _Guarded(HTTPConnection):
         finally:
             exchange.sent, exchange.body = False, None  # the proxy is not whom we ask
         self.sock.settimeout(timeout)  # reading its answer left short waits behind
+
+    def getresponse(self) -> Any:
+        """Read the head; until the caller has the response, the exchange knows whose it is."""
+        EXCHANGE.get().connection = self
+        return super().getresponse()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         if self.sock is not None:  # kept alive, or just through a TLS handshake

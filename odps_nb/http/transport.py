@@ -270,17 +270,21 @@ class RequestsTransport:
         )
         token = EXCHANGE.set(exchange)
         try:
+            try:
+                return self._response(request, exchange)
+            finally:
+                EXCHANGE.reset(token)
+        except BaseException:  # an interrupt, too: its traceback may be kept for hours
+            exchange.drop()
+            raise
+
+    def _response(self, request: HttpRequest, exchange: Exchange) -> HttpResponse:
+        try:
             raw = self._send(request, exchange)
         except Exception as error:
-            request.abort.detach()
             if exchange.source_error is not None:
                 raise exchange.source_error from None
             raise translate(error, request.url, abort=request.abort, sent=exchange.sent) from error
-        except BaseException:
-            request.abort.detach()
-            raise
-        finally:
-            EXCHANGE.reset(token)
         if exchange.body is None:
             raise AssertionError("urllib3 did not use our connection")
         response = HttpResponse(raw, exchange.body, request, early=exchange.answered_early)

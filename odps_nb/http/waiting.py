@@ -11,7 +11,7 @@ import io
 import os
 import socket
 import time
-from typing import Any
+from typing import IO, Any
 
 from urllib3.util.wait import wait_for_socket
 
@@ -65,19 +65,20 @@ class SlicedReader(io.RawIOBase):
     """A raw reader of a socket; waits up to the socket's timeout, in slices.
 
     ``received`` counts its bytes; another thread may look. ``deadline``, in seconds of
-    ``time.monotonic``, bounds all reads together, however steadily bytes come.
+    ``time.monotonic``, bounds all reads together, however steadily bytes come. ``hold`` is a file
+    of the socket: it keeps the descriptor open when http.client lets go of the socket before the
+    body ends, and is closed with the reader.
     """
 
     deadline: float | None = None
 
-    def __init__(self, sock: socket.socket, ahead: bytes = b"") -> None:
+    def __init__(self, sock: socket.socket, ahead: bytes = b"", *, hold: IO[bytes]) -> None:
         super().__init__()
+        self._hold = hold
         self._sock = sock
         self._ahead = ahead  # was received already
         self.received: int = 0
         self._timeout = sock.gettimeout()
-        # Keeps the descriptor open when http.client lets go of the socket before the body ends.
-        self._hold = sock.makefile("rb", 0)
         sock.settimeout(SLICE if self._timeout is None else min(SLICE, self._timeout))
 
     def readable(self) -> bool:

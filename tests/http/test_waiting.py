@@ -43,7 +43,7 @@ def test_a_signal_that_wakes_nobody_is_noticed():
 def test_silence_lasts_no_less_than_the_timeout_says(pair, timeout):
     ours, _ = pair
     ours.settimeout(timeout)
-    with SlicedReader(ours) as reader:
+    with SlicedReader(ours, hold=ours.makefile("rb", 0)) as reader:
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             reader.readinto(bytearray(1))
@@ -53,7 +53,7 @@ def test_silence_lasts_no_less_than_the_timeout_says(pair, timeout):
 def test_bytes_that_come_after_some_slices_are_read(pair):
     ours, theirs = pair
     ours.settimeout(10.0)
-    with SlicedReader(ours) as reader:
+    with SlicedReader(ours, hold=ours.makefile("rb", 0)) as reader:
         with pytest.raises(TimeoutError):
             wait_until_ready(ours, 2.5 * SLICE, read=True)
         theirs.sendall(b"late")
@@ -67,7 +67,7 @@ def test_bytes_that_come_after_some_slices_are_read(pair):
 def test_a_reader_outlives_the_socket_object_that_it_reads_from(pair):
     ours, theirs = pair
     ours.settimeout(5.0)
-    reader = SlicedReader(ours)
+    reader = SlicedReader(ours, hold=ours.makefile("rb", 0))
     ours.close()  # as http.client does when the answer says that the connection ends
     theirs.sendall(b"rest")
     buffer = bytearray(4)

@@ -245,10 +245,14 @@ class BlobBatch:
         response = self._storage.open(
             ReadBlobs(references=named, compression=self._compression), attempts=self._attempts
         )
-        events = blob_events(response, len(named), max_blob=self._max_blob)
-        self._delivered.restart()
-        framed, doubled = len(named) > 1, len(named) > len(asked)
-        return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
+        try:
+            events = blob_events(response, len(named), max_blob=self._max_blob)
+            self._delivered.restart()
+            framed, doubled = len(named) > 1, len(named) > len(asked)
+            return _Answer(response, events, len(asked), framed=framed, doubled=doubled)
+        except BaseException:  # an interrupt
+            response.close()
+            raise
 
     def _read(self, answer: _Answer) -> BlobPart:
         prefix, pieces, held = self._delivered, list[bytes | memoryview](), 0

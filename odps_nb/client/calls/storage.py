@@ -397,11 +397,12 @@ class StorageClient:
             if isinstance(error, ConnectError):
                 self._forget_tunnel(endpoint)
             raise
-        self._note(response, attempts, time.perf_counter() - began)
         try:
+            self._note(response, attempts, time.perf_counter() - began)
             return raise_for_status(response, self._now())
-        except ServiceError as error:
-            if self.profile.region:
+        except BaseException as error:
+            response.close()
+            if isinstance(error, ServiceError) and self.profile.region:
                 doubt_version_4(error)
             raise
 

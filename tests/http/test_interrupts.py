@@ -1,0 +1,85 @@
+"""Ctrl-C at any line of a request: it comes out as it is, and its traceback holds no connection.
+
+A notebook keeps the last traceback, and with it every object of its frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import psutil
+import pytest
+
+from odps_nb.http.transport import HttpRequest, RequestsTransport
+from tests.support.sockets.peers import Line, Peer
+
+FILES = ("/odps_nb/http/", "/http/client.py", "/urllib3/connection")
+#: An interrupt inside of the closing itself leaves the rest of it to the garbage collection, and
+#: so does one before the block of a ``with`` begins.
+CLOSING = {"_close_pool_connections", "_close_conn", "close", "isclosed", "detach", "__enter__"}
+
+
+class Interrupter:
+    """Raises `KeyboardInterrupt` at the first line that is run and was not interrupted before."""
+
+    def __init__(self) -> None:
+        self.met: set[tuple[str, int]] = set()
+        self.place = ""
+
+    @contextlib.contextmanager
+    def armed(self) -> Iterator[None]:
+        self.place, before = "", sys.gettrace()
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _called(self, frame: FrameType, _event: str, _arg: Any) -> Any:
+        code = frame.f_code
+        ours = any(part in code.co_filename for part in FILES) and code.co_name not in CLOSING
+        return self._traced if ours else None
+
+    def _traced(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and place not in self.met and not self.place:
+            self.met.add(place)
+            self.place = f"{place[0]}:{place[1]}"
+            raise KeyboardInterrupt
+        return self._traced
+
+
+def serve(line: Line) -> None:
+    while line.request() is not None:
+        line.answer(b"x" * 1000)
+
+
+# What is interrupted between making a socket and connecting it holds no connection.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_an_interrupt_at_any_line_comes_out_and_leaves_no_connection():
+    interrupter, known, left = Interrupter(), set(), []
+    process = psutil.Process()
+    with Peer(serve) as peer:
+        port = int(peer.url.rpartition(":")[2])
+        while True:
+            transport = RequestsTransport()
+            request = HttpRequest(method="GET", url=peer.url, read_timeout=5.0)
+            kept = None
+            try:
+                with interrupter.armed(), transport.send(request) as response:
+                    assert response.read() == b"x" * 1000
+            except KeyboardInterrupt as error:
+                kept = error  # and its traceback
+            transport.close()  # what went back to the pool
+            if kept is None:
+                break
+            ours = {c.laddr for c in process.net_connections("tcp") if c.raddr[1:] == (port,)}
+            left += [interrupter.place] * bool(ours - known)
+            known |= ours
+    assert interrupter.place == ""
+    assert len(interrupter.met) > 300
+    assert left == []
