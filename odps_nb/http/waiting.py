@@ -71,6 +71,7 @@ class SlicedReader(io.RawIOBase):
     """
 
     deadline: float | None = None
+    _hold: IO[bytes] | None = None  # an interrupt of `__init__` must leave what can be closed
 
     def __init__(self, sock: socket.socket, ahead: bytes = b"", *, hold: IO[bytes]) -> None:
         super().__init__()
@@ -121,7 +122,7 @@ class SlicedReader(io.RawIOBase):
 
     def close(self) -> None:
         """Release the socket. Idempotent."""
-        if not self.closed:
+        if not self.closed and self._hold is not None:
             self._hold.close()
         super().close()
 

@@ -195,9 +195,14 @@ class SparkQuery:
 
         Its actions show the reads of each table as those of `read` do.
         """
+        return self._frame(self._session(), progress)
+
+    def _session(self) -> SparkSession:
         from odps_nb.spark.launch.session_factory import session
 
-        spark = self._spark if self._spark is not None else session()
+        return self._spark if self._spark is not None else session()
+
+    def _frame(self, spark: SparkSession, progress: Progress) -> DataFrame:
         filtered = any(read.conditions or read.partition_conditions for read in self.reads)
         if filtered and self._query.zone not in (None, spark.conf.get(_ZONE)):
             raise StateError(
@@ -232,14 +237,17 @@ class SparkQuery:
             progress, default=partial(self._faces.listener, on_cancel=self.cancel)
         )
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
-            frame = self.to_spark(progress=listener)
-            tracker.phase(Phase.READING)
+            spark = self._session()
             with (
-                watched(frame.sparkSession, tracker, cancel=token, seen=listener is not silent),
+                # Over Spark Connect already making the DataFrame is an operation of the server.
+                watched(spark, tracker, cancel=token, seen=listener is not silent),
                 query_errors(self.reads, self._query, self._references),
                 without_pandas_notice(),
                 without_query_log(),
             ):
+                frame = self._frame(spark, listener)
+                token.check()
+                tracker.phase(Phase.READING)
                 return frame.toArrow()
 
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:

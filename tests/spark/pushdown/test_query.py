@@ -14,14 +14,12 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.client.auth.profile import Profile
-from odps_nb.errors import (
-    ArgumentError,
-    NotFoundError,
-    QueryError,
-)
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, QueryError
 from odps_nb.spark.pushdown.query import SparkQuery
 from tests.support.compat.recorder import Recorder, recording
 from tests.support.spark.noted import check_notes, digest, noted
+from tests.support.spark.watched import Listener
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -519,6 +517,23 @@ def test_a_result_can_be_cancelled(spark: SparkSession, odps: Connection, tables
     query = odps_nb.spark.explain_sql(spark, odps, "select id from sales")
     query.cancel()  # nothing runs: nothing happens
     assert query.to_arrow().num_rows == 60
+
+
+def test_a_query_that_is_cancelled_at_its_beginning_opens_nothing(
+    spark: SparkSession, watched: Profile, recorder: Recorder
+) -> None:
+    class Cancelling(Listener):
+        def start(self, tracker: ProgressTracker) -> None:
+            super().start(tracker)
+            query.cancel()
+
+    query = odps_nb.spark.explain_sql(spark, watched, "select id from sales")
+    recorder.take()
+    listener = Cancelling()
+    with pytest.raises(CancelledError):
+        query.to_arrow(progress=listener)
+    assert recorder.take() == []
+    assert listener.wait_end().phase is Phase.CANCELLED
 
 
 def test_a_snapshot_that_is_gone_is_our_error(
