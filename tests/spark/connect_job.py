@@ -10,11 +10,15 @@ import faulthandler
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 import odps_nb
 import odps_nb.spark
@@ -31,6 +35,21 @@ ROWS = 1000
 #: Seconds after which the job is one that hangs: with PySpark 4.1 each of four stops may take a
 #: minute, and the machine may be a busy one.
 LASTS = 1000
+SAYING = 30
+
+
+def _say_where_it_hangs() -> None:
+    """Let every thread of this process and of its JVM be on stderr when the job hangs."""
+
+    def say() -> None:
+        for child in psutil.Process().children(recursive=True):
+            if child.name() == "java":
+                child.send_signal(signal.SIGQUIT)  # it prints its threads and goes on
+        faulthandler.dump_traceback()
+
+    timer = threading.Timer(LASTS, say)
+    timer.daemon = True
+    timer.start()
 
 
 def listening() -> dict[str, bool]:
@@ -123,7 +142,8 @@ def as_client(url: str, name: str) -> dict[str, Any]:
 
 def main() -> None:
     """Be the client that the environment names, or the server and its first client."""
-    faulthandler.dump_traceback_later(LASTS, exit=True)
+    faulthandler.dump_traceback_later(LASTS + SAYING, exit=True)
+    _say_where_it_hangs()
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     with odps_nb.connect(**GIVEN["connection"]) as odps:
         if name:

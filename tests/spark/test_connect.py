@@ -37,14 +37,17 @@ def told(odps: Connection, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "log": str(log),
         "table": f"connected_{log.name.replace('-', '_')}",
     }
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job"],
-        input=json.dumps(document),  # an argument would show the key to every process
-        capture_output=True,
-        text=True,
-        timeout=LASTS + 60,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    said = tmp_path_factory.mktemp("connect-said") / "stderr"  # when it hangs, every thread
+    with said.open("w") as stderr:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_job"],
+            input=json.dumps(document),  # an argument would show the key to every process
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            timeout=LASTS + 60,
+        )
+    assert done.returncode == 0, said.read_text()[-100_000:] + done.stdout[-200_000:]
     logged = [path.read_text() for path in log.rglob("*") if path.is_file()]
     return {**json.loads(done.stdout.splitlines()[-1]), "log": "\n".join(logged)}
 
