@@ -5,8 +5,9 @@ without values; flattening such a list, as pandas and a concatenation do, crashe
 does it refuse structs with two members of one name, which no type of MaxCompute has and no
 Python value can hold.
 
-Of all this, looking whether each text is UTF-8 takes longest, by far. Text that is ASCII from its
-first byte to its last is, however it is cut: that is seen in one pass over the buffer.
+Of all this, looking whether each text is UTF-8 takes longest, by far. A column whose bytes are
+UTF-8 from the first to the last, and which is cut where characters begin, has only such texts: that
+takes a third of the time, and a tenth where all is ASCII.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-__all__ = ["validate"]
+__all__ = ["Validator", "validate"]
 
 _ASCII = 128  # bytes below are characters of their own
+_MARK, _CONTINUES = 0b1100_0000, 0b1000_0000  # of a byte that is not the first of its character
 
 
 def validate(batch: pa.RecordBatch) -> None:
@@ -30,17 +32,37 @@ def validate(batch: pa.RecordBatch) -> None:
     pyarrow.ArrowInvalid
         One does not.
     """
-    batch.validate()  # of lengths and the ends of buffers, which is quick
-    parts = []
-    for column in batch.columns:
-        text = _TEXTS.get(column.type)
-        is_ascii = text is not None and _is_ascii(column, text.offset)
-        parts.append(column.view(text.as_bytes) if text is not None and is_ascii else column)
-    # one call for all: each lets another thread take the interpreter
-    pa.RecordBatch.from_arrays(parts, names=[""] * len(parts)).validate(full=True)
-    for column in batch.columns:
-        if not _is_flat(column.type):
-            _check_empty_lists(column)
+    Validator(batch.schema).validate(batch)
+
+
+class Validator:
+    """Validates the batches of one stream: what follows from their schema is found out once."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        texts = {place: _TEXTS.get(kind) for place, kind in enumerate(schema.types)}
+        self._texts = {place: text for place, text in texts.items() if text is not None}
+        self._nested = [place for place, kind in enumerate(schema.types) if not _is_flat(kind)]
+
+    def validate(self, batch: pa.RecordBatch) -> None:
+        """Raise unless every value of a batch of the schema lies inside of its buffers.
+
+        Raises
+        ------
+        pyarrow.ArrowInvalid
+            One does not.
+        """
+        batch.validate()  # of lengths and the ends of buffers, which is quick
+        columns = batch.columns
+        parts = columns.copy()
+        for place, text in self._texts.items():
+            parts[place] = columns[place].view(text.as_bytes)
+        # one call for all: each lets another thread take the interpreter
+        pa.RecordBatch.from_arrays(parts, names=[""] * len(parts)).validate(full=True)
+        for place, text in self._texts.items():
+            if not _is_utf8(columns[place], text):
+                columns[place].validate(full=True)  # value by value: a null may hide anything
+        for place in self._nested:
+            _check_empty_lists(columns[place])
 
 
 class _Text(NamedTuple):
@@ -54,14 +76,30 @@ _TEXTS = {
 }
 
 
-def _is_ascii(column: pa.Array, offset: np.dtype[Any]) -> bool:
-    """Whether all bytes between the first and the last text of a column are ASCII."""
+def _is_utf8(column: pa.Array, text: _Text) -> bool:
+    """Whether the bytes of a column are UTF-8 and its texts begin with characters.
+
+    The offsets have been validated. ``False`` may also mean that it is not known.
+    """
     _, offsets, data = column.buffers()
     if not len(column) or offsets is None or data is None or not data.size:
         return False
-    ends = np.frombuffer(offsets, offset, len(column) + 1, column.offset * offset.itemsize)
-    text = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-    return bool(text.size and text.max() < _ASCII)
+    ends = np.frombuffer(
+        offsets, text.offset, len(column) + 1, column.offset * text.offset.itemsize
+    )
+    octets = np.frombuffer(data, np.uint8)
+    if ends[0] == ends[-1] or octets[ends[0] : ends[-1]].max() < _ASCII:
+        return True
+    # an empty text at the end of the buffer begins behind it
+    first = octets.take(ends[:-1], mode="clip")
+    if ((first & _MARK) == _CONTINUES).any():
+        return False
+    whole = pa.py_buffer(np.array([ends[0], ends[-1]], text.offset))
+    try:
+        pa.Array.from_buffers(column.type, 1, [None, whole, data]).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _is_flat(kind: pa.DataType) -> bool:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.blob.many import iter_blobs
+from odps_nb.client.read import alone
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.errors import OdpsNbError
@@ -120,12 +122,25 @@ def ids(batches: Iterable[pa.RecordBatch]) -> list[int]:
 
 
 def read_session(
-    odps: Connection, world: World, place: Any, *, ordered: bool, workers: int
+    odps: Connection,
+    world: World,
+    place: Any,
+    *,
+    ordered: bool,
+    workers: int | None,
+    splits: int = 3,
 ) -> list[int]:
-    plan = ReadPlan(table=odps.profile.table(world.rows), splits=3, max_batch_rows=90)
+    plan = ReadPlan(table=odps.profile.table(world.rows), splits=splits, max_batch_rows=90)
     session = open_read_session(odps.storage, plan)
     found = ids(iter_batches(odps.storage, session, ordered=ordered, workers=workers))
     return found if ordered else sorted(found)
+
+
+def read_slowing(odps: Connection, world: World, place: Any) -> list[int]:
+    """A near service that proves slow; one split, so that exchanges come in one order."""
+    odps.storage.quickest = 0.0
+    with mock.patch.object(alone, "LATE", 0.0):
+        return read_session(odps, world, place, ordered=True, workers=None, splits=1)
 
 
 def read_table(odps: Connection, world: World, place: Any, **options: Any) -> list[int]:
@@ -296,6 +311,7 @@ JOBS = (
     Job("read in order", partial(read_session, ordered=True, workers=1), result=ALL),
     Job("read side by side", partial(read_session, ordered=True, workers=3), result=ALL),
     Job("read as they come", partial(read_session, ordered=False, workers=3), result=ALL),
+    Job("read alone, then not", read_slowing, result=ALL),
     Job("read a table", read_table, result=ALL),
     Job("read filtered", partial(read_table, where="id >= 590"), result=ALL[590:]),
     Job("read limited", partial(read_table, limit=150), result=ALL[:150]),

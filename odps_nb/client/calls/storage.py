@@ -7,6 +7,7 @@ state: that travels in the request values.
 from __future__ import annotations
 
 import logging
+import math
 import platform
 import threading
 import time
@@ -95,6 +96,8 @@ class StorageClient:
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
         self.user_agent: str = _user_agent()
+        self.quickest: float = math.inf
+        """Seconds of the quickest answer so far; a round trip takes no longer."""
         renew_after_fork(self)
         end_at_exit(self)
 
@@ -407,6 +410,7 @@ class StorageClient:
             raise
 
     def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
+        self.quickest = min(self.quickest, seconds)
         _log.debug(
             "%s: %s, request id %s, %.3f s",
             attempts.what,

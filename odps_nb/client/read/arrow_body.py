@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from odps_nb.arrow.validation import validate
+from odps_nb.arrow.validation import Validator
 from odps_nb.errors import (
     FramingError,
     LimitExceededError,
@@ -199,6 +199,7 @@ class RowStream:
             self._source = _Watched(body, self._check, max_output)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
             self.schema: pa.Schema = self._reader.schema
+        self._validator = Validator(self.schema)
 
     @property
     def request_id(self) -> str | None:
@@ -230,7 +231,7 @@ class RowStream:
             self._source.read(1)  # the end of the body, which the check requires to be here
             self._ended = True
             return None
-        validate(batch)
+        self._validator.validate(batch)
         return batch
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import islice, starmap
 
@@ -19,6 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.read.alone import Rest, read_alone
 from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
@@ -31,6 +32,7 @@ from odps_nb.client.read.session import (
     plan_ranges,
     reopen_read_session,
 )
+from odps_nb.client.read.split_rows import SplitRows
 from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
@@ -56,6 +58,8 @@ WHOLE_BATCH_BYTES = 2 * 2**20
 """Smallest batch in bytes when many splits are read at a time."""
 PIECE_BYTES = 8 * 2**20
 """Smallest piece of a split in bytes."""
+NEAR_SECONDS = 0.01
+"""A service that has answered a request within it is near."""
 ALL_ROWS = 2**32 - 1
 """``Count`` for all rows, as the C++ client sends it."""
 FEW_BYTES = 16
@@ -198,52 +202,6 @@ def _read_from(
     return replace(request, skip_rows=row)
 
 
-class SplitRows:
-    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
-
-    def __init__(
-        self,
-        rows: ResumableRowStream,
-        look_after: Callable[[], None],
-        row_filter: BatchFilter | None,
-        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
-    ) -> None:
-        self._rows, self._look_after = rows, look_after
-        self._filter, self._shape = row_filter, shape
-        self._batches = rows.batches()
-        self._begun = False
-        self.row: int = 0
-        """The row of the split at which the last batch began, before the filter."""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        try:
-            while True:
-                if self._begun:  # what opens a stream looks after the session itself
-                    self._look_after()
-                self._begun = True
-                batch = next(self._batches)
-                self.row = self._rows.row - batch.num_rows
-                if self._filter is not None:
-                    batch = self._filter.apply(batch)
-                if batch.num_rows:
-                    return batch if self._shape is None else self._shape(batch)
-        except BaseException:
-            self.close()
-            raise
-
-    def rest(self) -> None:
-        """Keep the session alive; close the connection if the service refuses others."""
-        self._look_after()
-        self._rows.rest()
-
-    def close(self) -> None:
-        """Close the connection. Idempotent."""
-        self._batches.close()
-
-
 def iter_batches(
     storage: StorageClient,
     session: ReadSession,
@@ -288,42 +246,97 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    lanes = _workers(workers, ahead)
-    size = _piece_bytes(ahead, lanes)
-    pieces = PieceRanges(session.splits, size=size, row_bytes=_row_bytes(session))
-    concurrency = AdaptiveConcurrency(
-        len(list(islice(pieces, lanes))),
-        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
-    )
-
-    def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
-        return lambda token: iter_split(
+    read = _Read(
+        storage,
+        session,
+        ordered=ordered,
+        workers=workers,
+        ahead=ahead,
+        max_bytes=max_bytes,
+        cancel=cancel,
+        open_split=partial(
+            iter_split,
             storage,
             session,
-            piece,
             columns=columns,
             compression=compression,
-            max_batch_bytes=batch_bytes(ahead, concurrency.most),
-            max_batch_rows=batch_rows(session, ahead, concurrency.most),
             tracker=tracker,
-            cancel=token,
             keeper=keeper,
-            concurrency=concurrency,
-            part_of=split,
+        ),
+        tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
+    )
+    batches = _bounded(read.batches(), session, limit, max_bytes)
+    return _kept(counted(batches, tracker), keeper)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """How the splits of a session are read: one after another, or several at a time."""
+
+    storage: StorageClient
+    session: ReadSession
+    _: KW_ONLY
+    ordered: bool
+    workers: int | None
+    ahead: int
+    max_bytes: int | None
+    cancel: CancelToken
+    open_split: Callable[..., SplitRows]
+    tell: Callable[[str], None]
+
+    def batches(self) -> Batches:
+        """Yield all batches; a service that is near is read alone while that is fast enough."""
+        rest = Rest(tuple(self.session.splits))
+        may_be_alone = self.workers is None and not self.session.prunes
+        if may_be_alone and self.storage.quickest < NEAR_SECONDS:
+            rest = yield from read_alone(rest.splits, self._alone)
+        if rest.splits:
+            yield from self._several(rest)
+
+    def _alone(self, split: Split) -> SplitRows:
+        return self.open_split(
+            split,
+            max_batch_bytes=batch_bytes(self.ahead, 1),
+            max_batch_rows=batch_rows(self.session, self.ahead, 1),
+            cancel=self.cancel,
         )
 
-    batches = fan_out(
-        starmap(job, pieces),
-        size=pieces.record,
-        workers=workers,
-        max_bytes=ahead // 2,
-        total_bytes=max_bytes,
-        ordered=ordered,
-        concurrency=concurrency,
-        cancel=cancel,
-    )
-    batches = _bounded(batches, session, limit, max_bytes)
-    return _kept(counted(batches, tracker), keeper)
+    def _several(self, rest: Rest) -> Batches:
+        lanes = _workers(self.workers, self.ahead)
+        size = _piece_bytes(self.ahead, lanes)
+        begun, *others = rest.splits
+        left = _after(begun, rest.row)
+        pieces = PieceRanges([left, *others], size=size, row_bytes=_row_bytes(self.session))
+        concurrency = AdaptiveConcurrency(len(list(islice(pieces, lanes))), tell=self.tell)
+
+        def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
+            return lambda token: self.open_split(
+                piece,
+                skip_rows=rest.row if piece is begun else 0,
+                max_batch_bytes=batch_bytes(self.ahead, concurrency.most),
+                max_batch_rows=batch_rows(self.session, self.ahead, concurrency.most),
+                cancel=token,
+                concurrency=concurrency,
+                part_of=begun if split is left else split,
+            )
+
+        return fan_out(
+            starmap(job, pieces),
+            size=pieces.record,
+            workers=self.workers,
+            max_bytes=self.ahead // 2,
+            total_bytes=self.max_bytes,
+            ordered=self.ordered,
+            concurrency=concurrency,
+            cancel=self.cancel,
+        )
+
+
+def _after(split: Split, row: int) -> Split:
+    """Return the rows of a range from one on; only the service cuts other splits."""
+    if isinstance(split, RowRangeSplit) and row:
+        return RowRangeSplit(split.offset + row, split.count - row)
+    return split
 
 
 def _bounded(

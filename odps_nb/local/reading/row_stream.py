@@ -1,4 +1,4 @@
-"""Encodes batches as a response body: one Arrow IPC stream in large chunks.
+"""Encodes batches as a response body: one Arrow IPC stream, its buffers uncopied.
 
 ::
 
@@ -11,16 +11,14 @@ Compression is inside IPC for most clients and around the whole stream for one o
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pyarrow as pa
 
 from odps_nb.terms import Compression
-from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.codings import encoder
 
-__all__ = ["CHUNK_BYTES", "coded", "encode_stream", "rebatch"]
-
-CHUNK_BYTES = 1 << 20
+__all__ = ["coded", "encode_stream", "rebatch"]
 
 
 def rebatch(
@@ -48,37 +46,46 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     yield from _fitting(batch.slice(half), max_bytes)
 
 
+class _Pieces:
+    """The file that Arrow writes to: keeps what it is given, buffers without a copy."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[Any] = []
+
+    def write(self, piece: Any) -> None:
+        """Keep a piece: bytes, or an Arrow buffer."""
+        self._pieces.append(piece)
+
+    def flush(self) -> None:
+        """Do nothing; pyarrow requires it."""
+
+    def close(self) -> None:
+        """Do nothing; pyarrow requires it."""
+
+    def take(self) -> list[memoryview]:
+        """Return what was written since the last call."""
+        taken, self._pieces = self._pieces, []
+        return [memoryview(piece) for piece in taken]
+
+
 def encode_stream(
     schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, ipc: Compression = Compression.NONE
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the stream in chunks of about `CHUNK_BYTES`, the end marker last.
+    """Yield the stream in pieces, the end marker last.
 
-    The first rows are produced before the schema is sent, so that their failure is an error answer
+    A piece is a buffer of a column as it lies in memory, or what stands between two of them. The
+    first rows are produced before the schema is given, so that their failure is an error answer
     and not a broken stream.
     """
-    head = schema.serialize()
-    chunks = _row_chunks(batches, ipc, head.size)
-    first = next(chunks)
-    yield memoryview(head)
-    yield first
-    yield from chunks
-
-
-def _row_chunks(
-    batches: Iterator[pa.RecordBatch], ipc: Compression, head_size: int
-) -> Iterator[bytes | memoryview]:
     options = pa.ipc.IpcWriteOptions(compression=ipc.value) if ipc is not Compression.NONE else None
-    held: list[pa.Buffer | memoryview] = []
-    size = 0
-    for batch in batches:
-        message = batch.serialize() if options is None else _message(batch, options, head_size)
-        held.append(message)
-        size += len(message)
-        if size >= CHUNK_BYTES:
-            yield _joined(held)
-            held, size = [], 0
-    held.append(memoryview(END_MARKER))
-    yield _joined(held)
+    pieces = _Pieces()
+    with pa.ipc.new_stream(pa.PythonFile(pieces, mode="w"), schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield from pieces.take()
+    yield from pieces.take()
 
 
 def coded(
@@ -90,15 +97,3 @@ def coded(
         if ready := coder.feed(chunk):
             yield ready
     yield coder.finish()
-
-
-def _message(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions, head: int) -> memoryview:
-    """Serialise one batch with compressed buffers, without schema and end marker."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    return memoryview(sink.getvalue())[head : -len(END_MARKER)]
-
-
-def _joined(parts: list[pa.Buffer | memoryview]) -> bytes | memoryview:
-    return memoryview(parts[0]) if len(parts) == 1 else b"".join(parts)

@@ -13,13 +13,21 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from odps_nb.local import faults
+from odps_nb.local.server.body_writer import (
+    BodyWriter,
+    Bytes,
+    Some,
+    Written,
+    direct_transport,
+    take_some,
+)
 from odps_nb.local.store.folder import Folder
 
 __all__ = [
@@ -35,10 +43,8 @@ __all__ = [
 
 SPOOL = 4 << 20
 MAX_SMALL_BODY = 64 << 20
-_TURN = 1 << 20  # bytes that a worker produces before they are sent
 _AT_ONCE = 512  # chunks of one call; the system takes 1024
 
-Bytes = bytes | memoryview
 T = TypeVar("T")
 
 
@@ -114,26 +120,6 @@ async def drain(request: Request) -> None:
             pass
 
 
-class Some(NamedTuple):
-    """Chunks of a response, and whether they are its last ones."""
-
-    chunks: list[Bytes]
-    is_end: bool
-
-
-def take_some(source: Generator[Bytes, None, None]) -> Some:
-    """Take chunks until there is a megabyte, or no more."""
-    chunks: list[Bytes] = []
-    size = 0
-    while size < _TURN:
-        chunk = next(source, None)
-        if chunk is None:
-            return Some(chunks, is_end=True)
-        chunks.append(chunk)
-        size += len(chunk)
-    return Some(chunks, is_end=False)
-
-
 class StreamedResponse(Response):
     """A response whose chunks come from a generator that runs in worker threads.
 
@@ -164,35 +150,66 @@ class StreamedResponse(Response):
         """Send status, chunks and end; stop when the client has disconnected."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         if self._first.is_end:
-            await _send_chunks(self._first, send)
+            await _send_all(self._first.chunks, send, is_end=True)
             return
         # the server drops what is sent to a closed connection without a word, so listen for it
         gone = asyncio.ensure_future(_disconnect(receive))
+        try:
+            transport = direct_transport(scope)
+            if transport is not None:
+                await self._written(transport, gone, send)
+            else:
+                await self._sent(gone, send)
+        finally:
+            gone.cancel()
+
+    async def _written(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
+        """Have the chunks written past the server, which then sends the end."""
+        writer = BodyWriter(transport.get_extra_info("socket"), self._first.chunks, self._source)
+        state = Written.SOME
+        writing: asyncio.Future[Written] | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while state is not Written.ALL and not gone.done():
+                writing = loop.run_in_executor(self._pool, writer.write)
+                state, writing = await writing, None
+                if state is Written.FULL:
+                    await writer.until_writable(gone)
+                elif state is Written.BROKEN:
+                    transport.abort()
+                    await gone
+        finally:
+            await self._put_away(writing, is_end=state is Written.ALL)
+            writer.close()
+        if state is Written.ALL:
+            await _send_all([], send, is_end=True)
+
+    async def _sent(self, gone: asyncio.Future[None], send: Send) -> None:
+        """Send the chunks as messages, which somebody may change on their way."""
         some = self._first
         upcoming: asyncio.Future[Some] | None = None
         loop = asyncio.get_running_loop()
         try:
             while not (some.is_end or gone.done()):
                 upcoming = loop.run_in_executor(self._pool, take_some, self._source)
-                await _send_chunks(some, send)
+                await _send_all(some.chunks, send, is_end=False)
                 some, upcoming = await upcoming, None
             if some.is_end:
-                await _send_chunks(some, send)
+                await _send_all(some.chunks, send, is_end=True)
         finally:
-            gone.cancel()
-            if upcoming is not None:
-                await asyncio.wait([upcoming])  # a generator that runs cannot be closed
-            if not some.is_end:
-                await loop.run_in_executor(self._pool, self._source.close)
+            await self._put_away(upcoming, is_end=some.is_end)
+
+    async def _put_away(self, working: asyncio.Future[Any] | None, *, is_end: bool) -> None:
+        """Close the source, once no worker is in it: a generator that runs cannot be closed."""
+        if working is not None:
+            await asyncio.wait([working])
+        if not is_end:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._source.close)
 
 
-async def _send_chunks(some: Some, send: Send) -> None:
-    last = len(some.chunks) - 1 if some.is_end else None
-    for place, chunk in enumerate(some.chunks):
-        more = place != last
-        await send({"type": "http.response.body", "body": chunk, "more_body": more})
-    if some.is_end and not some.chunks:
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def _send_all(chunks: list[Bytes], send: Send, *, is_end: bool) -> None:
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    await send({"type": "http.response.body", "body": body, "more_body": not is_end})
 
 
 async def _disconnect(receive: Receive) -> None:

@@ -32,7 +32,8 @@ class Connection(H11Protocol):
     def __init__(
         self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
     ) -> None:
-        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
+        state = {**app_state, "connection": self, "direct": True}
+        super().__init__(config, server_state, state, _loop)
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_since = 0.0
 

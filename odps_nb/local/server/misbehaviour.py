@@ -132,18 +132,23 @@ class MisbehavingApp:
             await _drain(receive)
             await _refuse(rule, send, xml=not action)
         elif rule.fault == "close":
-            await self._app(scope, receive, _nowhere)
+            await self._app(_watched(scope), receive, _nowhere)
             _abort(scope)
         else:
             if rule.fault == "expire":
                 self._expire(session)
-            await self._app(scope, receive, _Spoiled(rule, scope, send).send)
+            await self._app(_watched(scope), receive, _Spoiled(rule, scope, send).send)
 
     def _expire(self, session_id: str) -> None:
         try:
             self._service.read_sessions.expire(session_id)
         except OdpsNbError:
             return  # no read session: nothing to expire
+
+
+def _watched(scope: Scope) -> Scope:
+    """Return the scope of a request whose whole answer must pass us."""
+    return {**scope, "state": {**scope["state"], "direct": False}}
 
 
 class _Spoiled:

@@ -18,6 +18,8 @@ __all__ = ["ArrowCache"]
 
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
+MAPPED = 1 << 30
+"""Bytes of files that stay mapped; the system takes the memory back when it needs it."""
 FREE_SHARE = 0.25
 _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
@@ -45,6 +47,7 @@ class ArrowCache:
         self._limit = min(limit, int(shutil.disk_usage(folder).free * FREE_SHARE))
         self._lock = Lock()
         self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._mapped: OrderedDict[str, pa.Buffer] = OrderedDict()
         self.scan()
 
     def scan(self) -> None:
@@ -61,30 +64,47 @@ class ArrowCache:
             return
         with self._lock:
             while self._sizes and sum(self._sizes.values()) + size > self._limit:
-                oldest, _ = self._sizes.popitem(last=False)
-                self._path(oldest).unlink(missing_ok=True)
+                self._forget(next(iter(self._sizes)))
             work_file.replace(self._path(name))
             self._sizes[name] = size
 
-    def open(self, name: str) -> pa.MemoryMappedFile | None:
-        """Return the mapped file of a row file, or ``None``; the caller closes it."""
+    def open(self, name: str) -> pa.BufferReader | None:
+        """Return the content of a row file's Arrow file, or ``None`` if it is not here.
+
+        What was used last stays mapped, since each new mapping has to find its pages again.
+        """
         with self._lock:
             if name not in self._sizes:
                 return None
             self._sizes.move_to_end(name)
-        try:
-            return pa.memory_map(str(self._path(name)))
-        except FileNotFoundError:  # dropped between the look and the opening
-            return None
+            content = self._mapped.get(name)
+            if content is None:
+                try:
+                    content = pa.memory_map(str(self._path(name))).read_buffer()
+                except FileNotFoundError:  # somebody cleaned up
+                    return None
+                self._keep(name, content)
+            self._mapped.move_to_end(name)
+        return pa.BufferReader(content)
 
     def drop(self, name: str) -> None:
-        """Remove a row file from the cache."""
+        """Remove a row file from the cache; who reads it has it to the end."""
         with self._lock:
-            if self._sizes.pop(name, None) is not None:
-                self._path(name).unlink(missing_ok=True)
+            self._forget(name)
+
+    def _keep(self, name: str, content: pa.Buffer) -> None:
+        self._mapped[name] = content
+        while len(self._mapped) > 1 and sum(b.size for b in self._mapped.values()) > MAPPED:
+            self._mapped.popitem(last=False)
+
+    def _forget(self, name: str) -> None:
+        self._mapped.pop(name, None)
+        if self._sizes.pop(name, None) is not None:
+            self._path(name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Mark the cache as cleanly closed: all files are complete."""
+        self._mapped.clear()
         self._clean.touch()
 
     def _path(self, name: str) -> Path:

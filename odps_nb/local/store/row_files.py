@@ -26,7 +26,7 @@ __all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows", "unit_of"]
 
 log = logging.getLogger("odps_nb.local")
 
-ROW_GROUP_ROWS = 64 * 1024
+ROW_GROUP_ROWS = 60_000
 FLUSH_BYTES = 32 * 1024 * 1024
 SAMPLED_ROWS = 10_000
 REPEATS = 4

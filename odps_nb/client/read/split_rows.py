@@ -1,0 +1,68 @@
+"""Batches of one split, filtered, while its read session is kept alive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from odps_nb.client.read.checks import BatchFilter
+from odps_nb.client.read.resume import ResumableRowStream
+
+__all__ = ["SplitRows"]
+
+
+class SplitRows:
+    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
+
+    def __init__(
+        self,
+        rows: ResumableRowStream,
+        look_after: Callable[[], None],
+        row_filter: BatchFilter | None,
+        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    ) -> None:
+        self._rows, self._look_after = rows, look_after
+        self._filter, self._shape = row_filter, shape
+        self._batches = rows.batches()
+        self._begun = False
+        self.row: int = 0
+        """The row of the split at which the last batch began, before the filter."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            while True:
+                if self._begun:  # what opens a stream looks after the session itself
+                    self._look_after()
+                self._begun = True
+                batch = next(self._batches)
+                self.row = self._rows.row - batch.num_rows
+                if self._filter is not None:
+                    batch = self._filter.apply(batch)
+                if batch.num_rows:
+                    return batch if self._shape is None else self._shape(batch)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def next_row(self) -> int:
+        """The row of the split before which all have come, before the filter."""
+        return self._rows.row
+
+    def leave(self) -> None:
+        """Close the connection; somebody else reads from `next_row` on."""
+        self._rows.leave()
+        self.close()
+
+    def rest(self) -> None:
+        """Keep the session alive; close the connection if the service refuses others."""
+        self._look_after()
+        self._rows.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._batches.close()

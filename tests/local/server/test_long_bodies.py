@@ -1,0 +1,202 @@
+"""Long answers of the embedded service, whatever their client does meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from odps_nb.local.server.body_writer import direct_transport
+from odps_nb.local.server.launch import LocalService, start
+from odps_nb.terms import IndexSplit
+from odps_nb.wire import calls
+from odps_nb.wire.signing import Credentials, sign
+from tests.support.service.peer import Peer
+
+ROWS = pa.table({"id": pa.array(range(3_000_000)), "note": ["ä"] * 3_000_000})
+WITHIN = 60.0
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[LocalService]:
+    with start(samples=False) as running:
+        peer = Peer(running)
+        peer.sql("CREATE TABLE large (id bigint, note string);")
+        peer.write("large", ROWS)
+        peer.session.close()
+        yield running
+
+
+@pytest.fixture
+def peer(large: LocalService) -> Iterator[Peer]:
+    peer = Peer(large)
+    yield peer
+    peer.session.close()
+
+
+def request_of(peer: Peer) -> calls.WireRequest:
+    session = peer.open_read("large")
+    request = calls.ReadRows(
+        table=peer.table("large"), session_id=session.session_id, split=IndexSplit(0)
+    )
+    return request.encode()
+
+
+def asked(
+    service: LocalService, wire: calls.WireRequest, *, version: str = "1.1", times: int = 1
+) -> socket.socket:
+    """Send a request of a version of HTTP, so many times, over a socket of its own."""
+    url = wire.url(service.tunnel_endpoint)
+    parts = urlsplit(url)
+    headers = {**dict(wire.headers), "Host": parts.netloc}
+    headers |= sign(
+        wire.method,
+        url,
+        headers,
+        endpoint=service.tunnel_endpoint,
+        credentials=Credentials(access_id=service.access_id, access_key=service.access_key),
+        now=time.time(),
+    )
+    body = wire.body or b""
+    headers["Content-Length"] = str(len(body))
+    lines = [f"{wire.method} {parts.path}?{parts.query} HTTP/{version}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    link = socket.create_connection((parts.hostname, parts.port), timeout=WITHIN)
+    link.sendall(("\r\n".join([*lines, "", ""]).encode() + body) * times)
+    return link
+
+
+def test_answers_asked_for_in_one_go_come_one_after_the_other(
+    peer: Peer, large: LocalService
+) -> None:
+    """The next begins while the client has not taken the end of the one before."""
+    wire = request_of(peer)
+    with asked(large, wire) as link:
+        size = len(one_answer(link))
+    with asked(large, wire, times=3) as link:
+        for _ in range(3):
+            parts, left = [], size
+            while left:
+                part = link.recv(min(left, 2048))  # slower than the service
+                assert part
+                parts.append(part)
+                left -= len(part)
+            head, _, chunked = b"".join(parts).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            assert rows_in(unchunked(chunked)) == ROWS
+
+
+def one_answer(link: socket.socket) -> bytes:
+    found = bytearray()
+    while not found.endswith(b"\r\n0\r\n\r\n"):
+        found += link.recv(200_000 if len(found) > 1_000_000 else 1000)
+    return bytes(found)
+
+
+def rest(link: socket.socket) -> bytes:
+    parts = []
+    while part := link.recv(1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def rows_in(body: bytes) -> pa.Table:
+    return pa.ipc.open_stream(body).read_all()
+
+
+def test_a_long_body_is_whole_and_its_connection_goes_on(peer: Peer) -> None:
+    wire = request_of(peer)
+    for _ in range(3):
+        assert rows_in(peer.ok(wire).content) == ROWS
+
+
+def test_a_client_of_http_1_0_gets_a_body_without_chunks(peer: Peer, large: LocalService) -> None:
+    with asked(large, request_of(peer), version="1.0") as link:
+        head, _, body = rest(link).partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head.lower()
+    assert rows_in(body) == ROWS
+
+
+def test_clients_that_take_nothing_keep_no_worker_from_others(
+    peer: Peer, large: LocalService
+) -> None:
+    wire = request_of(peer)
+    waiting = [asked(large, wire) for _ in range(40)]  # more than there are workers
+    try:
+        assert rows_in(peer.ok(wire).content) == ROWS
+        for link in waiting:  # who was slow has missed nothing
+            while not (part := link.recv(4096)).startswith(b"HTTP/1.1 200"):
+                assert part
+    finally:
+        for link in waiting:
+            link.close()
+
+
+def test_a_slow_client_gets_every_byte(peer: Peer, large: LocalService) -> None:
+    with asked(large, request_of(peer)) as link:
+        found = one_answer(link)
+    head, _, chunked = found.partition(b"\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head.lower()
+    assert rows_in(unchunked(chunked)) == ROWS
+
+
+def unchunked(data: bytes) -> bytes:
+    parts, at = [], 0
+    while True:
+        end = data.index(b"\r\n", at)
+        size = int(data[at:end], 16)
+        if not size:
+            assert data[end:] == b"\r\n\r\n"
+            return b"".join(parts)
+        parts.append(data[end + 2 : end + 2 + size])
+        at = end + 2 + size
+        assert data[at : at + 2] == b"\r\n"
+        at += 2
+
+
+def test_who_leaves_in_the_middle_leaves_nothing_behind(peer: Peer, large: LocalService) -> None:
+    wire = request_of(peer)
+    assert rows_in(peer.ok(wire).content) == ROWS
+    service = psutil.Process(large.pid)
+    before = service.num_fds()
+    for _ in range(20):
+        with asked(large, wire) as link:
+            assert link.recv(4096)
+    give_up = time.monotonic() + WITHIN
+    while service.num_fds() > before:
+        assert time.monotonic() < give_up, "the sockets of those who left are open"
+        time.sleep(0.01)
+
+
+class Pending:
+    """A transport that still has so many bytes to send."""
+
+    def __init__(self, waiting: int) -> None:
+        self.transport, self._waiting = self, waiting
+
+    def get_write_buffer_size(self) -> int:
+        return self._waiting
+
+
+@pytest.mark.parametrize(
+    ("changed", "waiting", "direct"),
+    [
+        ({}, 0, True),
+        ({}, 1, False),  # a head that waits must not be overtaken
+        ({"http_version": "1.0"}, 0, False),
+        ({"method": "HEAD"}, 0, False),
+        ({"state": {}}, 0, False),
+    ],
+)
+def test_a_body_goes_past_the_server_only_where_nothing_is_in_between(
+    changed: dict[str, Any], waiting: int, direct: bool
+) -> None:
+    state = {"connection": Pending(waiting), "direct": True}
+    scope = {"http_version": "1.1", "method": "POST", "state": state, **changed}
+    assert (direct_transport(scope) is not None) is direct
