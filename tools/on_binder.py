@@ -3,8 +3,10 @@
 An environment is made from ``binder/requirements.txt`` alone, out of a copy of the checkout, with
 an empty home; ``binder/postBuild`` and ``binder/start`` do there what they do in the image. Beside
 each notebook a JupyterLab runs, as for a visitor. Memory is that of all processes which ``start``
-leaves and makes, shared pages counted once (PSS); a notebook that needs more than the limit is
-ended and told. Address space is not limited: a JVM reserves far more of it than it uses.
+leaves and makes, but for the one that runs the cells in the browser's place. Shared pages count
+once (PSS); those of files are told apart, since the system takes them back when it is short. A
+notebook that needs more than the limit is ended and told. Address space is not limited: a JVM
+reserves far more of it than it uses.
 
     python tools/on_binder.py [--limit MIB] [NOTEBOOK …]
 """
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,30 +53,34 @@ finally:
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """What running one notebook came to; ``peak`` in bytes."""
+    """What running one notebook came to; ``own``: the peak without pages of files. In bytes."""
 
     name: str
     seconds: float
     peak: int
+    own: int
     outcome: str
 
     @property
     def row(self) -> str:
-        return f"| {self.name} | {self.seconds:.0f} | {self.peak / MIB:.0f} | {self.outcome} |"
+        figures = f"{self.seconds:.0f} | {self.peak / MIB:.0f} | {self.own / MIB:.0f}"
+        return f"| {self.name} | {figures} | {self.outcome} |"
 
 
 class Watch(threading.Thread):
-    """Adds up the memory of a process and all below it; ends them beyond a limit, in bytes."""
+    """Adds up the memory of all processes below one; ends them beyond a limit, in bytes."""
 
     def __init__(self, pid: int, limit: int) -> None:
         super().__init__(name="watch", daemon=True)
-        self.process, self.limit, self.peak = psutil.Process(pid), limit, 0
+        self.process, self.limit = psutil.Process(pid), limit
+        self.peak = self.own = 0
         self.over = threading.Event()
         self.done = threading.Event()
 
     def run(self) -> None:
         while not self.done.wait(0.2):
-            self.peak = max(self.peak, self._sum())
+            whole, own = self._sum()
+            self.peak, self.own = max(self.peak, whole), max(self.own, own)
             if self.peak > self.limit:
                 self._kill()
                 self.over.set()
@@ -85,13 +92,25 @@ class Watch(threading.Thread):
                 with suppress(psutil.Error):
                     one.kill()
 
-    def _sum(self) -> int:
-        found = 0
+    def _sum(self) -> tuple[int, int]:
+        whole = own = 0
         with suppress(psutil.Error):
-            for one in (self.process, *self.process.children(recursive=True)):
-                with suppress(psutil.Error):  # it has ended meanwhile
-                    found += one.memory_full_info().pss
+            for one in self.process.children(recursive=True):
+                found = _memory(one.pid)
+                whole, own = whole + found["Pss"], own + found["Pss_Anon"] + found["Pss_Shmem"]
+        return whole, own
+
+
+def _memory(pid: int) -> Counter[str]:
+    """Return what the system says of the memory of a process, in bytes; nothing of an ended one."""
+    found: Counter[str] = Counter()
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
         return found
+    for name, *words in (line.split() for line in lines[1:]):
+        found[name.rstrip(":")] = int(words[0]) << 10
+    return found
 
 
 def end(process: psutil.Process) -> None:
@@ -168,7 +187,9 @@ def visit(notebook: Path, folder: Path, variables: dict[str, str], limit: int) -
     elif started.returncode:
         print(log.read_text("utf-8", "replace")[-3000:], file=sys.stderr)
     seconds = time.monotonic() - began
-    return Visit(name=notebook.name, seconds=seconds, peak=watch.peak, outcome=outcome)
+    return Visit(
+        name=notebook.name, seconds=seconds, peak=watch.peak, own=watch.own, outcome=outcome
+    )
 
 
 def _below_until_the_end(started: subprocess.Popen[bytes], watch: Watch) -> set[psutil.Process]:
@@ -191,7 +212,7 @@ def main() -> int:
         notebooks = sorted((tracked(folder / "repo") / "notebooks").glob("*.ipynb"))
         chosen = [one for one in notebooks if not options.names or one.name in options.names]
         variables = environment(folder)
-        print("| notebook | seconds | peak, MiB | |\n|---|---|---|---|", flush=True)
+        print("| notebook | seconds | MiB | without files | |\n|---|--:|--:|--:|---|", flush=True)
         outcomes = []
         for notebook in chosen:
             found = visit(notebook, folder, variables, options.limit * MIB)

@@ -1,7 +1,8 @@
 """Runs queries in worker processes with limits on time and memory.
 
 A process is started for the first query, reused for the next one, and killed when a query is
-cancelled, exceeds its time or memory, or is abandoned.
+cancelled, exceeds its time or memory, or is abandoned, and when nobody has asked for a while: it
+holds some hundred megabytes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from odps_nb.local.store.folder import new_id
 __all__ = ["Described", "Queries", "QueryLimits", "QueryRun"]
 
 IDLE = 4
+IDLE_SECONDS = 10.0
+"""Seconds after which a process that nobody needs ends; the next query waits for a new one."""
 KEPT_BYTES = 512 << 20
 MAX_PAYLOAD = BATCH_BYTES + MAX_ROW + (1 << 20)
 
@@ -65,11 +68,16 @@ class Queries:
     ----------
     work
         Folder for data that exceeds the memory of a query.
+    idle_seconds
+        After so many without a query, idle processes end.
     """
 
-    def __init__(self, work: Path, limits: QueryLimits) -> None:
-        self._work, self._limits = work, limits
+    def __init__(
+        self, work: Path, limits: QueryLimits, *, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        self._work, self._limits, self._idle_seconds = work, limits, idle_seconds
         self._idle: list[_Process] = []
+        self._resting: threading.Timer | None = None
         self._all: set[_Process] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -92,12 +100,27 @@ class Queries:
         """Kill all processes. Idempotent."""
         with self._lock:
             self._closed = True
+            self._stop_resting()
             running = list(self._all)
         for process in running:
             process.end()
 
+    def _rest(self) -> None:
+        """End the processes that nobody has needed for a while."""
+        with self._lock:
+            ended, self._idle = self._idle, []
+            self._all.difference_update(ended)
+        for process in ended:
+            process.end()
+
+    def _stop_resting(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+
     def _take(self) -> _Process:
         with self._lock:
+            self._stop_resting()
             while self._idle:
                 process = self._idle.pop()
                 if process.is_running:
@@ -114,6 +137,10 @@ class Queries:
         with self._lock:
             if kept and not self._closed and len(self._idle) < IDLE:
                 self._idle.append(process)
+                self._stop_resting()
+                self._resting = threading.Timer(self._idle_seconds, self._rest)
+                self._resting.daemon = True
+                self._resting.start()
                 return
             self._all.discard(process)
         process.end()

@@ -18,6 +18,7 @@ import requests
 
 from odps_nb.errors import QueryError
 from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.sql.queries import Queries, QueryLimits
 from odps_nb.terms import SplitMode
 from odps_nb.wire import control
 from tests.support.service.peer import Peer
@@ -190,3 +191,16 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     assert "did not end" in errors
     with start(root, samples=False) as again:
         assert Peer(again).query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
+
+
+def test_processes_that_nobody_needs_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> None:
+    queries = Queries(tmp_path, QueryLimits(), idle_seconds=0.1)
+    before = set(psutil.Process().children())
+    try:
+        for _ in range(2):
+            with queries.run({}) as run:
+                assert run.describe("select 1 as a").columns == ("a",)
+                process = (set(psutil.Process().children()) - before).pop()
+            process.wait(60)
+    finally:
+        queries.close()
