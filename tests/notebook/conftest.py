@@ -56,7 +56,8 @@ def sample_blobs() -> tuple[SampleBlob | None, ...]:
 
 # Some batches into the body of a split of `orders`; the service sends 1 MiB at a time, and no body
 # that a read of all of it asks for has less than 3 MB (a profile's are smallest: under 9 MB).
-STALL = {"action": "TableRead", "fault": "stall", "at": 2_500_000, "seconds": 600, "times": 0}
+# behind the first batch of a read of all columns, and within what a profile reads
+STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
 
 
 @pytest.fixture(scope="session")
