@@ -287,8 +287,7 @@ class _Read:
     def batches(self) -> Batches:
         """Yield all batches; a service that is near is read alone while that is fast enough."""
         rest = Rest(tuple(self.session.splits))
-        may_be_alone = self.workers is None and not self.session.prunes
-        if may_be_alone and self.storage.quickest < NEAR_SECONDS:
+        if self.workers is None and self.storage.quickest < NEAR_SECONDS:
             rest = yield from read_alone(rest.splits, self._alone)
         if rest.splits:
             yield from self._several(rest)
@@ -305,14 +304,20 @@ class _Read:
         lanes = _workers(self.workers, self.ahead)
         size = _piece_bytes(self.ahead, lanes)
         begun, *others = rest.splits
-        left = _after(begun, rest.row)
-        pieces = PieceRanges([left, *others], size=size, row_bytes=_row_bytes(self.session))
+        left = begun if self.session.prunes else _after(begun, rest.row)
+        skipped = rest.row if left is begun else 0
+        pieces = PieceRanges(
+            [left, *others],
+            size=size,
+            row_bytes=_row_bytes(self.session),
+            whole=begun if skipped else None,
+        )
         concurrency = AdaptiveConcurrency(len(list(islice(pieces, lanes))), tell=self.tell)
 
         def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
             return lambda token: self.open_split(
                 piece,
-                skip_rows=rest.row if piece is begun else 0,
+                skip_rows=skipped if piece is begun else 0,
                 max_batch_bytes=batch_bytes(self.ahead, concurrency.most),
                 max_batch_rows=batch_rows(self.session, self.ahead, concurrency.most),
                 cancel=token,

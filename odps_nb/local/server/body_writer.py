@@ -5,7 +5,7 @@ chunk of h11, into what the transport could not send, out of it. Here a worker p
 and sends it with one system call that takes the pieces where they are, and goes on while the
 client takes them. A client that is slow gives the worker back to the others.
 
-On the wire (RFC 9112, section 7.1; h11 sends what stands before and the last chunk)::
+On the wire (RFC 9112, 7.1; h11 sends what stands before and the last chunk)::
 
     size in hex \\r\\n · data \\r\\n          for each chunk
 """

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from odps_nb.access.connection import Connection
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read import alone
 from odps_nb.client.read.alone import LATE, WINDOW, Rest, read_alone
 from odps_nb.client.read.splits import iter_batches
-from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.terms import IndexSplit, RowRangeSplit, Split
+from odps_nb.wire.calls import decode_request
 from tests.support.sockets.read_sessions import ROWS, SESSION, cut_rows, serve_rows
-from tests.support.sockets.scripted import Service, asked_split, ids, ipc, numbers
+from tests.support.sockets.scripted import Service, asked_split, ids, ipc, numbers, wire_of
 
 SPLITS = (RowRangeSplit(0, 40), RowRangeSplit(40, 40))
 
@@ -156,3 +159,35 @@ def test_a_line_that_proves_slow_is_read_side_by_side_from_the_next_row(
     shown = tracker.snapshot()
     assert all(split.done for split in shown.splits)
     assert shown.complete_bytes == shown.decoded_bytes == 8 * ROWS
+
+
+def test_a_split_that_only_the_service_cuts_goes_on_behind_the_rows_that_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alone, "LATE", 0.0)
+    splits = tuple(IndexSplit(number) for number in range(4))
+    session = replace(SESSION, splits=splits)
+
+    def some(line, seen) -> None:
+        request = decode_request(wire_of(seen))
+        first = request.split.index * 25
+        line.answer(ipc(numbers(first + request.skip_rows, first + 25), rows=10))
+
+    with Service(ReadRows=[some]) as service, service.client() as storage:
+        assert ids(iter_batches(near(storage), session)) == list(range(ROWS))
+        asked = {(one.split.index, one.skip_rows) for one in service.calls["ReadRows"]}
+    assert asked == {(0, 0), (0, 10), (1, 0), (2, 0), (3, 0)}
+
+
+def test_a_filtered_read_that_proves_slow_loses_and_doubles_nothing(
+    monkeypatch: pytest.MonkeyPatch, odps: Connection
+) -> None:
+    monkeypatch.setattr(alone, "LATE", 0.0)
+    odps.storage.quickest = 0.0
+    table = odps.table("orders")
+    found = table.read(columns=["id"], where="quantity >= 9").to_arrow()
+    monkeypatch.setattr(alone, "LATE", 60.0)
+    assert found == table.read(columns=["id"], where="quantity >= 9").to_arrow()
+    assert found == table.read(columns=["id", "quantity"]).to_arrow().filter(
+        pc.field("quantity") >= 9
+    ).select(["id"])
