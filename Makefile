@@ -69,7 +69,7 @@ chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks
 
 sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/single-faults.md
 	@rm -f build/sweep.jsonl; mkdir -p build
-	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 2 --dist load -rN --tb=short --timeout 1200
+	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 8 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
 	@$(PY) -m tests.sweep.page build/sweep.jsonl
 
