@@ -20,6 +20,7 @@ import pyarrow as pa
 from odps_nb.access.connection import Connection
 from odps_nb.client.blob.many import iter_blobs
 from odps_nb.client.read import alone
+from odps_nb.client.read import splits as all_splits
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.errors import OdpsNbError
@@ -139,7 +140,9 @@ def read_session(
 def read_slowing(odps: Connection, world: World, place: Any) -> list[int]:
     """A near service that proves slow; one split, so that exchanges come in one order."""
     odps.storage.quickest = 0.0
-    with mock.patch.object(alone, "LATE", 0.0):
+    more = mock.patch.object(all_splits._Read, "_divides", return_value=True)
+    near = mock.patch.object(all_splits, "NEAR_SECONDS", 1.0)
+    with near, more, mock.patch.object(alone, "LATE", 0.0):
         return read_session(odps, world, place, ordered=True, workers=None, splits=1)
 
 

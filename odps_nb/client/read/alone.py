@@ -38,6 +38,7 @@ class Rest:
 def read_alone(
     splits: Sequence[Split],
     open_split: Callable[[Split], SplitRows],
+    divides: Callable[[Rest], bool],
     *,
     clock: Callable[[], float] = time.perf_counter,
     processor: Callable[[], float] = time.thread_time,
@@ -48,6 +49,8 @@ def read_alone(
     ----------
     open_split
         Begins to read a split.
+    divides
+        Whether there is work for several connections in what is left.
     clock, processor
         Seconds that pass, and seconds that this thread works.
     """
@@ -62,13 +65,17 @@ def read_alone(
                 if batch is None:
                     break
                 yield batch  # the consumer's time is not counted
-                if pace.waits and rows.next_row != rows_of(split):
+                if not pace.waits or rows.next_row == rows_of(split):
+                    continue
+                rest = Rest(tuple(splits[place:]), rows.next_row)
+                if divides(rest):
                     rows.leave()
-                    return Rest(tuple(splits[place:]), rows.next_row)
+                    return rest
         finally:
             rows.close()
-        if pace.waits:
-            return Rest(tuple(splits[place + 1 :]))
+        rest = Rest(tuple(splits[place + 1 :]))
+        if pace.waits and rest.splits and divides(rest):
+            return rest
     return Rest()
 
 

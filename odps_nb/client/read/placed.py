@@ -18,7 +18,8 @@ from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import Job, fan_out
 from odps_nb.client.read.keepalive import SessionKeeper
 from odps_nb.client.read.plan import ReadSession
-from odps_nb.client.read.splits import SplitRows, batch_bytes, batch_rows, iter_split
+from odps_nb.client.read.sizes import batch_bytes, batch_rows
+from odps_nb.client.read.splits import SplitRows, iter_split
 
 __all__ = ["START", "Place", "Placed", "iter_placed"]
 

@@ -6,7 +6,6 @@ another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, Job, fan_out
 from odps_nb.client.read.alone import Rest, read_alone
 from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
@@ -32,17 +31,24 @@ from odps_nb.client.read.session import (
     plan_ranges,
     reopen_read_session,
 )
+from odps_nb.client.read.sizes import (
+    DEFAULT_BATCH_BYTES,
+    batch_bound,
+    batch_bytes,
+    batch_rows,
+    lanes_for,
+    piece_bytes,
+    row_bytes,
+)
 from odps_nb.client.read.split_rows import SplitRows
-from odps_nb.schema import Column, TypeCode
+from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
-from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
+from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 __all__ = [
     "ReadPlan",
     "ReadSession",
     "SplitRows",
-    "batch_bytes",
-    "batch_rows",
     "iter_batches",
     "iter_split",
     "open_read_session",
@@ -50,34 +56,10 @@ __all__ = [
     "reopen_read_session",
 ]
 
-DEFAULT_BATCH_BYTES = 16 * 2**20
-SMALL_BATCH_BYTES = 64 * 2**10
-READ_WORKERS = 16
-"""Splits read at a time; networks that are slow per connection need so many."""
-WHOLE_BATCH_BYTES = 2 * 2**20
-"""Smallest batch in bytes when many splits are read at a time."""
-PIECE_BYTES = 8 * 2**20
-"""Smallest piece of a split in bytes."""
 NEAR_SECONDS = 0.01
 """A service that has answered a request within it is near."""
 ALL_ROWS = 2**32 - 1
 """``Count`` for all rows, as the C++ client sends it."""
-FEW_BYTES = 16
-"""Assumed bytes of a variable-length value."""
-WIDTHS = {
-    TypeCode.BOOLEAN: 1,
-    TypeCode.TINYINT: 1,
-    TypeCode.SMALLINT: 2,
-    TypeCode.INT: 4,
-    TypeCode.FLOAT: 4,
-    TypeCode.DATE: 4,
-    TypeCode.BIGINT: 8,
-    TypeCode.DOUBLE: 8,
-    TypeCode.DATETIME: 8,
-    TypeCode.TIMESTAMP: 8,
-    TypeCode.TIMESTAMP_NTZ: 8,
-}
-"""Bytes of a value whose type has one width; a DECIMAL has `FEW_BYTES`."""
 
 
 def iter_split(
@@ -134,7 +116,7 @@ def iter_split(
         session_id=session.session_id,
         split=split,
         max_batch_rows=min(MAX_BATCH_ROWS, max_batch_rows or session.max_batch_rows),
-        max_batch_raw_size=_batch_bound(max_batch_bytes),
+        max_batch_raw_size=batch_bound(max_batch_bytes),
         data_columns=(*columns, *hidden) if columns else (),
         compression=session.compression if compression is None else compression,
     )
@@ -161,10 +143,6 @@ def iter_split(
     if session.filter is not None:
         row_filter = BatchFilter(session.filter, len(shown), str(part_of or split), tracker)
     return SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
-
-
-def _batch_bound(size: int) -> int:
-    return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
 
 
 def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
@@ -288,7 +266,7 @@ class _Read:
         """Yield all batches; a service that is near is read alone while that is fast enough."""
         rest = Rest(tuple(self.session.splits))
         if self.workers is None and self.storage.quickest < NEAR_SECONDS:
-            rest = yield from read_alone(rest.splits, self._alone)
+            rest = yield from read_alone(rest.splits, self._alone, self._divides)
         if rest.splits:
             yield from self._several(rest)
 
@@ -300,29 +278,40 @@ class _Read:
             cancel=self.cancel,
         )
 
-    def _several(self, rest: Rest) -> Batches:
-        lanes = _workers(self.workers, self.ahead)
-        size = _piece_bytes(self.ahead, lanes)
+    def _divides(self, rest: Rest) -> bool:
+        return len(list(islice(self._pieces(rest), 2))) > 1
+
+    def _pieces(self, rest: Rest) -> PieceRanges:
         begun, *others = rest.splits
-        left = begun if self.session.prunes else _after(begun, rest.row)
-        skipped = rest.row if left is begun else 0
-        pieces = PieceRanges(
+        left = self._left(rest)
+        return PieceRanges(
             [left, *others],
-            size=size,
-            row_bytes=_row_bytes(self.session),
-            whole=begun if skipped else None,
+            size=piece_bytes(self.ahead, lanes_for(self.workers, self.ahead)),
+            row_bytes=row_bytes(self.session),
+            whole=begun if rest.row and left is begun else None,
         )
+
+    def _left(self, rest: Rest) -> Split:
+        """Return what is left of the first split: the rows of a range; others stay whole."""
+        begun = rest.splits[0]
+        if isinstance(begun, RowRangeSplit) and rest.row and not self.session.prunes:
+            return RowRangeSplit(begun.offset + rest.row, begun.count - rest.row)
+        return begun
+
+    def _several(self, rest: Rest) -> Batches:
+        begun, left, pieces = rest.splits[0], self._left(rest), self._pieces(rest)
+        lanes = lanes_for(self.workers, self.ahead)
         concurrency = AdaptiveConcurrency(len(list(islice(pieces, lanes))), tell=self.tell)
 
         def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
             return lambda token: self.open_split(
                 piece,
-                skip_rows=skipped if piece is begun else 0,
+                skip_rows=rest.row if piece is begun else 0,
                 max_batch_bytes=batch_bytes(self.ahead, concurrency.most),
                 max_batch_rows=batch_rows(self.session, self.ahead, concurrency.most),
                 cancel=token,
                 concurrency=concurrency,
-                part_of=begun if split is left else split,
+                part_of=begun if split == left else split,
             )
 
         return fan_out(
@@ -335,13 +324,6 @@ class _Read:
             concurrency=concurrency,
             cancel=self.cancel,
         )
-
-
-def _after(split: Split, row: int) -> Split:
-    """Return the rows of a range from one on; only the service cuts other splits."""
-    if isinstance(split, RowRangeSplit) and row:
-        return RowRangeSplit(split.offset + row, split.count - row)
-    return split
 
 
 def _bounded(
@@ -360,43 +342,3 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
     finally:
         batches.close()
         keeper.close()
-
-
-def _workers(asked: int | None, ahead: int) -> int:
-    """Return how many splits to read at a time, so that a batch of each fits into the budget."""
-    return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
-
-
-def _piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
-    """Return the bytes of a piece, so that one of each lane fits into the budget.
-
-    A lane alone has nobody to wait for: its splits stay whole, since every request has its cost.
-    """
-    return max(PIECE_BYTES, ahead // (2 * lanes)) if lanes > 1 else sys.maxsize
-
-
-def _row_bytes(session: ReadSession) -> float | None:
-    """Estimate the bytes of a row before the first ones have arrived."""
-    if not session.row_count or session.estimated_size is None or session.limit is not None:
-        return None  # the service estimates all rows, not those within a limit
-    estimate = session.estimated_size / session.row_count
-    # Nor does it say whether it estimates all columns, and cutting too small is a loss.
-    return min(estimate, _width(session)) if session.selects else estimate
-
-
-def _width(session: ReadSession) -> int:
-    return sum(WIDTHS.get(column.type.code, FEW_BYTES) for column in session.schema)
-
-
-def batch_bytes(ahead: int, lanes: int) -> int:
-    """Bytes of a batch: half of the budget is for finished batches, half for one per worker."""
-    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
-
-
-def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
-    """Rows of a batch, where it must be smaller than the service's smallest bound in bytes."""
-    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
-    if size >= MIN_BATCH_BYTES:
-        return session.max_batch_rows
-    row = _row_bytes(session) or max(1, _width(session))
-    return max(1, min(session.max_batch_rows, int(size / max(1, row))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +34,7 @@ class Line:
     now: float = 0.0
     used: float = 0.0
     batches: int = 0
+    divides: bool = True
     ended: list[str] = field(default_factory=list)
 
     def read(self, splits: tuple[Split, ...] = SPLITS) -> Rest:
@@ -40,7 +42,13 @@ class Line:
             assert isinstance(split, RowRangeSplit)
             return Rows(self, split.count)
 
-        found = read_alone(splits, rows, clock=lambda: self.now, processor=lambda: self.used)
+        found = read_alone(
+            splits,
+            rows,
+            lambda rest: self.divides,
+            clock=lambda: self.now,
+            processor=lambda: self.used,
+        )
         while True:
             try:
                 next(found)
@@ -116,12 +124,20 @@ def test_later_on_one_slow_batch_is_no_reason_and_a_slow_line_is():
     assert line.read(rows).splits == rows
 
 
+def test_what_is_left_is_not_given_away_where_it_is_for_one_connection():
+    line = Line(first=LATE, divides=False)
+    assert line.read() == Rest()
+    assert (line.batches, line.ended) == (8, ["closed", "closed"])
+
+
 def near(storage: StorageClient) -> StorageClient:
     storage.quickest = 0.0
     return storage
 
 
-def test_one_request_for_each_split_of_a_near_service():
+def test_one_request_for_each_split_of_a_near_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alone, "LATE", math.inf)
+    monkeypatch.setattr(alone, "BUSY", 0.0)
     with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
         assert ids(iter_batches(near(storage), SESSION)) == list(range(ROWS))
         assert [str(one.split) for one in service.calls["ReadRows"]] == [

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
 from odps_nb.client.read.ranges import PieceRanges
-from odps_nb.client.read.splits import ReadSession, _piece_bytes, iter_batches, plan_ranges
+from odps_nb.client.read.sizes import piece_bytes
+from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
 from odps_nb.errors import AccessDeniedError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import IndexSplit, RowRangeSplit
@@ -36,7 +37,7 @@ LARGE = ReadSession(
     schema=SCHEMA,
     splits=plan_ranges(ROWS, 2),
     row_count=ROWS,
-    estimated_size=8 * _piece_bytes(DEFAULT_MAX_BYTES),
+    estimated_size=8 * piece_bytes(DEFAULT_MAX_BYTES),
 )
 
 
@@ -130,7 +131,7 @@ def test_the_estimate_of_a_table_is_not_believed_of_some_of_its_columns():
 def test_pieces_of_some_columns_are_as_large_as_their_types_say():
     """The estimate may be of all columns: pieces that follow it would be a quarter as large."""
     chosen = TableSchema(columns=parse_columns("id bigint, quantity int, shipped date"))
-    rows = 4 * _piece_bytes(DEFAULT_MAX_BYTES) // 16
+    rows = 4 * piece_bytes(DEFAULT_MAX_BYTES) // 16
     some = replace(
         LARGE,
         schema=chosen,

@@ -27,7 +27,8 @@ from odps_nb.client.read.session import (
     ReadPlan,
     open_read_session,
 )
-from odps_nb.client.read.splits import DEFAULT_BATCH_BYTES, iter_split
+from odps_nb.client.read.sizes import DEFAULT_BATCH_BYTES
+from odps_nb.client.read.splits import iter_split
 from odps_nb.client.write.session import open_write_session
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.local.server.launch import LocalService

@@ -1,0 +1,95 @@
+"""Chooses how much a read asks for at a time: splits, pieces of them, batches. Pure: no requests.
+
+What may wait for the consumer is a budget of bytes; half of it is for finished batches, half for
+those in the hands of the workers.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS
+from odps_nb.client.read.session import ReadSession
+from odps_nb.schema import TypeCode
+from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
+
+__all__ = [
+    "DEFAULT_BATCH_BYTES",
+    "READ_WORKERS",
+    "batch_bound",
+    "batch_bytes",
+    "batch_rows",
+    "lanes_for",
+    "piece_bytes",
+    "row_bytes",
+]
+
+DEFAULT_BATCH_BYTES = 16 * 2**20
+SMALL_BATCH_BYTES = 64 * 2**10
+READ_WORKERS = 16
+"""Splits read at a time; networks that are slow per connection need so many."""
+WHOLE_BATCH_BYTES = 2 * 2**20
+"""Smallest batch in bytes when many splits are read at a time."""
+PIECE_BYTES = 8 * 2**20
+"""Smallest piece of a split in bytes."""
+FEW_BYTES = 16
+"""Assumed bytes of a variable-length value."""
+WIDTHS = {
+    TypeCode.BOOLEAN: 1,
+    TypeCode.TINYINT: 1,
+    TypeCode.SMALLINT: 2,
+    TypeCode.INT: 4,
+    TypeCode.FLOAT: 4,
+    TypeCode.DATE: 4,
+    TypeCode.BIGINT: 8,
+    TypeCode.DOUBLE: 8,
+    TypeCode.DATETIME: 8,
+    TypeCode.TIMESTAMP: 8,
+    TypeCode.TIMESTAMP_NTZ: 8,
+}
+"""Bytes of a value whose type has one width; a DECIMAL has `FEW_BYTES`."""
+
+
+def lanes_for(asked: int | None, ahead: int) -> int:
+    """Return how many splits to read at a time, so that a batch of each fits into the budget."""
+    return asked or max(DEFAULT_WORKERS, min(READ_WORKERS, ahead // (2 * WHOLE_BATCH_BYTES)))
+
+
+def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
+    """Return the bytes of a piece, so that one of each lane fits into the budget.
+
+    A lane alone has nobody to wait for: its splits stay whole, since every request has its cost.
+    """
+    return max(PIECE_BYTES, ahead // (2 * lanes)) if lanes > 1 else sys.maxsize
+
+
+def row_bytes(session: ReadSession) -> float | None:
+    """Estimate the bytes of a row before the first ones have arrived."""
+    if not session.row_count or session.estimated_size is None or session.limit is not None:
+        return None  # the service estimates all rows, not those within a limit
+    estimate = session.estimated_size / session.row_count
+    # Nor does it say whether it estimates all columns, and cutting too small is a loss.
+    return min(estimate, _width(session)) if session.selects else estimate
+
+
+def _width(session: ReadSession) -> int:
+    return sum(WIDTHS.get(column.type.code, FEW_BYTES) for column in session.schema)
+
+
+def batch_bytes(ahead: int, lanes: int) -> int:
+    """Bytes of a batch: half of the budget is for finished batches, half for one per worker."""
+    return min(DEFAULT_BATCH_BYTES, max(MIN_BATCH_BYTES, ahead // (2 * max(1, lanes))))
+
+
+def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
+    """Rows of a batch, where it must be smaller than the service's smallest bound in bytes."""
+    size = max(SMALL_BATCH_BYTES, ahead // (2 * max(1, lanes)))
+    if size >= MIN_BATCH_BYTES:
+        return session.max_batch_rows
+    row = row_bytes(session) or max(1, _width(session))
+    return max(1, min(session.max_batch_rows, int(size / max(1, row))))
+
+
+def batch_bound(size: int) -> int:
+    """Return the nearest bound of a batch that the service takes; 0 is none."""
+    return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
