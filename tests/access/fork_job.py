@@ -19,6 +19,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 import odps_nb
+from odps_nb.client.read import alone
+from odps_nb.client.read.alone import LATE
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import StateError
 
@@ -69,6 +71,7 @@ class Halves:
         self.first = next(self.parallel)
         self.single = odps.table(table).read(splits=1).batches()
         next(self.single)
+        self.leaving = self.leave_at_once(odps)
         media = odps.table("media").head(8)
         self.reference = next(media["content"][at] for at in range(8) if media["name"][at])
         self.blob = odps.blob(self.reference).open()
@@ -76,6 +79,14 @@ class Halves:
         self.write = open_write_session(odps.storage, odps.table(table).name).__enter__()
         self.stream = self.write.open_stream()
         self.stream.write([pa.record_batch({"id": [7], "text": ["kept"]})])
+
+    def leave_at_once(self, odps):
+        """Begin to read by one connection, and have the rest read by several."""
+        odps.storage.quickest, alone.LATE = 0.0, 0.0
+        rows = odps.table("orders").read(["id", "note"]).batches()
+        self.begun = next(rows)
+        alone.LATE = LATE
+        return rows
 
     def check_in_child(self) -> None:
         batch = pa.record_batch({"id": [8], "text": ["lost"]})
@@ -85,7 +96,9 @@ class Halves:
         expect_state_error(lambda: self.stream.write([batch]))
         expect_state_error(lambda: self.stream.close())
         expect_state_error(lambda: self.write.commit())
+        expect_state_error(lambda: next(self.leaving))
         self.parallel.close()
+        self.leaving.close()
         self.single.close()
         self.blob.close()
         self.write.__exit__(None, None, None)
@@ -96,6 +109,8 @@ class Halves:
         assert 0 < self.first.num_rows < rest.num_rows
         assert rest.equals(self.day.to_arrow())
         assert self.start + self.blob.read() == odps.blob(self.reference).bytes()
+        rows = self.begun.num_rows + sum(batch.num_rows for batch in self.leaving)
+        assert rows == odps.table("orders").read().row_count
         before = odps.table(table).read().row_count
         sum(batch.num_rows for batch in self.single)
         self.stream.close()

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from odps_nb.client.read.resume import rows_of
 from odps_nb.client.read.split_rows import SplitRows
+from odps_nb.lifetime import Home
 from odps_nb.terms import Split
 
 __all__ = ["Rest", "read_alone"]
@@ -54,7 +55,7 @@ def read_alone(
     clock, processor
         Seconds that pass, and seconds that this thread works.
     """
-    pace = _Pace()
+    pace, home = _Pace(), Home()
     for place, split in enumerate(splits):
         rows = open_split(split)
         try:
@@ -65,6 +66,7 @@ def read_alone(
                 if batch is None:
                     break
                 yield batch  # the consumer's time is not counted
+                home.require("this iteration")
                 if not pace.waits or rows.next_row == rows_of(split):
                     continue
                 rest = Rest(tuple(splits[place:]), rows.next_row)
