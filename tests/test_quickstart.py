@@ -47,10 +47,10 @@ def _text(cell: dict) -> str:
 
 @pytest.fixture
 def slow_service() -> Iterator[LocalService]:
-    """A service with samples that opens no read session sooner than a card is shown."""
+    """A service with samples that gives no rows sooner than a card is shown."""
     with start(options=("--misbehave",)) as running, connected(running) as odps:
         rule = {
-            "action": "TableCreateReadSession",
+            "action": "TableRead",
             "fault": "stall",
             "seconds": 2 * SHOW_AFTER,
             "times": 0,
