@@ -29,6 +29,8 @@ SECONDS: Final = 10
 # a preview may also wait, for a disk or for a processor that others use
 _PATIENCE: Final = 3
 _START: Final = 30
+IDLE_SECONDS: Final = 10.0
+"""Seconds after which a parser that nobody needs ends: it holds some 60 MiB."""
 _BOOT: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     "from odps_nb.notebook.preview.parser_process import main; main()"
@@ -96,11 +98,18 @@ class Parser:
     """Client of a parser process, which is started when needed, and again after a crash.
 
     One job at a time; thread-safe. A forked kernel starts a process of its own.
+
+    Parameters
+    ----------
+    idle_seconds
+        After so many without a job the process ends; the next job starts a new one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._resting: threading.Timer | None = None
         self._asking = False
         self._strikes = 0
 
@@ -121,9 +130,11 @@ class Parser:
         with self._lock:
             # who runs over time again and again gets less of it: a gallery must come to an end
             seconds = max(1, SECONDS >> self._strikes // 2)
+            self._stop_resting()
             found, answer = self._ask(
                 {"parser": parser, "options": options, "seconds": seconds}, data, seconds
             )
+            self._rest_later()
             late = found.get("stopped") == "too much time"
             self._strikes = min(8, self._strikes + 2) if late else max(0, self._strikes - 1)
         if "missing" in found:
@@ -140,16 +151,28 @@ class Parser:
     def close(self) -> None:
         """Stop the process; the next job starts a new one."""
         with self._lock:
+            self._stop_resting()
             self._end()
 
     def forget(self) -> None:
         """Forget the process of the parent, after a fork."""
         process, self._process, self._lock = self._process, None, threading.Lock()
+        self._resting = None  # its thread is not here
         if process is not None:
             for pipe in (process.stdin, process.stdout):
                 # past the buffer: another thread may have been writing when the fork was made
                 pipe.raw.close()  # type: ignore[union-attr]
             process.returncode = 0  # not ours to wait for
+
+    def _rest_later(self) -> None:
+        self._resting = threading.Timer(self._idle_seconds, self.close)
+        self._resting.daemon = True
+        self._resting.start()
+
+    def _stop_resting(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
 
     # -- one job ------------------------------------------------------------------------------
 

@@ -350,6 +350,8 @@ ASK = "parsing.parse('svg', b'<svg xmlns=\"http://www.w3.org/2000/svg\"/>', GRID
 def test_a_forked_process_has_a_parser_of_its_own():
     done = script(
         "import os\nfrom odps_nb.notebook.preview.shared import GRID\n"
+        "parsing._parser = parsing.Parser(idle_seconds=600)\n"  # however slow the child is
+        "os.register_at_fork(after_in_child=parsing._parser.forget)\n"
         f"first = {ASK}\nmine = parsing._parser._process.pid\n"
         "child = os.fork()\n"
         "if not child:\n"
@@ -384,6 +386,28 @@ def test_a_parser_can_be_closed_twice_and_used_again(parser):
     assert repr(parser) == "<Parser not started>"
     parser.parse("picture", good(), options)
     assert repr(parser) == "<Parser running>"
+
+
+def test_a_parser_that_nobody_needs_ends_and_comes_back():
+    options, parser = {**SIZE, "mime": "image/png"}, Parser(idle_seconds=0.05)
+    pids = []
+    for _ in range(2):
+        parser.parse("picture", good(), options)
+        process, resting = parser._process, parser._resting
+        pids += [process.pid] if process else []  # it may have ended already
+        resting.join()
+        assert repr(parser) == "<Parser not started>"
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+def test_a_job_takes_longer_than_a_parser_rests(broken_parser):
+    parser = broken_parser(
+        "broken.parse = lambda data, options: (time.sleep(1), fine.parse(data, options))[1]"
+    )
+    parser._idle_seconds = 0.05
+    parser.parse("svg", b"1", SIZE)
+    for length in range(1, 3):
+        assert parser.parse("array", bytes(length), SIZE).number("n") == length
 
 
 def test_importing_the_notebook_starts_nothing():
