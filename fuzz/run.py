@@ -23,13 +23,23 @@ ROOT = Path(__file__).parent.parent
 CORPUS, WORK = ROOT / "fuzz" / "corpus", ROOT / "build" / "fuzz"
 LARGEST = 6000
 MUTATED_PER_SECOND = 20
+INSTRUMENTED = (
+    "odps_nb.wire",
+    "odps_nb.http.body",
+    "odps_nb.filters",
+    "odps_nb.client.sql",
+    "odps_nb.local.routes",
+    "odps_nb.local.sql",
+    "odps_nb.local.reading.predicates",
+)
+"""Packages whose branches guide the fuzzer."""
 
 
 def child(name: str, flags: list[str]) -> None:
     """Fuzz one target in this process; never returns."""
     import atheris
 
-    with atheris.instrument_imports(include=["odps_nb.wire"]):
+    with atheris.instrument_imports(include=list(INSTRUMENTED)):
         import targets
     # For a merge libFuzzer runs its first argument again, through a shell.
     command = f"{sys.executable} {Path(__file__)} --child {name}"

@@ -3,10 +3,14 @@
 A zstd block gives at most 128 KiB and may be as short as four bytes, so a few kilobytes can
 become gigabytes, and the library does not limit the output of one call. Cutting its input
 after every few blocks limits it.
+
+It also reads what a frame promises to decode to: fed in parts, the library does not hold a frame
+against its promise whose last block is empty.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 __all__ = ["MAX_BLOCK_OUTPUT", "BlockWalker"]
@@ -19,12 +23,15 @@ _MAGIC = bytes.fromhex("28b52ffd")
 _SKIPPABLE = bytes.fromhex("2a4d18")
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _RUN_OF_ONE_BYTE = 1
+_OFFSET_OF_TWO = 256  # a content size of two bytes begins there
 
 
 class BlockWalker:
     """Cut the chunks of a zstd stream so that no cut has more than ``blocks`` block headers.
 
     It checks nothing: input that is not zstd is passed on whole, and the library refuses it.
+    ``promised`` has the content size of each frame whose header was read, in their order, ``None``
+    where it has none; the caller takes them out.
 
     Examples
     --------
@@ -34,7 +41,10 @@ class BlockWalker:
     [18, 18, 9]
     """
 
-    __slots__ = ("_blocks", "_checksum", "_header", "_lost", "_seen", "_skip", "_wanted", "_within")
+    __slots__ = (
+        *("_blocks", "_checksum", "_header", "_lost", "_seen", "_skip", "_wanted", "_within"),
+        "promised",
+    )
 
     def __init__(self, *, blocks: int) -> None:
         self._blocks = blocks
@@ -45,6 +55,7 @@ class BlockWalker:
         self._checksum = False
         self._skip = 0  # bytes in front of the next header
         self._lost = False
+        self.promised: deque[int | None] = deque()
 
     def cut(self, chunk: memoryview) -> Iterator[memoryview]:
         """Yield ``chunk`` in parts; each but the last ends after its last allowed block header."""
@@ -74,14 +85,20 @@ class BlockWalker:
         elif header[1:4] == _SKIPPABLE and header[0] >> 4 == 5:
             self._read_skippable(header)
         elif header[:_MAGIC_SIZE] == _MAGIC:
-            self._read_frame(header[_MAGIC_SIZE])
+            self._read_frame(header)
         else:
             self._lost = True
 
-    def _read_frame(self, descriptor: int) -> None:
+    def _read_frame(self, header: bytes) -> None:
+        descriptor = header[_MAGIC_SIZE]
         single = bool(descriptor & 0x20)
-        content_size = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
-        self._skip = (0 if single else 1) + _DICTIONARY_ID_SIZES[descriptor & 3] + content_size
+        size = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+        start = _MAGIC_SIZE + 1 + (0 if single else 1) + _DICTIONARY_ID_SIZES[descriptor & 3]
+        if len(header) < start + size:
+            self._header, self._wanted = bytearray(header), start + size
+            return
+        promised = int.from_bytes(header[start:], "little") + (_OFFSET_OF_TWO if size == 2 else 0)
+        self.promised.append(promised if size else None)
         self._checksum = bool(descriptor & 4)
         self._within, self._wanted = True, _BLOCK_HEADER_SIZE
 
@@ -99,4 +116,5 @@ class BlockWalker:
             self._wanted = _SKIPPABLE_HEADER_SIZE
             return
         self._skip = int.from_bytes(header[_MAGIC_SIZE:], "little")
+        self.promised.append(None)
         self._wanted = _MAGIC_SIZE + 1

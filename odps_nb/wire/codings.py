@@ -152,12 +152,13 @@ class _FrameObject(Protocol):
 class _Frames(Decoder):
     """Decodes consecutive frames in slices, so that no call returns more than 8 MiB."""
 
-    __slots__ = ("_frame",)
+    __slots__ = ("_frame", "_given")
     failure: type[Exception]
 
     def __init__(self, max_output: int | None) -> None:
         super().__init__(max_output)
         self._frame: _FrameObject | None = None
+        self._given = 0  # by this frame
 
     def _decode(self, chunk: memoryview) -> Iterator[bytes]:
         for part in self._slices(chunk):
@@ -168,12 +169,20 @@ class _Frames(Decoder):
                     piece = frame.decompress(rest)
                 except self.failure as error:
                     raise self._damaged(error) from error
-                rest, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+                self._given += len(piece)
+                if frame.eof:
+                    self._check_size(self._given)
+                    rest, self._frame, self._given = frame.unused_data, None, 0
+                else:
+                    rest, self._frame = b"", frame
                 if piece:
                     yield piece
             self._taken += len(part)
 
-    def _damaged(self, error: Exception) -> FramingError:
+    def _check_size(self, given: int) -> None:
+        """Refuse a frame that has given more or fewer bytes than its header promises."""
+
+    def _damaged(self, error: Exception | str) -> FramingError:
         return FramingError(
             f"the {self.name.value} stream is damaged: {error}",
             offset=self._taken,
@@ -205,6 +214,11 @@ class _Zstd(_Frames):
 
     def _open(self) -> _FrameObject:
         return self._library.decompressobj()
+
+    def _check_size(self, given: int) -> None:
+        promised = self._walker.promised.popleft()
+        if promised is not None and promised != given:
+            raise self._damaged(f"a frame promises {promised} bytes and has {given}")
 
 
 class _Lz4(_Frames):

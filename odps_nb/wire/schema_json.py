@@ -10,6 +10,7 @@ Must not know: Arrow, HTTP.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -274,10 +275,14 @@ def decode_nested(
     def decode(key: str) -> tuple[Column, ...]:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
+    schema = TableSchema(
+        columns=decode("DataColumns"), partition_columns=decode("PartitionColumns")
+    )
+    names = Counter(column.name for column in schema.all_columns)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise refuse(f"{what} names the column {twice[0][:80]!r} twice")
     return WriteSchema(
-        schema=TableSchema(
-            columns=decode("DataColumns"), partition_columns=decode("PartitionColumns")
-        ),
+        schema=schema,
         system_columns=decode("SystemColumns"),
         max_field_size=fields.integer("MaxFieldSize", DEFAULT_MAX_FIELD_SIZE),
         column_ids=ids,

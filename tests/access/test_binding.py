@@ -171,6 +171,14 @@ def test_a_list_elsewhere_is_refused(text):
     assert "in (:name)" in caught.value.hint
 
 
+def test_any_number_of_comments_may_follow_a_list():
+    """It once took twice as long with each comment."""
+    comments = "/**/" * 500
+    assert bind(f"s in (:two{comments})", LISTS) == f"s in ('paid', 'new'{comments})"
+    with pytest.raises(ArgumentError, match="only after in"):
+        bind(f"s in (:two{comments} || 'x')", LISTS)
+
+
 @pytest.mark.parametrize("text", ["s in :none", "s in (:none)", "s not in (:none)"])
 @pytest.mark.parametrize("none", [[], (), set(), np.array([]), pd.Series([], dtype=object)])
 def test_an_empty_list_is_refused_as_no_value_can_stand_for_it(text, none):

@@ -96,6 +96,21 @@ def test_a_skippable_frame_is_skipped(name: Compression) -> None:
     assert decode(name, *every(coded, 1)) == b"after"
 
 
+@pytest.mark.parametrize("size", [1, 255, 256, 65_535, 65_792, 1 << 20])
+def test_a_zstd_frame_holds_what_it_promises(size: int) -> None:
+    """The library itself does not look at that where the last block is empty and parts are fed."""
+    promise = zstandard.ZstdCompressor(write_content_size=True).compress(bytes(size))
+    header = zstandard.frame_header_size(promise)
+    empty, skippable = bytes.fromhex("010000"), bytes.fromhex("5a2a4d18 03000000 abcdef")
+    small = zstandard.ZstdCompressor(write_content_size=True).compress(b"before")
+    for before in (b"", skippable + small, small + skippable + small):
+        for step in (1, 7, len(promise) + 100):
+            right, wrong = before + promise, before + promise[:header] + empty
+            assert len(decode(Compression.ZSTD, *every(right, step))) >= size
+            with pytest.raises(FramingError, match="damaged"):
+                decode(Compression.ZSTD, *every(wrong, step))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_no_byte_is_an_empty_stream(name: Compression) -> None:
     assert decode(name) == b""

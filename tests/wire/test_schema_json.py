@@ -333,3 +333,12 @@ hostile = st.dictionaries(
 def test_any_json_is_a_schema_or_our_error(members: dict[str, Any]) -> None:
     assert isinstance(outcome(decode_flat, members), (TableSchema, FramingError))
     assert isinstance(outcome(decode_nested, members), (WriteSchema, FramingError))
+
+
+@pytest.mark.parametrize("other", ["DataColumns", "PartitionColumns"])
+def test_a_name_that_comes_twice_is_refused(other: str) -> None:
+    column = {"columnType": {"MemberName": "a", "Type": 4}}
+    twice = {"DataColumns": [column]}
+    twice[other] = [*twice.get(other, []), column]
+    with pytest.raises(FramingError, match="names the column 'a' twice"):
+        decode_nested(twice)

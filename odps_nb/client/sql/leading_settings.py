@@ -12,7 +12,7 @@ from odps_nb.errors import ArgumentError
 
 __all__ = ["split_settings"]
 
-_SET = re.compile(r"(?:\s+|--[^\n]*\n)*set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE)
+_SET = re.compile(r"(?:\s|--[^\n]*\n)*+set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE)
 
 
 def split_settings(sql: str) -> tuple[dict[str, str], str]:

@@ -59,7 +59,7 @@ def from_plain(values: list[Any], column: Column) -> pa.Array:
         prepared = [_prepared(value, column.type) for value in values]
         array = pa.array(prepared, plain_type(column.type))
         return array.cast(arrow_type(column.type))
-    except (pa.ArrowException, InvalidOperation, ValueError, TypeError) as error:
+    except (pa.ArrowException, InvalidOperation, OverflowError, ValueError, TypeError) as error:
         raise faults.invalid(f"the column {column.name!r}: {error}") from None
 
 

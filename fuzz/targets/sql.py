@@ -1,0 +1,88 @@
+"""Texts of SQL: statements, settings above a query, conditions of ``where=`` and of a filter."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from functools import cache
+
+import pyarrow as pa
+
+from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.text import parse_script
+from odps_nb.schema import TableSchema
+from odps_nb.wire.type_text import parse_columns
+
+_SCHEMA = TableSchema(
+    columns=tuple(
+        parse_columns(
+            "i bigint, n int, s string, f double, b boolean, d date, t datetime, p decimal(10,2)"
+        )
+    )
+)
+_TIME = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
+_ROWS = pa.record_batch(
+    {
+        "i": pa.array([0, 1, -5, None, 2**62], pa.int64()),
+        "n": pa.array([0, None, 7, -1, 2**31 - 1], pa.int32()),
+        "s": pa.array(["a", "", None, "12", "ü%_"], pa.string()),
+        "f": pa.array([0.5, float("nan"), None, -0.0, 1e300], pa.float64()),
+        "b": pa.array([True, False, None, True, False]),
+        "d": pa.array([_TIME.date(), None, dt.date(1, 1, 1), dt.date(9999, 12, 31), None]),
+        "t": pa.array([_TIME, None, _TIME, None, _TIME], pa.timestamp("ms", "UTC")),
+        "p": pa.array([Decimal("1.10"), None, Decimal(-3), Decimal(0), None], pa.decimal128(10, 2)),
+    }
+)
+
+
+def sql_script(data: bytes) -> None:
+    """Any text is statements, or refused with its place; settings leave the query as it is."""
+    text = data.decode("utf-8", "replace")
+    try:
+        settings, rest = split_settings(text)
+    except ArgumentError:
+        return
+    assert rest == text if not settings else rest in text
+    try:
+        assert parse_script(rest)
+    except InvalidRequestError as error:
+        assert error.status == 400
+
+
+def where(data: bytes) -> None:
+    """Any text is a condition, which keeps a row alone or among others, or is refused."""
+    try:
+        found = RowFilter.parse(data.decode("utf-8", "replace"), _SCHEMA)
+        kept = found.apply(_ROWS)
+    except OdpsNbError:
+        return
+    alone = [found.apply(_ROWS.slice(n, 1)) for n in range(_ROWS.num_rows)]
+    rows = pa.Table.from_batches(alone, _ROWS.schema).to_pylist()
+    assert str(rows) == str(kept.to_pylist())  # as text: NaN is not itself
+
+
+@cache
+def _duck() -> Duck:
+    return Duck(memory="200MB")
+
+
+def filter_predicate(data: bytes) -> None:
+    """Any predicate of a request gives a mask of rows, or is refused."""
+    text = data.decode("utf-8", "replace")
+    try:
+        found = Predicate.parse(text, _SCHEMA, _duck())
+        if found is None:
+            assert not text.strip()
+            return
+        columns = {name: _ROWS.column(name) for name in found.columns}
+        with found.evaluator() as evaluator:
+            assert len(evaluator.mask(columns, _ROWS.num_rows)) == _ROWS.num_rows
+    except InvalidRequestError as error:
+        assert error.status == 400
+
+
+TARGETS = (sql_script, where, filter_predicate)
