@@ -10,7 +10,6 @@ Must not know: Arrow, HTTP.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -225,7 +224,9 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "label": "",
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
-                | {"Nullable": column.nullable},
+                | {"Nullable": column.nullable}
+                # a partition key that rows name stands among both, perhaps with two ids
+                | ({} if column.column_id is None else {"ColumnId": column.column_id}),
             }
             for column in columns
         ]
@@ -275,14 +276,10 @@ def decode_nested(
     def decode(key: str) -> tuple[Column, ...]:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
-    schema = TableSchema(
-        columns=decode("DataColumns"), partition_columns=decode("PartitionColumns")
-    )
-    names = Counter(column.name for column in schema.all_columns)
-    if twice := [name for name, count in names.items() if count > 1]:
-        raise refuse(f"{what} names the column {twice[0][:80]!r} twice")
     return WriteSchema(
-        schema=schema,
+        schema=TableSchema(
+            columns=decode("DataColumns"), partition_columns=decode("PartitionColumns")
+        ),
         system_columns=decode("SystemColumns"),
         max_field_size=fields.integer("MaxFieldSize", DEFAULT_MAX_FIELD_SIZE),
         column_ids=ids,
@@ -301,7 +298,7 @@ def _nested_column(one: Fields, ids: dict[str, int], keys: list[str]) -> Column:
         type=type_,
         comment=one.text("comment"),
         nullable=level.boolean("Nullable", default=True),
-        column_id=ids.get(name),
+        column_id=_column_id(level),
     )
 
 

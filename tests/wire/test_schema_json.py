@@ -335,10 +335,12 @@ def test_any_json_is_a_schema_or_our_error(members: dict[str, Any]) -> None:
     assert isinstance(outcome(decode_nested, members), (WriteSchema, FramingError))
 
 
-@pytest.mark.parametrize("other", ["DataColumns", "PartitionColumns"])
-def test_a_name_that_comes_twice_is_refused(other: str) -> None:
-    column = {"columnType": {"MemberName": "a", "Type": 4}}
-    twice = {"DataColumns": [column]}
-    twice[other] = [*twice.get(other, []), column]
-    with pytest.raises(FramingError, match="names the column 'a' twice"):
-        decode_nested(twice)
+def test_a_partition_key_among_the_data_columns_keeps_both_of_its_ids() -> None:
+    """A stream whose rows name their partition has the key in both lists."""
+    nested = {
+        "DataColumns": [{"columnType": {"MemberName": "ds", "Type": 4, "ColumnId": 0}}],
+        "PartitionColumns": [{"columnType": {"MemberName": "ds", "Type": 4, "ColumnId": 9}}],
+    }
+    found = decode_nested(nested)
+    assert [column.column_id for column in found.schema.all_columns] == [0, 9]
+    assert decode_nested(encode_nested(found)).schema == found.schema
