@@ -150,7 +150,7 @@ def _document(request: Request, choose: random.Random) -> Request:
         found = json.loads(request.body)
     except ValueError:
         return _in_text(request, choose)
-    places = list(_places(found))
+    places = list(_places(found)) if isinstance(found, dict | list) else []
     if not places:
         return replace(request, body=json.dumps(choose.choice(VALUES)).encode())
     home, key = choose.choice(places)
@@ -171,7 +171,7 @@ def _document(request: Request, choose: random.Random) -> Request:
 
 
 def _places(found: Any) -> Iterator[tuple[Any, Any]]:
-    keys: Any = found if isinstance(found, dict) else range(len(found))
+    keys: Any = range(len(found)) if isinstance(found, list) else found
     for key in list(keys):
         yield found, key
         if isinstance(found[key], dict | list):

@@ -1,0 +1,88 @@
+"""Requests that are almost right: the answer says what is wrong, and nothing is harmed."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import requests
+
+from odps_nb.local.routes.tunnel_arrow import encode_arrow
+from odps_nb.local.routes.tunnel_rows import END_RECORD, META_CHECKSUM, META_COUNT
+from odps_nb.wire.crc32c import crc32c
+from odps_nb.wire.signing import sign
+from tests.support.service.peer import Peer
+
+ROOT = Path(__file__).parents[3]
+ROWS = pa.record_batch({"id": pa.array(range(9), pa.int64()), "at": pa.array([0] * 9, pa.int64())})
+
+
+def tunnel(peer: Peer, method: str, query: str, body: bytes = b"") -> requests.Response:
+    endpoint = peer.service.tunnel_endpoint
+    url = f"{endpoint}/projects/{peer.service.project}/tables/uploaded?{query}"
+    signed = {"endpoint": endpoint, "credentials": peer.credentials, "now": time.time()}
+    headers: dict[str, str] = sign(method, url, {}, **signed)
+    return peer.session.request(method, url, headers=headers, data=body, timeout=60)
+
+
+@pytest.fixture
+def upload(peer: Peer) -> Any:
+    peer.sql("CREATE TABLE uploaded (id bigint, at timestamp);")
+    upload_id = tunnel(peer, "POST", "uploads").json()["UploadID"]
+    yield lambda form, body: tunnel(peer, "PUT", f"uploadid={upload_id}&blockid=0{form}", body)
+    peer.sql("DROP TABLE uploaded;")
+
+
+def arrow() -> bytes:
+    stamps = ROWS.set_column(1, "at", ROWS["at"].cast(pa.timestamp("ns")))
+    return b"".join(bytes(piece) for piece in encode_arrow(iter([stamps])))
+
+
+@pytest.mark.parametrize("place", [4, -20, -1])
+def test_a_damaged_arrow_upload_is_refused(upload: Any, place: int) -> None:
+    """The error once held the file of the body, which could not be closed then: 500."""
+    body = bytearray(arrow())
+    assert upload("&arrow", bytes(body)).status_code == 200
+    body[place] ^= 1
+    answer = upload("&arrow", bytes(body))
+    assert (answer.status_code, answer.json()["Code"]) == (400, "MalformedDataStream")
+    assert "checksum" in answer.json()["Message"]
+
+
+def test_a_time_out_of_range_is_refused(upload: Any) -> None:
+    assert upload("", _row_of_seconds(1_700_000_000)).status_code == 200
+    answer = upload("", _row_of_seconds(2**62))
+    assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidArgument")
+    assert "'at'" in answer.json()["Message"]
+
+
+def _row_of_seconds(seconds: int) -> bytes:
+    """Write one row whose time is so many seconds, as a client of another language may."""
+    number = _varint(2 << 3 | 2) + _varint(seconds << 1) + b"\0"  # column 2, no nanoseconds
+    crc = crc32c(struct.pack("<iqi", 2, seconds, 0))
+    total = crc32c(crc.to_bytes(4, "little"))
+    end = _varint(META_COUNT << 3) + b"\2" + _varint(META_CHECKSUM << 3) + _varint(total)
+    return number + _varint(END_RECORD << 3) + _varint(crc) + end
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+@pytest.mark.nightly
+def test_damaged_requests_are_answered() -> None:
+    """Some of what ``fuzz/mutate_requests.py`` tries for as long as one likes."""
+    command = [sys.executable, str(ROOT / "fuzz" / "mutate_requests.py"), "--count", "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tally = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE))
+    assert int(tally["200"]) > 100
+    assert int(tally["400"]) > 100
