@@ -224,9 +224,11 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "label": "",
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
-                | {"Nullable": column.nullable}
-                # a partition key that rows name stands among both, perhaps with two ids
-                | ({} if column.column_id is None else {"ColumnId": column.column_id}),
+                | {
+                    # a partition key that rows name stands among both, perhaps with two ids
+                    "ColumnId": -1 if column.column_id is None else column.column_id,
+                    "Nullable": column.nullable,
+                },
             }
             for column in columns
         ]

@@ -95,7 +95,7 @@ JOBS = (
     Job(
         "SQL: CREATE TABLE AS",
         _sql("CREATE TABLE copy AS SELECT n FROM t;"),
-        (_set("copy"), _set("copy", (5,), (6,), (7,))),
+        (_set("copy", (5,), (6,), (7,)),),
     ),
     Job(
         "create a partitioned table",

@@ -39,11 +39,14 @@ Rows = list[tuple[object, ...]]
 
 @dataclass(frozen=True)
 class Case:
-    """A job on the table ``{n}``, and the rows of all tables before and after it."""
+    """A job on the table ``{n}``, and the rows of all tables before and after it.
+
+    ``before`` is ``None`` where there is no table before it.
+    """
 
     setup: tuple[str | Callable[[Peer, str], object], ...]
     do: Callable[[Peer, str], object]
-    before: Rows
+    before: Rows | None
     after: dict[str, Rows]
 
 
@@ -65,7 +68,20 @@ def _photos(peer: Peer, n: str) -> None:
     peer.commit(n, session)
 
 
+def _photo(peer: Peer, n: str) -> None:
+    peer.put_blob(n, peer.open_write(n), "0", PHOTO, column_id=2)
+
+
 CASES = {
+    "create a table": Case((), _sql(PLAIN[0]), None, {"{n}": []}),
+    "create a partitioned table": Case((), _sql(PARTED[0]), None, {"{n}": []}),
+    "create a table with a key": Case((), _sql(KEYED[0]), None, {"{n}": []}),
+    "create a table of blobs": Case(
+        (), lambda peer, n: peer.make_blob_table(n, "(id bigint, b blob)"), None, {"{n}": []}
+    ),
+    "SQL: CREATE TABLE AS": Case(
+        (), _sql("CREATE TABLE {n} AS SELECT 1 AS n;"), None, {"{n}": [(1,)]}
+    ),
     "append": Case(PLAIN, _write({"n": [2]}), [(1,)], {"{n}": [(1,), (2,)]}),
     "overwrite": Case(PLAIN, _write({"n": [2]}, overwrite=True), [(1,)], {"{n}": [(2,)]}),
     "SQL: INSERT INTO": Case(
@@ -91,6 +107,12 @@ CASES = {
         _sql("ALTER TABLE {n} DROP PARTITION (ds='a');"),
         [(1, "a"), (2, "b")],
         {"{n}": [(2, "b")]},
+    ),
+    "upsert into nothing": Case(
+        KEYED[:1], _write({"id": [2, 3], "v": [2, 2]}), [], {"{n}": [(2, 2), (3, 2)]}
+    ),
+    "upload a blob": Case(
+        (lambda peer, n: peer.make_blob_table(n, "(id bigint, b blob)"),), _photo, [], {"{n}": []}
     ),
     "upsert": Case(
         KEYED,
@@ -172,7 +194,7 @@ def test_a_failing_disk_is_said_and_leaves_nothing_half(
         with served(recorder) as peer:
             while end and (call := call + 1):
                 name = f"t{call}"
-                before = {name: case.before}
+                before = {} if case.before is None else {name: case.before}
                 after = {table.format(n=name): rows for table, rows in case.after.items()}
                 end = attempt(peer, recorder, case, name, call, number)
                 ends[end] += bool(end)

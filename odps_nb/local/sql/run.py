@@ -220,26 +220,23 @@ class SqlRunner:
         assert schema is not None
         if statement.like is None:
             check_types(schema, properties, place.settings)
-        table = self._catalog.create_table(
+        fill = None
+        if rows is not None:
+            planned = Table(table_id=0, name=name, schema=schema, properties=properties)
+            with Ingest(self._folder, planned, PartitionSpec(), self._blobs) as ingest:
+                for batch in rows.batches:
+                    stopper.check()
+                    ingest.write(batch)
+                fill = partial(self._publisher.publish, additions=ingest.finish())
+        self._catalog.create_table(
             name,
             schema,
             owner=place.owner,
             comment=statement.comment,
             lifecycle=statement.lifecycle,
             properties=properties,
+            fill=fill,
         )
-        if rows is None:
-            return
-        try:
-            with Ingest(self._folder, table, PartitionSpec(), self._blobs) as ingest:
-                for batch in rows.batches:
-                    stopper.check()
-                    ingest.write(batch)
-                additions = ingest.finish()
-            self._publisher.publish(table, additions)
-        except BaseException:
-            self._snapshots.drop_table(table)
-            raise
 
     def _create_view(
         self, statement: sql_statements.CreateView, place: Place, stopper: Stopper, stack: ExitStack

@@ -106,8 +106,12 @@ class Catalog:
         comment: str = "",
         lifecycle: int = -1,
         properties: Mapping[str, str] | None = None,
+        fill: Callable[[Table], object] | None = None,
     ) -> Table:
-        """Create an empty table; 400 ``ObjectAlreadyExists`` if the name is taken."""
+        """Create a table; 400 ``ObjectAlreadyExists`` if the name is taken.
+
+        ``fill`` gives it rows in the same transaction; without, it is empty.
+        """
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()
@@ -146,6 +150,8 @@ class Catalog:
             if first:
                 db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, first, now))
                 self._marks.add(table.table_id, first, RECORDED)
+            if fill is not None:
+                fill(table)
             return table
 
     def find_table(self, name: TableName) -> Table | None:
