@@ -83,8 +83,10 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
 
 
 def _coalesce(tree: Any, read: Callable[[Any], Node]) -> Node:
-    parts = [read(one) for one in (tree.this, *tree.expressions)]
-    kinds = {one.kind for one in parts if one.kind is not Kind.NULL}
+    # a null among them changes nothing
+    given = [read(one) for one in (tree.this, *tree.expressions)]
+    parts = [one for one in given if one.kind is not Kind.NULL]
+    kinds = {one.kind for one in parts}
     taken = (Kind.INTEGER, Kind.TEXT, Kind.BOOLEAN, Kind.DATE)
     if len(kinds) != 1 or not kinds <= set(taken):
         raise refuse("coalesce takes values of one type: BIGINT, STRING, BOOLEAN or DATE")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-__all__ = ["KINDS", "Fault", "Plan", "shrunk"]
+__all__ = ["KINDS", "LONGEST_DELAY", "Fault", "Plan", "shrunk"]
 
 #: What may happen to an exchange. Where it carries no rows, ``cut`` and ``short`` lose its answer.
 KINDS = (
@@ -31,6 +31,7 @@ KINDS = (
 )
 _WRITES = ("one writer", "attempts of a task", "nothing counted", "micro-batch", "two drivers")
 _SCENARIOS = (*("read",) * len(_WRITES), *_WRITES)
+LONGEST_DELAY = 15.0
 _NUMBERS = 24  # exchanges that may have a fault, and waits that may be longer
 
 
@@ -83,7 +84,7 @@ class Plan:
             tries=7 if chance() < 0.5 else 2,
             pause=round(chance() * 45, 3) if chance() < 0.2 else 0.0,
             faults=dict(sorted(faults.items())),
-            delays={number: round(chance() ** 4 * 15, 3) for number in range(_NUMBERS)},
+            delays={number: round(chance() ** 4 * LONGEST_DELAY, 3) for number in range(_NUMBERS)},
         )
 
     def delay(self, number: int) -> float:

@@ -58,7 +58,8 @@ class World:
         self.struck: list[str] = []  # kinds of the faults that came to pass
         self.present: Actor | None = None
         self.is_stuck = False
-        self.missed_refresh = False
+        self.refreshes: list[tuple[float, bool]] = []  # when one was asked for, and had
+        self.returns: list[float] = []  # when the consumer came back for more rows
         self._hub = greenlet.getcurrent()
         self._heap: list[tuple[float, int, Any, int]] = []
         self._order = itertools.count()
@@ -141,11 +142,21 @@ class World:
             says += f" {request.split}"
         self.sleep(self.delay())
         name = self.me().name
-        if fault is None or (fault.kind == "dies" and name not in self.crashing):
-            return self._answer(request, says)
-        self.struck.append(fault.kind)
-        self.missed_refresh |= isinstance(request, GetReadSession) and request.refresh
-        return self._fail(request, fault, says, timeout)
+        if fault is not None and (fault.kind != "dies" or name in self.crashing):
+            self.struck.append(fault.kind)
+        else:
+            fault = None
+        asked, had = self.time, False
+        try:
+            if fault is None:
+                answer = self._answer(request, says)
+            else:
+                answer = self._fail(request, fault, says, timeout)
+            had = True
+            return answer
+        finally:
+            if isinstance(request, GetReadSession) and request.refresh:
+                self.refreshes.append((asked, had))
 
     def tell(self, line: str) -> None:
         """Add a line to the story."""
