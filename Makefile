@@ -60,7 +60,7 @@ bench: setup ## speed and memory beside pyodps in the same run (ARGS="tables wir
 explore: setup ## new random examples for every property, and QUERIES=3000 for the push-down of Spark SQL
 	@ODPS_NB_EXPLORE=$(QUERIES) $(PY) -m pytest -m "hypothesis or explore" --timeout 7200 -rN --tb=short
 
-fuzz: setup ## coverage-guided fuzzing of the decoders (SECONDS=60 in all)
+fuzz: setup ## fuzzing of all that reads bytes of others (SECONDS=60 in all)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
 	$(PY) fuzz/run.py --seconds $(SECONDS)
 

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the decoders (atheris), for a chosen time.
+"""Coverage-guided fuzzing (atheris) of all that reads bytes of others, for a chosen time.
 
 ``.venv/bin/python fuzz/run.py --seconds 60`` shares the time among all targets; name some to run
 only those. Work goes on in ``build/fuzz``; ``fuzz/corpus`` is what is kept, ``--keep`` adds the
