@@ -211,6 +211,8 @@ def main() -> int:
         folder = Path(place)
         notebooks = sorted((tracked(folder / "repo") / "notebooks").glob("*.ipynb"))
         chosen = [one for one in notebooks if not options.names or one.name in options.names]
+        if len(chosen) < len(options.names):
+            parser.error(f"the notebooks are {', '.join(one.name for one in notebooks)}")
         variables = environment(folder)
         print("| notebook | seconds | MiB | without files | |\n|---|--:|--:|--:|---|", flush=True)
         outcomes = []
