@@ -4,8 +4,8 @@ A zstd block gives at most 128 KiB and may be as short as four bytes, so a few k
 become gigabytes, and the library does not limit the output of one call. Cutting its input
 after every few blocks limits it.
 
-It also reads what a frame promises to decode to: fed in parts, the library does not hold a frame
-against its promise whose last block is empty.
+It also notes what the library does not look at where a frame comes in parts: what the frame
+promises to decode to, if its last block is empty, and whether a compressed block is of no bytes.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _OFFSET_OF_TWO = 256  # a content size of two bytes begins there
 class BlockWalker:
     """Cut the chunks of a zstd stream so that no cut has more than ``blocks`` block headers.
 
-    It checks nothing: input that is not zstd is passed on whole, and the library refuses it.
+    It refuses nothing: input that is not zstd is passed on whole, for the library to refuse.
     ``promised`` has the content size of each frame whose header was read, in their order, ``None``
-    where it has none; the caller takes them out.
+    where it has none; the caller takes them out. ``has_void`` tells of a compressed block that has
+    no bytes, which no stream may have.
 
     Examples
     --------
@@ -43,7 +44,7 @@ class BlockWalker:
 
     __slots__ = (
         *("_blocks", "_checksum", "_header", "_lost", "_seen", "_skip", "_wanted", "_within"),
-        "promised",
+        *("has_void", "promised"),
     )
 
     def __init__(self, *, blocks: int) -> None:
@@ -56,6 +57,7 @@ class BlockWalker:
         self._skip = 0  # bytes in front of the next header
         self._lost = False
         self.promised: deque[int | None] = deque()
+        self.has_void = False
 
     def cut(self, chunk: memoryview) -> Iterator[memoryview]:
         """Yield ``chunk`` in parts; each but the last ends after its last allowed block header."""
@@ -105,6 +107,7 @@ class BlockWalker:
     def _read_block(self, header: int) -> None:
         self._seen += 1
         kind, size = header >> 1 & 3, header >> 3
+        self.has_void |= kind > _RUN_OF_ONE_BYTE and not size
         self._skip = 1 if kind == _RUN_OF_ONE_BYTE else size
         if header & 1:
             self._skip += _CHECKSUM_SIZE if self._checksum else 0

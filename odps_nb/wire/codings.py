@@ -171,7 +171,7 @@ class _Frames(Decoder):
                     raise self._damaged(error) from error
                 self._given += len(piece)
                 if frame.eof:
-                    self._check_size(self._given)
+                    self._check_end(self._given)
                     rest, self._frame, self._given = frame.unused_data, None, 0
                 else:
                     rest, self._frame = b"", frame
@@ -179,8 +179,8 @@ class _Frames(Decoder):
                     yield piece
             self._taken += len(part)
 
-    def _check_size(self, given: int) -> None:
-        """Refuse a frame that has given more or fewer bytes than its header promises."""
+    def _check_end(self, given: int) -> None:
+        """Refuse a frame that has ended, and given so many bytes, where the library does not."""
 
     def _damaged(self, error: Exception | str) -> FramingError:
         return FramingError(
@@ -215,10 +215,12 @@ class _Zstd(_Frames):
     def _open(self) -> _FrameObject:
         return self._library.decompressobj()
 
-    def _check_size(self, given: int) -> None:
+    def _check_end(self, given: int) -> None:
         promised = self._walker.promised.popleft()
         if promised is not None and promised != given:
             raise self._damaged(f"a frame promises {promised} bytes and has {given}")
+        if self._walker.has_void:
+            raise self._damaged("a compressed block has no bytes")
 
 
 class _Lz4(_Frames):

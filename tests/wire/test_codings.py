@@ -111,6 +111,15 @@ def test_a_zstd_frame_holds_what_it_promises(size: int) -> None:
                 decode(Compression.ZSTD, *every(wrong, step))
 
 
+@pytest.mark.parametrize("head", ["28b52ffd 0058", "28b52ffd 2000"])  # without a promise, and with
+@pytest.mark.parametrize("void", ["050000", "040000 010000"])
+def test_a_compressed_zstd_block_has_bytes(head: str, void: str) -> None:
+    stream = bytes.fromhex(head + void)
+    for step in (1, 3, len(stream)):
+        with pytest.raises(FramingError, match="damaged"):
+            decode(Compression.ZSTD, *every(stream, step))
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_no_byte_is_an_empty_stream(name: Compression) -> None:
     assert decode(name) == b""
