@@ -96,6 +96,14 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
     yield from _messages()
     yield from _texts()
     yield from _rows()
+    for name, data in (
+        *(("png", b"\x89PNG\r\n\x1a\n" + bytes(24)), ("ico", b"\0\0\1\0\1\0" + bytes(16))),
+        *(("onnx", b"\x08\x07\x12\x02pt\x1a\x011:"), ("zip", b"PK\3\4" + bytes(26))),
+        *(("mp4", b"\0\0\0\x18ftypisom" + bytes(12)), ("json", b'{"a": [1, "b"]}')),
+        *(("csv", b"a,b\n1,2\n3,4\n"), ("svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>")),
+        *(("tar", bytes(257) + b"ustar\x0000" + bytes(247)), ("riff", b"RIFF\x10\0\0\0WEBPVP8 ")),
+    ):
+        yield "kinds", name, data
 
 
 def _written(wire: calls.WireRequest) -> bytes:

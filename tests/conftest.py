@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests.support.gate import (  # noqa: F401  # hooks
     pytest_collection_finish,
@@ -43,7 +44,15 @@ settings.register_profile(
     "gate", derandomize=True, database=None, deadline=None, suppress_health_check=_slow
 )
 settings.register_profile("explore", deadline=None, suppress_health_check=_slow, print_blob=True)
-settings.load_profile("explore" if os.environ.get("ODPS_NB_EXPLORE") else "gate")
+if os.environ.get("ODPS_NB_EXPLORE"):
+    settings.load_profile("explore")
+else:
+    settings.load_profile("gate")
+    # Hypothesis also draws the constants of our modules that are loaded, which in a worker of
+    # xdist depends on the tests before.
+    if hasattr(providers, "_get_local_constants"):
+        nothing = providers.Constants()
+        providers._get_local_constants = lambda: nothing
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from . import answers, decoders, requests, sql
+from . import answers, decoders, previews, requests, sql
 
 __all__ = ["TARGETS"]
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
     target.__name__: target
-    for module in (decoders, answers, requests, sql)
+    for module in (decoders, answers, requests, sql, previews)
     for target in module.TARGETS
 }

@@ -224,11 +224,9 @@ def encode_nested(schema: WriteSchema | TableSchema) -> dict[str, object]:
                 "label": "",
                 "extendedLabels": [],
                 "columnType": _encode_level(column.name, column.name, column.type, full)
-                | {
-                    # a partition key that rows name stands among both, perhaps with two ids
-                    "ColumnId": -1 if column.column_id is None else column.column_id,
-                    "Nullable": column.nullable,
-                },
+                | {"Nullable": column.nullable}
+                # a partition key that rows name stands among both, perhaps with two ids
+                | ({} if column.column_id is None else {"ColumnId": column.column_id}),
             }
             for column in columns
         ]
@@ -278,11 +276,17 @@ def decode_nested(
     def decode(key: str) -> tuple[Column, ...]:
         return tuple(_nested_column(one, ids, keys) for one in _limited(fields, key))
 
+    def known(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        """Give columns without an id the one that another list has for their name."""
+        return tuple(
+            replace(one, column_id=ids.get(one.name)) if one.column_id is None else one
+            for one in columns
+        )
+
+    data, partitions, system = map(decode, ("DataColumns", "PartitionColumns", "SystemColumns"))
     return WriteSchema(
-        schema=TableSchema(
-            columns=decode("DataColumns"), partition_columns=decode("PartitionColumns")
-        ),
-        system_columns=decode("SystemColumns"),
+        schema=TableSchema(columns=known(data), partition_columns=known(partitions)),
+        system_columns=known(system),
         max_field_size=fields.integer("MaxFieldSize", DEFAULT_MAX_FIELD_SIZE),
         column_ids=ids,
         key_columns=tuple(keys),

@@ -82,6 +82,9 @@ def test_only_the_liars_among_the_samples_get_a_badge(files):
 @example(b"\xff\xff\xff\xff\x10\x00\x00\x00\x08\x00\x00\x00", True)
 @example(b"BM" + bytes(20), True)
 @example(b"\xff\xfb\x90\x00", True)
+@example(b"\x08", False)
+@example(b"\x08\x05\x12", True)
+@example(b"\x00\x00\x01\x00", True)
 def test_any_bytes_are_of_some_kind(data, whole):
     kind = sniff(data, len(data) if whole else None)
     assert isinstance(kind, Format)

@@ -47,7 +47,8 @@ def _recognise(head: Head) -> Format | None:
     # a mark of two letters proves little alone: look at the fields behind it
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in (12, 40, 52, 56, 108, 124) else None
-    if data.startswith(b"\0\0\1\0") and 0 < (pictures := data[4] | data[5] << 8) <= 256:
+    pictures = int.from_bytes(data[4:6], "little")
+    if data.startswith(b"\0\0\1\0") and 0 < pictures <= 256:
         # each entry: a byte of nought, planes 0 or 1, where the picture begins behind all entries
         first = data[6:22]
         begins = int.from_bytes(first[12:], "little")

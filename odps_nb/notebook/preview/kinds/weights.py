@@ -90,14 +90,14 @@ def _card(fields: dict[str, Any], size: Size) -> Drawing:
 
 def _onnx(data: bytes) -> dict[str, Any]:
     """Return the first fields of a ModelProto (onnx.proto3), empty if it does not begin so."""
-    if data[:1] != b"\x08" or not 3 <= data[1] <= 30 or data[2:3] != b"\x12":
+    if data[:1] != b"\x08" or data[2:3] != b"\x12" or not 3 <= data[1] <= 30:
         return {}
     found: dict[str, Any] = {"IR version": data[1]}
     at = 2
     for mark, what in ((0x12, "producer"), (0x1A, "producer version"), (0x22, "domain")):
         if data[at : at + 1] != bytes([mark]):
             continue
-        length = data[at + 1]
+        length = int.from_bytes(data[at + 1 : at + 2])
         text = data[at + 2 : at + 2 + length]
         if (
             length > 127
