@@ -215,6 +215,7 @@ class SqlRunner:
             schema = like.schema
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
+            self._catalog.require_free(name)  # before its rows are written
             rows = self._query(statement.query, place, stopper, stack)
             schema = rows.schema
         assert schema is not None

@@ -120,12 +120,7 @@ class Catalog:
         with self._db.transaction() as db:
             self._db.must_last()
             self._check_schema(name)
-            if self.find_table(name) is not None:
-                raise faults.invalid(
-                    "ODPS-0110061: Failed to run ddltask - Table or view already exists - "
-                    f"table {name} is already existing",
-                    code="ObjectAlreadyExists",
-                )
+            self.require_free(name)
             db.execute(
                 "INSERT INTO tables (project, schema, name, name_key, comment, owner, lifecycle,"
                 " definition, properties, schema_version, version, created, altered, modified)"
@@ -153,6 +148,15 @@ class Catalog:
             if fill is not None:
                 fill(table)
             return table
+
+    def require_free(self, name: TableName) -> None:
+        """Refuse a name that a table or view has: 400 ``ObjectAlreadyExists``."""
+        if self.find_table(name) is not None:
+            raise faults.invalid(
+                "ODPS-0110061: Failed to run ddltask - Table or view already exists - "
+                f"table {name} is already existing",
+                code="ObjectAlreadyExists",
+            )
 
     def find_table(self, name: TableName) -> Table | None:
         """Return the table, or ``None``."""
