@@ -9,7 +9,6 @@ own process did no harm: they are counted.
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import collections
 import io
@@ -23,6 +22,8 @@ import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+
+from budget import Budget, read
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "fuzz"
@@ -208,11 +209,11 @@ def _hurt(raw: bytearray, at: int, other: bytes, rng: random.Random) -> None:
         raw[place : place + len(packed)] = packed
 
 
-def inputs(count: int, seed: int, start: int) -> Any:
-    """Yield number, name and bytes of the inputs from ``start`` on: the same for a seed."""
+def inputs(seed: int, start: int, stop: int) -> Any:
+    """Yield number, name and bytes of some inputs: the same for a seed."""
     files = seeds()
     names = sorted(name for name, data in files.items() if len(data) <= 200_000)
-    for number in range(start, count):
+    for number in range(start, stop):
         rng = random.Random(f"{seed}:{number}")
         name = names[number % len(names)]
         yield number, name, damaged(files[name], files[rng.choice(names)], rng)
@@ -221,12 +222,12 @@ def inputs(count: int, seed: int, start: int) -> Any:
 # -- drawing ------------------------------------------------------------------------------------
 
 
-def draw(count: int, seed: int, start: int) -> None:
+def draw(seed: int, start: int, stop: int) -> None:
     """Draw in this process and say what came of each; it may die at any of them."""
     from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
     from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 
-    for number, name, data in inputs(count, seed, start):
+    for number, name, data in inputs(seed, start, stop):
         print(json.dumps({"begin": number, "name": name}), flush=True)
         began = time.perf_counter()
         made = tile(Value(data), size=(GRID, LIST, SINGLE)[number % 3], render=number % 2 == 0)
@@ -243,22 +244,16 @@ def draw(count: int, seed: int, start: int) -> None:
             outcome = "refused"
         said = {"end": number, "kind": made.format.label, "outcome": outcome, "spent": spent}
         print(json.dumps(said), flush=True)
-    print(json.dumps({"all": count}), flush=True)
 
 
-def run(count: int, seed: int) -> int:
-    """Draw all in children, in slices, so that memory that grows is seen; return the failures."""
+def run(budget: Budget, seed: int) -> int:
+    """Draw in children, in slices, so that memory that grows is seen; return the failures."""
     outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
     failures, longest, start = 0, (0.0, 0, ""), 0
-    while start < count:
-        end = min(count, start + SLICE)
-        command = [sys.executable, __file__, "--child", str(start)]
-        child = subprocess.run(
-            [*command, "--count", str(end), "--seed", str(seed)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    while not budget.is_spent(start):
+        end = budget.slice(start, SLICE)
+        command = [sys.executable, __file__, "--child", *map(str, (seed, start, end))]
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
         begun = start
         for line in child.stdout.splitlines():
             said = json.loads(line)
@@ -269,12 +264,12 @@ def run(count: int, seed: int) -> int:
         start = end
         if child.returncode:
             failures += 1
-            _, name, data = next(inputs(count, seed, begun))
+            _, name, data = next(inputs(seed, begun, begun + 1))
             WORK.mkdir(parents=True, exist_ok=True)
             (WORK / f"preview-{seed}-{begun}").write_bytes(data)
             print(f"input {begun} ({name}): status {child.returncode}\n{child.stderr[-2000:]}")
             start = begun + 1
-    tell(outcomes, longest, count=count, failures=failures)
+    tell(outcomes, longest, count=start, failures=failures)
     return failures
 
 
@@ -296,15 +291,11 @@ def tell(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child is not None:
-        draw(options.count, options.seed, options.child)
+    """Run from the command line."""
+    if sys.argv[1:2] == ["--child"]:
+        draw(*map(int, sys.argv[2:5]))
         return 0
-    return 1 if run(options.count, options.seed) else 0
+    return min(1, run(*read(__doc__.partition("\n")[0], 20_000)))
 
 
 if __name__ == "__main__":

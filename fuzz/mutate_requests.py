@@ -10,7 +10,6 @@ left in ``build/fuzz/``, and the run fails.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -21,171 +20,21 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
+
+from budget import Budget, read
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a script, it finds its own folder
+from fuzz.request_damage import damaged
+from tests.support.reverse_proxy import SECONDS, Request, ReverseProxy
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "fuzz"
 COPIES = 12  # damaged ones for each request of a job
-SECONDS = 60.0
-MOST_OF_A_BODY = 1 << 20
 TOKEN = "a bearer token"
-
-TEXTS = (
-    *("", "0", "-1", "1", "9" * 18, "9" * 19, "9" * 400, "1e9", "null", "true", "NaN", " ", "\0"),
-    *("..", "../../etc", "%", "%00", "é", "\u202e", "a" * 5000, "a=b", "a,b", "(0,1)", "(1,0)"),
-    *("(0,999999999999999999)", "zstd", "Batch", "BatchCompatible", "*", "'", "`", ";", "/", "\n"),
-)
-VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2**31, 2**63 - 1, 2**63, 10**400, 0.5, 1e308),
-    *("", "x", "0", "-1", "9" * 30, "\ud800", "a" * 5000, [], {}, [[]], [None], [{}], {"a": {}}),
-)
-HEADERS = (
-    *("content-type", "content-encoding", "accept-encoding", "content-md5", "if-match", "range"),
-    *("x-odps-max-storage-route-token", "x-odps-max-storage-write-access-token", "expect"),
-    *("x-odps-user-agent", "user-agent", "date", "accept", "cookie"),
-)
-CODINGS = ("zstd", "x-lz4-frame", "deflate", "gzip", "identity", "x", "", "zstd, deflate")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One request; the path begins with ``/``."""
-
-    method: str
-    path: str
-    params: tuple[tuple[str, str], ...]
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
-
-
-# -- damage -------------------------------------------------------------------------------------
-
-
-def damaged(request: Request, choose: random.Random) -> Request:
-    """Return a request that is almost right."""
-    for _ in range(choose.choice((1, 1, 1, 2, 4))):
-        ways = [_param, _param, _header, _method, _path]
-        if request.body:
-            ways += [_body, _body, _document, _document, _document]
-        request = choose.choice(ways)(request, choose)
-    return request
-
-
-def _param(request: Request, choose: random.Random) -> Request:
-    params = list(request.params)
-    if not params or choose.random() < 0.1:
-        params.append((choose.choice(("partition", "Action", "curr_schema", "x")), _text(choose)))
-        return replace(request, params=tuple(params))
-    at = choose.randrange(len(params))
-    name, value = params[at]
-    way = choose.random()
-    if way < 0.15:
-        del params[at]
-    elif way < 0.25:
-        params.insert(at, (name, _text(choose)))
-    elif way < 0.35:
-        params[at] = (choose.choice((name.lower(), name.upper(), _text(choose))), value)
-    elif way < 0.45:
-        params[at] = (name, choose.choice(params)[1])
-    elif way < 0.6:
-        params[at] = (name, _bent(value, choose))
-    else:
-        params[at] = (name, _text(choose))
-    return replace(request, params=tuple(params))
-
-
-def _text(choose: random.Random) -> str:
-    return choose.choice(TEXTS)
-
-
-def _bent(text: str, choose: random.Random) -> str:
-    at = choose.randrange(len(text) + 1)
-    return text[:at] + choose.choice((_text(choose), text, "")) + text[at + 1 :]
-
-
-def _header(request: Request, choose: random.Random) -> Request:
-    name = choose.choice(HEADERS)
-    value = choose.choice(CODINGS) if "encoding" in name else _text(choose)
-    kept = tuple(pair for pair in request.headers if pair[0] != name)
-    value = "".join(c for c in value if " " <= c <= "~")  # what a header can carry
-    return replace(request, headers=(*kept, (name, value)))
-
-
-def _method(request: Request, choose: random.Random) -> Request:
-    return replace(request, method=choose.choice(("GET", "POST", "PUT", "DELETE", "HEAD", "PATCH")))
-
-
-def _path(request: Request, choose: random.Random) -> Request:
-    parts = request.path.split("/")
-    at = choose.randrange(1, len(parts)) if len(parts) > 1 else 0
-    parts[at] = choose.choice((_text(choose), _bent(parts[at], choose), "tables", "instances"))
-    return replace(request, path="/" + "/".join(parts).lstrip("/"))
-
-
-def _body(request: Request, choose: random.Random) -> Request:
-    raw = bytearray(request.body)
-    at = choose.randrange(len(raw))
-    way = choose.random()
-    if way < 0.4:
-        raw[at] ^= 1 << choose.randrange(8)
-    elif way < 0.55:
-        del raw[at:]
-    elif way < 0.7:
-        raw[at:at] = choose.randbytes(choose.choice((1, 4, 8, 100)))
-    elif way < 0.85:
-        raw[at : at + 8] = choose.choice((bytes(8), b"\xff" * 8, b"\xff\xff\xff\x7f" + bytes(4)))
-    else:
-        raw += raw[at:]
-    return replace(request, body=bytes(raw[:MOST_OF_A_BODY]))
-
-
-def _document(request: Request, choose: random.Random) -> Request:
-    """Change a member of a JSON body, or a piece of a text between signs."""
-    try:
-        found = json.loads(request.body)
-    except ValueError:
-        return _in_text(request, choose)
-    places = list(_places(found)) if isinstance(found, dict | list) else []
-    if not places:
-        return replace(request, body=json.dumps(choose.choice(VALUES)).encode())
-    home, key = choose.choice(places)
-    way = choose.random()
-    if way < 0.15:
-        del home[key]
-    elif way < 0.3 and isinstance(home[key], str):
-        home[key] = _bent(home[key], choose)
-    elif way < 0.4:
-        home[key] = choose.choice([place[0][place[1]] for place in places])
-    elif way < 0.5:
-        home[key] = [home[key]] * choose.choice((2, 1000))
-    else:
-        home[key] = choose.choice(VALUES)
-    with suppress(RecursionError, ValueError):  # it may hold itself by now
-        return replace(request, body=json.dumps(found).encode()[:MOST_OF_A_BODY])
-    return request
-
-
-def _places(found: Any) -> Iterator[tuple[Any, Any]]:
-    keys: Any = range(len(found)) if isinstance(found, list) else found
-    for key in list(keys):
-        yield found, key
-        if isinstance(found[key], dict | list):
-            yield from _places(found[key])
-
-
-def _in_text(request: Request, choose: random.Random) -> Request:
-    try:
-        words = request.body.decode("utf-8").replace("<", " <").split(" ")
-    except ValueError:
-        return _body(request, choose)
-    at, other = choose.randrange(len(words)), choose.choice(words)
-    words[at] = choose.choice((other, "", _text(choose), _bent(words[at], choose)))
-    return replace(request, body=" ".join(words).encode("utf-8", "replace")[:MOST_OF_A_BODY])
 
 
 # -- the proxy ----------------------------------------------------------------------------------
@@ -222,19 +71,15 @@ class Findings:
                 path.write_text(f"{what}\n{request!r}\n", encoding="utf-8", errors="replace")
 
 
-class Proxy(ThreadingHTTPServer):
+class Proxy(ReverseProxy):
     """Passes requests on, after damaged copies of each."""
 
-    daemon_threads = True
-
     def __init__(self, target: str, findings: Findings) -> None:
-        url = urlsplit(target)
-        self.target = (url.hostname or "", url.port or 80)
         self.findings = findings
         self.is_over = False
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(target)
 
-    def try_copies(self, request: Request) -> None:
+    def before_request(self, request: Request) -> None:
         """Send damaged copies of a request and look at the answers."""
         for _ in range(0 if self.is_over else COPIES):
             copy = damaged(request, self.findings.chooser())
@@ -265,55 +110,6 @@ class Proxy(ThreadingHTTPServer):
             connection.endheaders(request.body)
             answer = connection.getresponse()
             return answer.status, answer.read()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: Proxy
-
-    def handle_any(self) -> None:
-        body = b"".join(self._body())
-        url = urlsplit(self.path)
-        request = Request(
-            method=self.command,
-            path=url.path,
-            params=tuple(parse_qsl(url.query, keep_blank_values=True)),
-            headers=tuple((name.lower(), value) for name, value in self.headers.items()),
-            body=body,
-        )
-        self.server.try_copies(request)
-        with closing(http.client.HTTPConnection(*self.server.target, timeout=SECONDS)) as onward:
-            onward.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            for name, value in request.headers:
-                if name not in ("connection", "transfer-encoding", "content-length"):
-                    onward.putheader(name, value)
-            onward.putheader("Content-Length", str(len(body)))
-            onward.endheaders(body)
-            answer = onward.getresponse()
-            content = answer.read()
-        self.send_response_only(answer.status, answer.reason)
-        for name, value in answer.getheaders():
-            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        with suppress(ConnectionError):  # a client may leave early
-            self.wfile.write(content)
-
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any
-
-    def _body(self) -> Iterator[bytes]:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            yield self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            return
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            yield self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 # -- jobs ---------------------------------------------------------------------------------------
@@ -353,7 +149,7 @@ def connected(facts: dict[str, Any], proxy: Proxy) -> tuple[Any, Any]:
 
     import odps_nb
 
-    base = f"http://127.0.0.1:{proxy.server_port}"
+    base = proxy.base
     ours = odps_nb.connect(
         endpoint=f"{base}/api",
         tunnel_endpoint=base,
@@ -418,16 +214,16 @@ def jobs(ours: Any, theirs: Any, turn: int) -> Iterator[Callable[[], Any]]:
         yield lambda table=table: ours.drop_table(table)
 
 
-def play(facts: dict[str, Any], proxy: Proxy, count: int, process: Any) -> None:
-    """Do the jobs over and over, until so many damaged requests were sent."""
+def play(facts: dict[str, Any], proxy: Proxy, budget: Budget, process: Any) -> None:
+    """Do the jobs over and over, until enough damaged requests were sent."""
     from odps_nb.errors import OdpsNbError, ProtocolError, StateError
 
     findings = proxy.findings
     ours, theirs = connected(facts, proxy)
     turn = 0
-    while findings.count < count and process.poll() is None:
+    while not budget.is_spent(findings.count) and process.poll() is None:
         for number, job in enumerate(jobs(ours, theirs, turn)):
-            if findings.count >= count:
+            if budget.is_spent(findings.count):
                 break
             try:
                 job()
@@ -446,26 +242,15 @@ def play(facts: dict[str, Any], proxy: Proxy, count: int, process: Any) -> None:
 
 def main() -> int:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--count", type=int, default=2000, help="damaged requests")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    sys.path.insert(0, str(ROOT))
-    findings = Findings(options.seed)
+    budget, seed = read(__doc__.partition("\n")[0], 2000)
+    findings = Findings(seed)
     with tempfile.TemporaryDirectory(prefix="odps-nb-fuzz-") as folder:
-        with (
-            served(Path(folder)) as (facts, process),
-            Proxy(facts["endpoint"], findings) as proxy,
-        ):
-            serving = threading.Thread(target=proxy.serve_forever)
-            serving.start()
-            try:
-                play(facts, proxy, options.count, process)
-                if process.poll() is not None:
-                    findings.report(f"the service has ended: {process.returncode}")
-            finally:
-                proxy.shutdown()
-                serving.join()
+        with served(Path(folder)) as (facts, process):
+            proxy = Proxy(facts["endpoint"], findings)
+            with proxy.running():
+                play(facts, proxy, budget, process)
+            if process.poll() is not None:
+                findings.report(f"the service has ended: {process.returncode}")
         log = (Path(folder) / "log").read_text("utf-8", "replace")
     if "Traceback" in log:
         at = log.index("Traceback")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -54,6 +55,20 @@ def test_a_table_that_exists_is_made_again_only_when_allowed(
         peer.sql(f"CREATE TABLE {name} (a bigint);")
     peer.sql(f"CREATE TABLE IF NOT EXISTS {name} (b string);")
     assert peer.read(name).column_names == ["a"]
+
+
+def test_a_query_for_a_name_that_is_taken_writes_no_rows(
+    peer: Peer, new_table: Callable[[str], str]
+) -> None:
+    name = new_table("(a bigint)")
+    rows = Path(peer.service.temporary_root or "") / "rows"
+    before = set(rows.iterdir())
+    with pytest.raises(ServiceError, match="already"):
+        peer.sql(f"CREATE TABLE {name} AS SELECT 1 AS a;")
+    assert set(rows.iterdir()) <= before
+    peer.sql(f"CREATE TABLE {name}_of_rows AS SELECT 1 AS a;")
+    assert not set(rows.iterdir()) <= before  # there they would have been
+    peer.sql(f"DROP TABLE {name}_of_rows;")
 
 
 def test_dropping_a_missing_table_needs_if_exists(peer: Peer) -> None:

@@ -1,25 +1,17 @@
-"""A recording reverse proxy on the loopback: what clients really send, next to each other.
-
-Speaks HTTP/1.1 with keep-alive and chunked bodies; passes everything on unchanged, so that
-signatures stay valid (the host is not signed). Standard library only.
-"""
+"""A recording reverse proxy on the loopback: what clients really send, next to each other."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+
+from tests.support.reverse_proxy import Answer, Request, ReverseProxy
 
 __all__ = ["Recorded", "Recorder", "recording"]
-
-HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "upgrade"}
-PIECE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,89 +42,33 @@ class Recorded:
         return found if isinstance(found, dict) else {}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def handle_any(self) -> None:
-        body = b"".join(self._body())
-        # Closed here: a client that leaves early may leave while this thread has yet to connect,
-        # and nobody else would know of the connection then.
-        with closing(http.client.HTTPConnection(*self.server.target, timeout=60)) as onward:
-            self._pass_on(body, onward)
-            answer = onward.getresponse()
-            content = answer.read()
-        url = urlsplit(self.path)
-        self.server.recorder.add(
-            Recorded(
-                method=self.command,
-                path=url.path,
-                params=tuple(parse_qsl(url.query, keep_blank_values=True)),
-                headers={name.lower(): value for name, value in self.headers.items()},
-                body=body,
-                status=answer.status,
-                answer_headers={name.lower(): value for name, value in answer.getheaders()},
-                answer=content,
-            )
-        )
-        self.send_response_only(answer.status, answer.reason)
-        for name, value in answer.getheaders():
-            if name.lower() not in HOP_BY_HOP:
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        with suppress(ConnectionError):  # a client may leave early
-            self.wfile.write(content)
-
-    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any
-
-    def _body(self) -> Iterator[bytes]:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            yield self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            return
-        while size := int(self.rfile.readline().split(b";")[0], 16):
-            yield self.rfile.read(size)
-            self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass  # trailers
-
-    def _pass_on(self, body: bytes, onward: http.client.HTTPConnection) -> None:
-        onward.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
-            if name.lower() not in HOP_BY_HOP:
-                onward.putheader(name, value)
-        onward.putheader("Content-Length", str(len(body)))
-        onward.endheaders(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: what happened is in the recorder."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, target: tuple[str, int], recorder: Recorder) -> None:
-        self.target, self.recorder = target, recorder
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class Recorder:
+class Recorder(ReverseProxy):
     """What was recorded so far; thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: str) -> None:
         self._lock = threading.Lock()
         self._requests: list[Recorded] = []
-        self.base = ""
+        super().__init__(target)
 
     @property
     def endpoint(self) -> str:
         """Where clients find the control plane."""
         return f"{self.base}/api"
 
-    def add(self, request: Recorded) -> None:
+    def after_answer(self, request: Request, answer: Answer) -> None:
         """Keep one request."""
+        one = Recorded(
+            method=request.method,
+            path=request.path,
+            params=request.params,
+            headers=dict(request.headers),
+            body=request.body,
+            status=answer.status,
+            answer_headers=dict(answer.headers),
+            answer=answer.body,
+        )
         with self._lock:
-            self._requests.append(request)
+            self._requests.append(one)
 
     def take(self) -> list[Recorded]:
         """Return what was recorded since the last call, in the order of the answers."""
@@ -144,15 +80,6 @@ class Recorder:
 @contextmanager
 def recording(target: str) -> Iterator[Recorder]:
     """Run a recorder in front of ``http://host:port`` until the block is left."""
-    recorder = Recorder()
-    url = urlsplit(target)
-    server = _Server((url.hostname or "", url.port or 80), recorder)
-    recorder.base = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, name="recorder")
-    thread.start()
-    try:
+    recorder = Recorder(target)
+    with recorder.running():
         yield recorder
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

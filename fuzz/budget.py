@@ -1,0 +1,39 @@
+"""How long a program that damages inputs goes on: for a number of inputs, or for a time."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent: ``count`` inputs or ``seconds``, whichever ends first; ``None``: any."""
+
+    count: int | None
+    seconds: float | None = None
+    _began: float = field(default_factory=time.monotonic, init=False)
+
+    def is_spent(self, done: int) -> bool:
+        """Return whether nothing is to be begun after so many inputs."""
+        if self.seconds is not None and time.monotonic() - self._began >= self.seconds:
+            return True
+        return self.count is not None and done >= self.count
+
+    def slice(self, start: int, size: int) -> int:
+        """Return where a slice of at most ``size`` inputs ends."""
+        return min(self.count or sys.maxsize, start + size)
+
+
+def read(description: str, default: int) -> tuple[Budget, int]:
+    """Read ``--count``, ``--seconds`` and ``--seed`` from the command line."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--count", type=int, help=f"inputs; {default} unless --seconds is given")
+    parser.add_argument("--seconds", type=float, help="begin nothing new after so long")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if options.count is None and options.seconds is None:
+        options.count = default
+    return Budget(options.count, options.seconds), options.seed

@@ -1,0 +1,138 @@
+"""A reverse proxy on the loopback: shows its owner what clients send, and what is answered.
+
+Speaks HTTP/1.1 with keep-alive and chunked bodies; passes everything on unchanged, so that
+signatures stay valid (the host is not signed). Standard library only.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+__all__ = ["Answer", "Request", "ReverseProxy"]
+
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "upgrade"}
+SECONDS = 60.0
+"""How long the service may take to go on with an answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request; the path begins with ``/``, names of headers are in lower case."""
+
+    method: str
+    path: str
+    params: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The answer to one, its body without HTTP framing; names of headers are in lower case."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+
+
+class ReverseProxy(ThreadingHTTPServer):
+    """Passes requests on to ``http://host:port`` while `running`; subclasses look at them.
+
+    `before_request` and `after_answer` are called by the threads of the connections.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, target: str) -> None:
+        url = urlsplit(target)
+        self.target = (url.hostname or "", url.port or 80)
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def base(self) -> str:
+        """Where clients find this proxy."""
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def before_request(self, request: Request) -> None:
+        """Do something before a request is passed on."""
+
+    def after_answer(self, request: Request, answer: Answer) -> None:
+        """Do something before an answer is passed back."""
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Serve until the block is left; the socket is closed then."""
+        thread = threading.Thread(target=self.serve_forever, name="reverse-proxy")
+        thread.start()
+        try:
+            yield
+        finally:
+            self.shutdown()
+            thread.join()
+            self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: ReverseProxy
+
+    def handle_any(self) -> None:
+        url = urlsplit(self.path)
+        request = Request(
+            method=self.command,
+            path=url.path,
+            params=tuple(parse_qsl(url.query, keep_blank_values=True)),
+            headers=_lower(self.headers.items()),
+            body=b"".join(self._body()),
+        )
+        self.server.before_request(request)
+        # Closed here: a client that leaves early may leave while this thread has yet to connect,
+        # and nobody else would know of the connection then.
+        with closing(http.client.HTTPConnection(*self.server.target, timeout=SECONDS)) as onward:
+            self._pass_on(request.body, onward)
+            found = onward.getresponse()
+            content = found.read()
+        answer = Answer(status=found.status, headers=_lower(found.getheaders()), body=content)
+        self.server.after_answer(request, answer)
+        self.send_response_only(found.status, found.reason)
+        for name, value in found.getheaders():
+            if name.lower() not in HOP_BY_HOP:
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        with suppress(ConnectionError):  # a client may leave early
+            self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any
+
+    def _body(self) -> Iterator[bytes]:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            yield self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass  # trailers
+
+    def _pass_on(self, body: bytes, onward: http.client.HTTPConnection) -> None:
+        onward.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            if name.lower() not in HOP_BY_HOP:
+                onward.putheader(name, value)
+        onward.putheader("Content-Length", str(len(body)))
+        onward.endheaders(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the owner knows what happened."""
+
+
+def _lower(headers: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name.lower(), value) for name, value in headers)
