@@ -217,12 +217,42 @@ def _texts() -> Iterator[tuple[str, str, bytes]]:
     )
     for number, text in enumerate(scripts):
         yield "sql_script", str(number), text.encode()
+    queries = (
+        "select i, count(*) c from t where s like 'a%' group by i with rollup having count(*) > 1",
+        "select wm_concat(distinct ',', s), to_char(t, 'yyyy-mm-dd'), datediff(t, d, 'dd') from u",
+        "with a as (select 1 i), b (j) as (select i from a) select * from a join b on a.i = b.j",
+        "select v.i, p.u.n from v left outer join p.u on v.i = u.i order by 1 desc limit 3",
+        "select * from t lateral view explode(array(1, 2)) w as z",
+        "select row_number() over (partition by s order by i rows between 1 preceding and "
+        "current row) from t",
+        "select case when b then 1 else null end, cast('2024-01-31 10:00:00' as datetime), f is "
+        "nan from t union all select 1, datetime '2024-01-31 10:00:00', not b from u",
+        "select i from t where i in (select n from u) and exists (select 1 from v where v.s = t.s)",
+        "select map('a', 1)['a'], named_struct('x', 1).x, split(s, ',')[0], keyvalue(s) from t",
+        "select /*+ mapjoin(u) */ t.`i`, sum(distinct p) from t group by grouping sets ((s), ())",
+        "values (1, 'a'), (2, null)",
+        "insert into t (i, s) select i, s from u tablesample (10 percent)",
+        "update t x set n = n + 1 where x.i = 2; delete from t where b",
+        "create view w (a) as (select i from (select * from t) q)",
+        "select * from t pivot (sum(i) for s in ('a', 'b'))",
+        "select 1 $$(i) from t",
+        "select regexp_replace(s, 'a') from t where year() = 1",
+    )
+    for number, text in enumerate(queries):
+        yield "sql_query", str(number), text.encode()
     conditions = (
         "i > 1 and n is not null or not b",
         "s like 'a\\_%' or s in ('a', '12') and length(s) between 1 and 3",
         "d >= '2024-01-31' and t < '2024-02-29 13:00:00' and p = 1.10",
         "coalesce(s, 'x') = 'x' and f + i * 2 - 1 > 0.5e3",
         "lower(s) = 'a' and substr(s, 1, 2) <> concat(s, 'b')",
+        "map('a') = 1 or date_add(t, 'b', i) = 2",
+        "year(d) = 1 or regexp_replace(s, 'a') = 'b'",
+        "cast(i as string) = '1' or cast(s as bigint) > 1 or cast(d as string) > '2024-01-31'",
+        "p > cast('1.5' as decimal(10, 2)) or cast(i as decimal(20, 3)) = p",
+        "t > cast('2024-01-31 10:00:00' as datetime) or d = cast('2024-01-31' as date)",
+        "abs(i) = 1 or trim(s) = 'a' or ltrim(s) = chr(97) or month(d) + day(d) < 3",
+        "i not between -1 and 1 or s not in ('a') or n is null and i % 2 = 1 and i / 2 > -(0.5)",
     )
     for number, text in enumerate(conditions):
         yield "where", str(number), text.encode()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from typing import Any
 
+from odps_nb.client.sql.excerpt import excerpt
 from odps_nb.errors import OdpsNbError, ServiceError
 from odps_nb.http.body import BodyResponse
 from odps_nb.terms import PartitionSpec, TableName
@@ -64,6 +65,7 @@ def errors(data: bytes) -> None:
     found = calls.decode_error(status, headers, data[2:])
     assert isinstance(found, ServiceError)
     assert len(str(found)) < _LONGEST_MESSAGE
+    excerpt("select id\nfrm orders", found.message)
     again = calls.decode_error(
         status, {}, calls.encode_error_json(found.code or "C", found.message, "id")
     )

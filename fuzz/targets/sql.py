@@ -1,20 +1,29 @@
-"""Texts of SQL: statements, settings above a query, conditions of ``where=`` and of a filter."""
+"""Texts of SQL: statements, queries, settings above them, conditions of ``where=`` and filters."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
+import re
 from decimal import Decimal
 from functools import cache
 
+import duckdb
 import pyarrow as pa
 
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.sql.changes import rows_of
 from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.query import translate
+from odps_nb.local.sql.spelling import looks_outside
+from odps_nb.local.sql.statements import Change, CreateTable, CreateView, Insert, Query
 from odps_nb.local.sql.text import parse_script
+from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, Table
 from odps_nb.schema import TableSchema
+from odps_nb.terms import TableName
 from odps_nb.wire.type_text import parse_columns
 
 _SCHEMA = TableSchema(
@@ -53,6 +62,63 @@ def sql_script(data: bytes) -> None:
         assert error.status == 400
 
 
+def _table(name: str, table_id: int, **properties: str) -> Table:
+    whole = TableName(project="p", table=name)
+    return Table(table_id=table_id, name=whole, schema=_SCHEMA, properties=properties)
+
+
+_PLACE = {"project": "p", "schema": None, "three_parts": False}
+_VIEW = {"text": "select * from t where n > 0", "names": _SCHEMA.names, **_PLACE}
+_TABLES = {
+    "t": _table("t", 1, **{PRIMARY_KEY: "i"}),
+    "u": _table("u", 2),
+    "v": _table("v", 3, **{VIEW: json.dumps(_VIEW)}),
+}
+
+
+def _find(name: tuple[str, ...], _view: Table | None) -> Table:
+    if name[-1].casefold() not in _TABLES:
+        raise InvalidRequestError("no such table", status=400, code="C")
+    return _TABLES[name[-1].casefold()]
+
+
+def sql_query(data: bytes) -> None:
+    """Any text reads registered tables alone, as DuckDB's own parser sees it, or is refused."""
+    text = data.decode("utf-8", "replace")
+    try:
+        for statement in parse_script(text):
+            if isinstance(statement, Change):
+                statement = rows_of(statement, _TABLES["t"])
+            if isinstance(statement, Query):
+                asked: str | None = statement.text
+            elif isinstance(statement, CreateTable | CreateView | Insert):
+                asked = statement.query
+            else:
+                continue
+            if asked is None:
+                continue
+            query = translate(asked, find=_find, timezone="Asia/Shanghai", inside=(9,))
+            _check_names(query.sql, set(query.tables))
+    except InvalidRequestError as error:
+        assert error.status == 400
+
+
+@cache
+def _parser() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def _check_names(sql: str, registered: set[str]) -> None:
+    try:
+        found = _parser().get_table_names(sql)
+    except duckdb.Error:
+        return  # refused when it is run
+    assert found <= registered, found - registered
+    parsed = _parser().execute("select json_serialize_sql(?::varchar)", [sql]).fetchall()[0][0]
+    outside = set(filter(looks_outside, re.findall(r'"function_name":"([^"]*)"', parsed)))
+    assert not outside, outside
+
+
 def where(data: bytes) -> None:
     """Any text is a condition, which keeps a row alone or among others, or is refused."""
     try:
@@ -85,4 +151,4 @@ def filter_predicate(data: bytes) -> None:
         assert error.status == 400
 
 
-TARGETS = (sql_script, where, filter_predicate)
+TARGETS = (sql_script, sql_query, where, filter_predicate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -39,7 +40,9 @@ def cast(value: Node, to: Any) -> Node:
     if value.kind is Kind.NULL:
         return value
     if name == "DECIMAL":
-        return _decimal(value, [int(part.this.name) for part in to.expressions])
+        return _decimal(value, _size(to))
+    if to.expressions or to.args.get("collate"):
+        raise refuse("a cast to a type with a length or parts", "cast it to STRING, and substr")
     if name in _WHOLE:
         return _whole(value, name)
     if name in _TIMES:
@@ -70,8 +73,21 @@ def _constant(value: Constant, name: str) -> Constant:
     raise refuse(f"a cast of {value.value!r} to {name}", "write the constant in its target type")
 
 
-def _decimal(value: Node, size: list[int]) -> Node:
-    precision, scale = (*size, *(10, 0)[len(size) :]) if size else (38, 18)
+def _size(to: Any) -> tuple[int, int]:
+    """Return precision and scale of a DECIMAL; the limits are those of a table's columns."""
+    given = [str(part.this.name) for part in to.expressions]
+    if not given:
+        return 38, 18
+    if len(given) > 2 or not all(re.fullmatch("[0-9]{1,2}", one) for one in given):
+        raise refuse("a DECIMAL with that size", "write it as decimal(10,2)")
+    precision, scale = (*map(int, given), 0)[:2]
+    if not 1 <= precision <= 38 or scale > precision:
+        raise refuse(f"a DECIMAL({precision},{scale})", "precision goes from 1 to 38")
+    return precision, scale
+
+
+def _decimal(value: Node, size: tuple[int, int]) -> Node:
+    precision, scale = size
     if isinstance(value, Constant) and (value.kind.is_number or value.kind is Kind.TEXT):
         number = number_of(str(value.value))
         exponent = number.normalize().as_tuple().exponent

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from odps_nb import sql_parser
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.compare import as_double, compare, is_among
 from odps_nb.filters.functions import call
@@ -90,11 +91,10 @@ def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") ->
 
 
 def _parsed(text: str) -> Any:
-    import sqlglot
     from sqlglot.errors import SqlglotError
 
     try:
-        found = sqlglot.parse(text, dialect="hive")
+        found = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
         raise refuse(
             f"it cannot be parsed as SQL{_place(error)}", "write it as in SQL after WHERE"
@@ -110,7 +110,7 @@ def _place(error: Any) -> str:
         word, column = str(one.get("highlight") or "").strip(), one.get("col")
         if word and column:
             return f": unexpected {word[:40]!r}, character {column}"
-    return ""
+    return "" if getattr(error, "errors", True) else f": {error}"
 
 
 @dataclass
@@ -152,6 +152,8 @@ class _Reader:
 
     def read(self, tree: Any) -> Node:
         """Convert any expression."""
+        if tree is None:
+            raise refuse("a function in it has no argument", "write year(column)")
         name = type(tree).__name__.casefold()
         reader = self._readers.get(name)
         if reader is not None or name in _COMPARISONS or name in _ARITHMETIC:
@@ -274,7 +276,15 @@ def _only(tree: Any, known: Sequence[str]) -> None:
 
 
 def _text(tree: Any) -> str:
-    text = " ".join(tree.sql(dialect="hive").split())
+    from sqlglot import exp
+    from sqlglot.errors import ErrorLevel, SqlglotError
+
+    try:
+        spelled = sql_parser.spell(tree, "hive", unsupported_level=ErrorLevel.IGNORE)
+    except SqlglotError:
+        function = tree.find(exp.Func)
+        spelled = f"{function.sql_name()}(…)" if function is not None else "a part of it"
+    text = " ".join(spelled.split())
     return text if len(text) <= 60 else text[:59] + "…"
 
 

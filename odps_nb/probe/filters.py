@@ -210,6 +210,17 @@ QUESTIONS = (
         embedded=False,
     ),
     _sql(
+        "sql-cast-length",
+        "Does a cast to CHAR(n) or VARCHAR(n) cut a longer text?",
+        "It does; odps_nb and the embedded service refuse such casts.",
+        {"char": True, "varchar": True},
+        {
+            "char": "cast('abc' as char(2)) = 'ab'",
+            "varchar": "cast('abc' as varchar(2)) = 'ab'",
+        },
+        embedded=False,
+    ),
+    _sql(
         "sql-text-order",
         "In which order are texts?",
         "In that of their bytes in UTF-8, which is that of code points.",

@@ -13,11 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from odps_nb import sql_parser
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_type
-from odps_nb.local.sql.calls import called, looks_outside
 from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.spelling import looks_outside, spell
 from odps_nb.local.store.partition_values import constant
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
@@ -59,12 +60,10 @@ class Predicate:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)
         conjuncts = tuple(
-            (_resolve(part, schema, text), part.sql(dialect="duckdb")) for part in _flatten(parsed)
+            (_resolve(part, schema, text), _spelled(part)) for part in _flatten(parsed)
         )
         used = frozenset[str]().union(*(names for names, _ in conjuncts))
         columns = tuple(name for name in schema.names if name in used)
-        for _, spelled in conjuncts:
-            _check_calls(spelled)
         predicate = cls(columns=columns, conjuncts=conjuncts, duck=duck)
         predicate._try_on(schema)
         return predicate
@@ -166,12 +165,12 @@ def _before(error: Any) -> str:
 
 
 def _parse(text: str) -> Any:
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     try:
-        statements = sqlglot.parse(text, dialect="hive")
-    except sqlglot.errors.SqlglotError as error:
+        statements = sql_parser.parse(text, sql_parser.hive())
+    except SqlglotError as error:
         first = str(error).splitlines()[0]
         raise _refused(f"the filter predicate cannot be read: {first}", _before(error)) from None
     except RecursionError:
@@ -193,15 +192,24 @@ def _parse(text: str) -> Any:
     return found
 
 
-def _check_calls(spelled: str) -> None:
-    """Refuse functions that produce huge values or look outside, by their DuckDB names."""
-    for name in called(spelled):
+def _spelled(tree: Any) -> str:
+    """Spell it for DuckDB, unless a function builds huge values there or looks outside."""
+    from sqlglot.errors import SqlglotError
+
+    try:
+        spelled, names = spell(tree)
+    except SqlglotError as error:
+        raise _refused(f"the filter predicate cannot be read: {error}") from None
+    except RecursionError:
+        raise _refused("the filter predicate is nested too deeply") from None
+    for name in names:
         if name in _GROWING:
             raise _refused(
                 f"a filter predicate cannot call {name!r}, which can build very long values"
             )
         if looks_outside(name):
             raise _refused(f"a filter predicate cannot call {name!r}")
+    return spelled
 
 
 def _flatten(parsed: Any) -> list[Any]:

@@ -7,8 +7,10 @@ sqlglot supports Hive's functions; where MaxCompute has its own (units of dates,
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
+from odps_nb import sql_parser
 from odps_nb.local import faults
 
 __all__ = ["MACROS", "maxcompute_dialect", "translate_functions"]
@@ -76,13 +78,13 @@ _NAMES = frozenset(macro.split("(")[0] for macro in MACROS)
 _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "UNIX_TIMESTAMP")
 
 
+@cache
 def maxcompute_dialect() -> Any:
     """Return the sqlglot dialect for MaxCompute SQL."""
-    from sqlglot.dialects.hive import Hive
-
-    known = {key: make for key, make in Hive.Parser.FUNCTIONS.items() if key not in _OWN}
-    parser = type("Parser", (Hive.Parser,), {"FUNCTIONS": known})
-    return type("MaxCompute", (Hive,), {"Parser": parser})
+    hive = sql_parser.hive()
+    known = {key: make for key, make in hive.Parser.FUNCTIONS.items() if key not in _OWN}
+    parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
+    return type("MaxCompute", (hive,), {"Parser": parser})
 
 
 def translate_functions(query: Any) -> None:
@@ -95,7 +97,9 @@ def translate_functions(query: Any) -> None:
             continue
         first = call.expressions[0] if call.expressions else None
         if name == "mc_wm_concat" and isinstance(first, exp.Distinct):
-            separator, value = first.expressions[0], first.expressions[1]
+            if len(call.expressions) != 1 or len(first.expressions) != 2:
+                raise faults.parse_failed("WM_CONCAT takes a separator and a value")
+            separator, value = first.expressions
             call.set("this", "string_agg")
             call.set("expressions", [exp.Distinct(expressions=[value]), separator])
             continue

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from odps_nb import sql_parser
 from odps_nb.local import faults
-from odps_nb.local.sql.calls import called, looks_outside
 from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql.spelling import looks_outside, spell
 from odps_nb.local.sql.times import constants_in_utc
 from odps_nb.local.store.tables import Table, View
 
@@ -70,16 +71,15 @@ def translate(
 
 
 def _spell(query: Any) -> str:
-    import sqlglot
+    from sqlglot.errors import SqlglotError
 
     try:
-        # what DuckDB cannot say must not be said differently in silence
-        text: str = query.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.RAISE)
-    except sqlglot.errors.SqlglotError as error:
+        text, names = spell(query)
+    except SqlglotError as error:
         raise faults.parse_failed(str(error).splitlines()[0]) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
-    for name in called(text):
+    for name in names:
         if looks_outside(name):
             raise faults.parse_failed(f"there is no function {name!r}")
     return text
@@ -87,12 +87,12 @@ def _spell(query: Any) -> str:
 
 def parse_query(text: str) -> Any:
     """Return the tree of one query."""
-    import sqlglot
     from sqlglot import exp
+    from sqlglot.errors import ParseError, SqlglotError
 
     try:
-        parsed = sqlglot.parse(text, dialect=maxcompute_dialect())
-    except sqlglot.errors.ParseError as error:
+        parsed = sql_parser.parse(text, maxcompute_dialect())
+    except ParseError as error:
         first = error.errors[0] if error.errors else {}
         raise faults.parse_failed(
             str(first.get("description", error)).splitlines()[0],
@@ -100,7 +100,7 @@ def parse_query(text: str) -> Any:
             # sqlglot names the end of the word, the service its beginning
             column=max(1, (first.get("col") or 1) - len(first.get("highlight") or " ") + 1),
         ) from None
-    except sqlglot.errors.SqlglotError as error:
+    except SqlglotError as error:
         raise faults.parse_failed(str(error).splitlines()[0]) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from odps_nb import sql_parser
 from odps_nb.access.reading.conditions import Condition, Row, Value
 from odps_nb.schema import Column
 from odps_nb.spark.pushdown.parse import ParsedQuery
@@ -220,7 +221,7 @@ def _parses_to(text: str, tree: Any) -> bool:
     import sqlglot
 
     try:
-        parsed = sqlglot.parse_one(f"select 1 where {text}", read="spark")
+        parsed = sql_parser.parse(f"select 1 where {text}", "spark")[0]
     except (sqlglot.errors.SqlglotError, RecursionError):
         return False
     parts = {key for key, value in parsed.args.items() if value}

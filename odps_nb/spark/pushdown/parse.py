@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from odps_nb import sql_parser
 from odps_nb.errors import ArgumentError, MissingDependencyError
 from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
 
@@ -108,7 +109,7 @@ def parse_query(text: str) -> ParsedQuery:
     try:
         tokens = sqlglot.tokenize(text, read="spark")
         _check_kind(tokens)
-        trees = [tree for tree in sqlglot.parse(text, read="spark") if tree is not None]
+        trees = [tree for tree in sql_parser.parse(text, "spark") if tree is not None]
     except sqlglot.errors.SqlglotError as error:
         raise _unreadable(error) from None
     except RecursionError:

@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
-from odps_nb.local.sql.calls import looks_outside
 from odps_nb.local.sql.duck import Duck
+from odps_nb.local.sql.spelling import looks_outside
 from odps_nb.wire.calls import CreateReadSession
 
 DEEP = 5000
@@ -55,7 +55,15 @@ GROWING = [
     "printf('%1000000000d', id) = 'x'",
     "list_resize(array(id), 1000000000) is null",
 ]
-NONSENSE = ["(" * DEEP + "id = 1" + ")" * DEEP, "not " * DEEP + "id = 1", '"id" = 1', "1 = 1 /* x"]
+NONSENSE = [
+    "(" * DEEP + "id = 1" + ")" * DEEP,
+    "not " * DEEP + "id = 1",
+    '"id" = 1',
+    "1 = 1 /* x",
+    "map('a') = 1",
+    "year() = 1",
+    "cast(status as varchar(1)) = 'a'",
+]
 
 
 @pytest.mark.parametrize(

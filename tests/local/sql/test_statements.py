@@ -325,6 +325,18 @@ def test_what_cannot_be_said_faithfully_is_refused(peer: Peer) -> None:
         peer.sql("SELECT to_char(getdate(), concat('yyyy', '')) FROM (SELECT 1) t;")
 
 
+@pytest.mark.parametrize("kind", ["varchar(1)", "char(1)", "array<char(1)>"])
+def test_a_cast_that_would_cut_in_maxcompute_is_refused(peer: Peer, kind: str) -> None:
+    with pytest.raises(ServiceError, match="does not cut text"):
+        peer.sql(f"SELECT cast('abc' AS {kind}) FROM (SELECT 1) t;")
+
+
+@pytest.mark.parametrize("call", ["map('a')", "year()", "wm_concat(distinct 's')"])
+def test_a_function_without_all_its_arguments_is_refused(peer: Peer, call: str) -> None:
+    with pytest.raises(ServiceError, match="ODPS-0130161"):
+        peer.sql(f"SELECT {call} FROM (SELECT 1) t;")
+
+
 @pytest.mark.parametrize(
     "column",
     ["map<blob,string>", "map<array<blob>,string>", "array<struct<x:map<string,map<blob,int>>>>"],

@@ -1,0 +1,70 @@
+"""Parses and writes SQL with sqlglot, whose failures over a text all become errors of its own.
+
+sqlglot takes the arguments of some functions by their places and does not ask whether they are
+there: version 30 raises an `IndexError` for ``map('a')``. To whoever typed that it is a text that
+cannot be read, like any other. A text that is nested too deeply still raises `RecursionError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+__all__ = ["hive", "parse", "spell"]
+
+
+@cache
+def hive() -> Any:
+    """Return the dialect of Hive, in which a cast keeps the length of CHAR(n) and VARCHAR(n).
+
+    sqlglot reads both as STRING, since Spark ignores the length; who reads MaxCompute's SQL must
+    not, and can see here that there is one.
+    """
+    from sqlglot.dialects.hive import Hive
+
+    def _parse_types(self: Any, *arguments: Any, **options: Any) -> Any:
+        return super(Hive.Parser, self)._parse_types(*arguments, **options)
+
+    parser = type("Parser", (Hive.Parser,), {"_parse_types": _parse_types})
+    return type("ExactHive", (Hive,), {"Parser": parser})
+
+
+def parse(text: str, dialect: Any) -> list[Any]:
+    """Return the tree of each statement; ``None`` for an empty one.
+
+    Raises
+    ------
+    sqlglot.errors.SqlglotError
+        The text is not SQL of this dialect. It knows the place, unless the parser itself failed.
+    """
+    import sqlglot
+
+    with _own_errors():
+        return list(sqlglot.parse(text, dialect=dialect))
+
+
+def spell(tree: Any, dialect: Any, **options: Any) -> str:
+    """Return a tree as text of a dialect; ``options`` are those of ``Expression.sql``.
+
+    Raises
+    ------
+    sqlglot.errors.SqlglotError
+        It cannot be said in this dialect.
+    """
+    with _own_errors():
+        return str(tree.sql(dialect=dialect, **options))
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    from sqlglot.errors import ParseError, SqlglotError
+
+    try:
+        yield
+    except (SqlglotError, RecursionError, MemoryError):
+        raise
+    except Exception as error:  # whatever its code does not expect of a tree
+        said = "the parser cannot take it apart: does a function in it have all its arguments?"
+        raise ParseError(said) from error
