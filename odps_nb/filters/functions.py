@@ -63,6 +63,10 @@ def _is_count(node: Node, least: int) -> bool:
 
 def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
+    if not tree.args.get("safe"):  # sqlglot's mark of a call; without it two texts met
+        raise refuse(
+            "two texts stand side by side", "write a comma between them, or concat('a', s)"
+        )
     if any(one.kind is Kind.NULL for one in parts):
         return Constant(Kind.NULL, None)
     if all(isinstance(one, Constant) and one.kind is Kind.TEXT for one in parts):
