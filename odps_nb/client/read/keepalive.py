@@ -22,8 +22,10 @@ __all__ = ["SessionKeeper"]
 
 REFRESH_BEFORE = 60.0
 ASK_AGAIN_AFTER = 10.0
-# The rows are worth more than the refresh: it is tried once, and again later.
+# The rows are worth more than the refresh: it is tried once, and again later; in the last minute
+# there may be no later.
 _ONCE = RetryPolicy(max_attempts=1, connect_attempts=1)
+_IN_THE_LAST_MINUTE = RetryPolicy(max_attempts=3, connect_attempts=3, deadline=20.0)
 _TIMEOUT = 10.0
 
 _log = logging.getLogger("odps_nb")
@@ -33,8 +35,9 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time is over, a minute before expiry at the latest:
-    a consumer may wait that long between two batches. Thread-safe; no thread waits for a refresh
-    that another thread makes. Call `close` after `keep_aside`.
+    a consumer may wait that long between two batches. In that minute a refresh is tried three
+    times at once. Thread-safe; no thread waits for a refresh that another thread makes. Call
+    `close` after `keep_aside`.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class SessionKeeper:
         self._over = CancelToken(parent=cancel)
         self._aside: threading.Thread | None = None
         self._route_token = session.route_token
+        self._expires_at = session.expires_at
         self._due = _time_for(session.expires_at, now=storage.now())
 
     @property
@@ -114,16 +118,18 @@ class SessionKeeper:
             _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
             return
         self._route_token = answer.route_token or self._route_token
+        self._expires_at = answer.expires_at
         later = _time_for(answer.expires_at, now=asked)
         self._due = None if later is None else max(soon, later)
 
     def _ask(self, cancel: CancelToken | None) -> ReadSessionAnswer:
-        session = self._session
+        session, ends = self._session, self._expires_at
+        is_late = ends is not None and self._storage.now() >= ends - REFRESH_BEFORE
         answer = self._storage.call(
             GetReadSession(table=session.table, session_id=session.session_id, refresh=True),
             tracker=self._tracker,
             cancel=cancel,
-            retry=_ONCE,
+            retry=_IN_THE_LAST_MINUTE if is_late else _ONCE,
             read_timeout=_TIMEOUT,
         )
         if answer.session_id != session.session_id:

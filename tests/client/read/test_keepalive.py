@@ -148,12 +148,52 @@ def test_what_is_read_on_goes_by_the_newest_route_token():
     ids=["refused", "503", "broken", "rubbish", "over", "another"],
 )
 def test_a_refresh_that_fails_does_not_end_a_read_and_is_not_repeated_at_once(trouble):
+    clock = Clock()
+    with (
+        Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
+        service.client(clock=clock) as storage,
+    ):
+        batches = iter_split(storage, session_until(2 * HOUR), RowRangeSplit(0, 80))
+        first = ids(itertools.islice(batches, 1))
+        clock.now += 1.2 * HOUR
+        rest = ids(batches)
+    assert first + rest == list(range(80))
+    assert len(service.calls["GetReadSession"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "times"),
+    [
+        (fail(503, "ServiceUnavailable"), 3),
+        (hang_up, 3),
+        (fail(400, "InvalidParameter"), 1),
+        (refreshed(9 * HOUR, status=SessionStatus.EXPIRED), 1),
+    ],
+    ids=["503", "broken", "refused", "over"],
+)
+def test_in_the_last_minute_what_may_pass_is_tried_three_times(trouble, times):
+    """There may be no later: a consumer that takes its time comes back after the end."""
     with (
         Service(ReadRows=[serve], GetReadSession=[trouble]) as service,
         service.client(clock=Clock()) as storage,
     ):
         assert ids(iter_batches(storage, session_until(30.0))) == list(range(ROWS))
-    assert len(service.calls["GetReadSession"]) == 1
+    assert len(service.calls["GetReadSession"]) == times
+
+
+def test_a_refresh_that_was_late_gives_the_next_one_its_time():
+    clock = Clock()
+    steps = [fail(503, "ServiceUnavailable"), refreshed(2 * HOUR), fail(503, "ServiceUnavailable")]
+    with (
+        Service(ReadRows=[serve], GetReadSession=steps) as service,
+        service.client(clock=clock) as storage,
+    ):
+        batches = iter_split(storage, session_until(30.0), RowRangeSplit(0, 80))
+        first = ids(itertools.islice(batches, 3))
+        assert len(service.calls["GetReadSession"]) == 2
+        clock.now += 1.2 * HOUR  # the new session has 48 minutes left
+        assert first + ids(batches) == list(range(80))
+    assert len(service.calls["GetReadSession"]) == 3
 
 
 def test_a_refresh_that_fails_is_tried_again_later():
