@@ -1,8 +1,8 @@
 """Tells how much of the code that is fuzzed the kept corpus reaches, lines and branches.
 
 ``.venv/bin/python fuzz/reached.py`` feeds the corpus to all targets under coverage.py, and prints a
-line for each file; name another folder of corpora to compare. What no input reaches is code that
-only the fuzzer's owner can open: by a seed, or by another target.
+line for each file; name another folder of corpora to compare. Code that no input reaches needs a
+seed (``fuzz/seeds.py``) or another target.
 """
 
 from __future__ import annotations

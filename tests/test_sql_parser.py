@@ -33,7 +33,7 @@ DOORS: dict[str, tuple[Callable[[bytes], None], str]] = {
 }
 CALLS = [
     *("map('a')", "map('a', 1, 'b')", "year()", "day()", "regexp_replace(s, 'a')"),
-    *("date_add(1, 'b', i)", "j_s_o_n_object(i)", "wm_concat(distinct 's')", "$$(i)"),
+    *("date_add(1, 'b', i)", "j_s_o_n_object(i)", "wm_concat(distinct 's')"),
 ]
 """Each of them is an error of Python somewhere in sqlglot 30, or once was one here."""
 ARGUMENTS = ("", "i", "'a'", "1", "i, s", "1, 'b', i", "distinct i", "*", "i, s, i, s")
@@ -48,7 +48,9 @@ def functions() -> Iterator[str]:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("door", DOORS)
-def test_a_call_that_the_parser_fails_over_is_refused(door: str, call: str) -> None:
+def test_a_call_that_the_parser_fails_over_raises_nothing_but_errors_of_ours(
+    door: str, call: str
+) -> None:
     read, form = DOORS[door]
     read(form.format(call).encode())
 
