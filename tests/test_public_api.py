@@ -196,7 +196,6 @@ RETIRED = {
     "filename": "file_name",
     "mode": "overwrite",
     "overwrite_scope": "overwrite",
-    "text": "query",
 }
 FACES = [Connection, Table, Scan, Result, Blob, BlobColumn, odps_nb.Receipt, odps_nb.NewBlob]
 FACES += [odps_nb.connect, odps_nb.spark.read, odps_nb.spark.write, odps_nb.spark.sql]

@@ -21,6 +21,7 @@ from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.writing.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
+from odps_nb.convert.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec, TimeUnit
@@ -293,6 +294,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         workers: int | None = None,
         compression: str | Compression | None = None,
         image_format: str = "png",
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
         progress: Progress = None,
@@ -324,6 +327,13 @@ class Table(TableMetadata, ByKey, ForEngines):
             What pictures and arrays of BLOB columns become: ``"png"``, ``"webp"`` (both without
             loss), ``"jpeg"`` (with loss), or ``"npy"`` for arrays of any shape and numbers. What
             it does not keep is refused before anything is sent.
+        decimals
+            ``"exact"``: a value with more digits after the point than its DECIMAL column has is
+            refused. ``"round"``: it is rounded half away from zero.
+        text
+            ``"exact"``: text fits text and binary columns only. ``"parse"``: text in a column of
+            numbers, times or booleans is read as such a value (``12.5``, ``2024-01-31 10:00:00``,
+            ``true``); other text is refused.
         create
             Make the table if it is not there, with the types of ``docs/types-and-times.md``; one
             that is there is written to as ever. If the write fails, a table that it made is
@@ -362,6 +372,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             workers=workers,
             compression=Compression.of(compression),
             image_format=ImageFormat.of(image_format),
+            conversions=Conversions(decimals=decimals, text=text),
             progress=progress,
         )
         receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
@@ -375,12 +386,14 @@ class Table(TableMetadata, ByKey, ForEngines):
         overwrite: Overwrite = False,
         session_id: str | WriteSessionRef | None = None,
         compression: str | Compression | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
     ) -> OpenWrite:
         """Open a write session for several steps: write at any time, from any process, commit once.
 
         Parameters
         ----------
-        partition, overwrite, compression
+        partition, overwrite, compression, decimals, text
             As for `write`, without ``overwrite="all"``.
         session_id
             Go on with a session that another process opened, by its id or (with its partition)
@@ -423,6 +436,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             overwrite=check_overwrite(overwrite, spec, self.schema, self._name, takes_all=False),
             session=session_id,
             compression=Compression.of(compression),
+            conversions=Conversions(decimals=decimals, text=text),
         )
 
     def _whole(self) -> Scan:

@@ -11,23 +11,25 @@ from __future__ import annotations
 import datetime
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.convert.numpy_arrays import Mask, Numbers, array_from
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 
-__all__ = ["INSTANTS", "NoSuchTime", "from_clock", "in_zone", "zoned_type"]
+__all__ = ["INSTANTS", "UnitTooFine", "from_clock", "in_zone", "to_clock", "zoned_type"]
 
 INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 _DAY_NS = 86_400 * 10**9
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EPOCH = datetime.datetime(1970, 1, 1)
+_SECOND = datetime.timedelta(seconds=1)
 _FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999
 
 
-class NoSuchTime(ValueError):
-    """A local time does not exist: the clocks of the zone were set forward over it."""
+class UnitTooFine(Exception):
+    """Nanoseconds do not reach a time; microseconds do."""
 
 
 def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) -> pa.RecordBatch:
@@ -89,8 +91,8 @@ def _or_same(came: pa.DataType, made: pa.DataType) -> pa.DataType:
     return came if made.equals(came) else made
 
 
-def from_clock(array: pa.Array, timezone: str) -> pa.Array:
-    """Return the instants, in UTC without a zone, of local times in a zone.
+def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple[Numbers, Mask]:
+    """Return the instants, counted in UTC, of local times in a zone, and which do not exist.
 
     Of a local time that occurs twice, because clocks were set back, the first one is meant. Offsets
     come from Python's zones: Arrow's own function ends with the table of changes (2037), and
@@ -98,29 +100,50 @@ def from_clock(array: pa.Array, timezone: str) -> pa.Array:
 
     Parameters
     ----------
-    array
-        Timestamps without a zone.
+    numbers
+        Local times, counted in ``unit`` since 1970-01-01 00:00 local time.
+    valid
+        Which of them are no nulls.
 
     Raises
     ------
-    NoSuchTime
-        Clocks of the zone were set forward over one of the times.
-    pyarrow.ArrowInvalid
-        The unit does not reach one of the instants.
+    UnitTooFine
+        A time is so near to the end of what nanoseconds reach that an offset could overflow them.
     """
-    if array.type.unit == "ns":
-        _check_reach(array)
-    zone, per_second = ZoneInfo(timezone), _PER_SECOND[array.type.unit]
-    days = array.cast(pa.date32()).cast(pa.int32()).dictionary_encode()
+    per_second = _PER_SECOND[unit]
+    if unit == "ns" and (np.abs(numbers) > 2**63 - 1 - _DAY_NS).any():
+        raise UnitTooFine
+    zone = ZoneInfo(timezone)
+    days = array_from(numbers // (86_400 * per_second), pa.int64()).dictionary_encode()
     offsets = [_offset_of_day(day, zone) for day in days.dictionary.to_pylist()]
-    counts = [None if one is None else one * per_second for one in offsets]
-    ahead = pa.array(counts, pa.int64()).take(days.indices)
-    clocks = array.cast(pa.int64())
-    if None in offsets:
-        turning = pc.and_(ahead.is_null(), array.is_valid())
-        found = _looked_up(clocks.filter(turning), per_second, zone)
-        ahead = pc.replace_with_mask(ahead, turning, found)
-    return pc.subtract(clocks, ahead).cast(array.type)
+    indices = days.indices.to_numpy()
+    ahead = np.array([one or 0 for one in offsets], np.int64)[indices]
+    missing = np.zeros(len(numbers), bool)
+    turning = np.array([one is None for one in offsets], bool)[indices] & valid
+    if turning.any():
+        seconds = array_from(numbers[turning] // per_second, pa.int64()).dictionary_encode()
+        found = [_ahead_at(second, zone) for second in seconds.dictionary.to_pylist()]
+        places = seconds.indices.to_numpy()
+        ahead[turning] = np.array([one or 0 for one in found], np.int64)[places]
+        missing[turning] = np.array([one is None for one in found], bool)[places]
+    return numbers - ahead * per_second, missing
+
+
+def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
+    """Return what the clocks of a zone show at instants, counted as they are."""
+    per_second = _PER_SECOND[unit]
+    zone = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo  # Arrow's "+08:00", too
+    seconds = array_from(numbers // per_second, pa.int64()).dictionary_encode()
+    ahead = [_ahead_of_instant(second, zone) for second in seconds.dictionary.to_pylist()]
+    shift: Numbers = np.array(ahead, np.int64)[seconds.indices.to_numpy()] * per_second
+    return numbers + shift
+
+
+def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
+    if not (_FIRST_DAY + 1) * 86_400 <= second < _LAST_DAY * 86_400:  # for the caller to refuse
+        return 0
+    instant = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(seconds=second)
+    return (instant.astimezone(zone).utcoffset() or datetime.timedelta()) // _SECOND
 
 
 def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
@@ -135,31 +158,13 @@ def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
 
 def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
     offset = clock.replace(tzinfo=zone).utcoffset() or datetime.timedelta()
-    return offset // datetime.timedelta(seconds=1)
+    return offset // _SECOND
 
 
-def _looked_up(clocks: pa.Array, per_second: int, zone: ZoneInfo) -> pa.Array:
-    """Return the offset from UTC at each time, looked up one by one."""
-    known: dict[int, int] = {}
-    for clock in pc.unique(clocks).to_pylist():
-        second = clock // per_second
-        if second not in known:
-            known[second] = _ahead_at(second, zone)
-    return pa.array([known[c // per_second] * per_second for c in clocks.to_pylist()], pa.int64())
-
-
-def _ahead_at(second: int, zone: ZoneInfo) -> int:
-    shown = _EPOCH + datetime.timedelta(seconds=second)
-    ahead = _ahead(shown, zone)
-    instant = (shown - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)
-    if instant.astimezone(zone).replace(tzinfo=None, fold=0) != shown:
-        raise NoSuchTime(f"this time does not exist in {zone}: clocks were set forward over it")
-    return ahead
-
-
-def _check_reach(array: pa.Array) -> None:
-    """Refuse nanoseconds so near to the ends of their range that an offset could overflow them."""
-    found = pc.min_max(array.cast(pa.int64()))
-    least, most = found["min"].as_py(), found["max"].as_py()
-    if least is not None and (least < -(2**63) + _DAY_NS or most > 2**63 - 1 - _DAY_NS):
-        raise pa.ArrowInvalid("nanoseconds cannot hold the instant in every zone")
+def _ahead_at(second: int, zone: ZoneInfo) -> int | None:
+    """Return the offset at a local time; ``None`` if clocks were set forward over it."""
+    clock = _EPOCH + datetime.timedelta(seconds=second)
+    ahead = _ahead(clock, zone)
+    instant = (clock - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)
+    shown = instant.astimezone(zone).replace(tzinfo=None, fold=0)
+    return ahead if shown == clock else None

@@ -64,6 +64,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
             ),
             partition_columns=target.columns.partition_columns,
         ),
+        target.conversions,
     )
 
 
