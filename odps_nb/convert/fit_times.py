@@ -122,8 +122,9 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
     """Return durations as the struct of seconds and nanoseconds that a write sends."""
     if pt.is_struct(array.type):
         return _checked_struct(array, target)
-    numbers, _ = _integers(array)
+    numbers, valid = _integers(array)
     per = _PER_SECOND[array.type.unit]
+    _check_length(array, numbers // per, valid, target)
     # Seconds are floored, so that 0 <= nano < 10**9 holds for negative durations too.
     seconds, rest = numbers // per, (numbers % per) * (10**9 // per)
     return pa.StructArray.from_arrays(
@@ -133,9 +134,17 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
     )
 
 
+def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsType) -> None:
+    """Refuse durations that a read, which counts nanoseconds, could not give back."""
+    most = _INT64 // 10**9 - 1
+    long = valid & ((seconds > most) | (seconds < -most))
+    refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")
+
+
 def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
     valid = validity_of(array)
     seconds, nanos = array.flatten()
+    _check_length(array, seconds.fill_null(0).to_numpy(zero_copy_only=False), valid, target)
     inside = nanos.fill_null(-1).to_numpy(zero_copy_only=False)
     missing = seconds.is_null().to_numpy(zero_copy_only=False)
     refuse(

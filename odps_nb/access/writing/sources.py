@@ -307,7 +307,7 @@ def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInpu
     rows = table.num_rows
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        if name is not None:
+        if name is not None and table.column(name).null_count < rows:
             check_leaf_types(table.schema.field(name).type, column)
         given = cells_of(None if name is None else table.column(name), rows)
         cells[column.name] = _checked(given, column, target)
@@ -379,10 +379,6 @@ def _stream_chunks(reader: pa.RecordBatchReader, target: Target) -> Iterator[Chu
     plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
     places = match_names(plain_schema.names, target.plain)
     names_in = [None if place is None else plain_schema.names[place] for place in places]
-    blob_fields = {f.name.casefold(): f for f in reader.schema if f.name.casefold() in names}
-    for column in target.blobs:
-        if (found := blob_fields.get(column.name.casefold())) is not None:
-            check_leaf_types(found.type, column)
     return _read_chunks(reader, target, names_in)
 
 
@@ -406,6 +402,8 @@ def _stream_chunk(
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
+        if name is not None and batch.column(name).null_count < batch.num_rows:
+            check_leaf_types(batch.schema.field(name).type, column)
         given = cells_of(None if name is None else batch.column(name), batch.num_rows)
         cells[column.name] = check_cells(
             given, column, first_row=first_row, image_format=target.image_format

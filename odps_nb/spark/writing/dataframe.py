@@ -142,8 +142,8 @@ def write(
     with contextlib.ExitStack() as stack:
         if create:
             storage = stack.enter_context(StorageClient(profile_of(odps)))
-            name, columns = storage.profile.table(table), months_as_numbers(df).schema
-            if create_if_missing(storage, name, columns, spec, partitioned_by):
+            name = storage.profile.table(table)
+            if create_if_missing(storage, name, df.schema, spec, partitioned_by):
                 made = stack.enter_context(NewTable(storage, name))
         return write_rows(
             df,
