@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.convert.arrow_types import arrow_type, is_list, is_text
+from odps_nb.convert.arrow_types import is_list, is_text
 from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fit_leaf import Context, fit_leaf, given_text, kind_of, kind_problem
 from odps_nb.convert.misfit import Misfit, ValueMisfit, refuse
@@ -163,13 +163,17 @@ def fit_array(
 
 
 def with_unit(
-    fit: Callable[[Context], pa.Array], unit: str | None, conversions: Conversions
+    fit: Callable[[Context], pa.Array],
+    unit: str | None,
+    conversions: Conversions,
+    *,
+    for_write: bool = True,
 ) -> pa.Array:
     """Fit a column in nanoseconds or, if they do not reach all of its times, in microseconds."""
     try:
-        return fit(Context(unit or "ns", conversions))
+        return fit(Context(unit or "ns", conversions, for_write))
     except UnitTooFine:
-        return fit(Context("us", conversions))
+        return fit(Context("us", conversions, for_write))
 
 
 def _stored(source: pa.DataType) -> pa.DataType:
@@ -198,7 +202,7 @@ def _fit(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     array = _plain(array)
     if not isinstance(target, (ArrayType, MapType, StructType)):
         return fit_leaf(array, target, context)
-    wanted = arrow_type(target, timestamp_unit=context.unit, for_write=True)
+    wanted = context.arrow_type(target)
     if array.null_count == len(array):
         return pa.nulls(len(array), wanted)
     if isinstance(target, ArrayType) and is_list(array.type):

@@ -35,10 +35,18 @@ Part = tuple[np.ndarray[Any, Any], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The unit of timestamps, ``ns`` or ``us``, and what may be converted."""
+    """The unit of timestamps, ``ns`` or ``us``, what may be converted, and the Arrow form wanted.
+
+    ``for_write`` is that of ``odps_nb.convert.arrow_types.arrow_type``.
+    """
 
     unit: str
     conversions: Conversions
+    for_write: bool = True
+
+    def arrow_type(self, target: OdpsType) -> pa.DataType:
+        """Return the Arrow type of the result."""
+        return arrow_type(target, timestamp_unit=self.unit, for_write=self.for_write)
 
 
 _NUMBERS = ("integer", "float", "decimal")
@@ -151,7 +159,7 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     odps_nb.convert.times.UnitTooFine
         The unit of the context does not reach a time.
     """
-    wanted = arrow_type(target, timestamp_unit=context.unit, for_write=True)
+    wanted = context.arrow_type(target)
     if array.null_count == len(array):  # of any type: there is no value that could be changed
         return pa.nulls(len(array), wanted)
     conversions = context.conversions
@@ -167,7 +175,8 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
         zone = conversions.timezone if target.code in INSTANTS else None
         return fit_time(array, target, wanted.unit, zone)
     if target.code is TypeCode.INTERVAL_DAY_TIME:
-        return fit_day_time(array, target)
+        fitted = fit_day_time(array, target)
+        return fitted if context.for_write else array.cast(wanted)
     if isinstance(target, DecimalType):
         return fit_decimal(array, target, wanted, rounds=conversions.decimals == "round")
     if pt.is_floating(wanted):
@@ -219,8 +228,7 @@ def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: Cont
     if found:
         raise ValueMisfit(found)
     if not fitted:
-        wanted = arrow_type(target, timestamp_unit=context.unit, for_write=True)
-        return pa.nulls(count, wanted)
+        return pa.nulls(count, context.arrow_type(target))
     if len(fitted) == 1 and length == count:
         return fitted[0]
     return pa.concat_arrays(fitted).take(pa.array(order, mask=order < 0))

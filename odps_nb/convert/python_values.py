@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.arrow_types import arrow_type
 from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fit import (
     list_offsets,
@@ -43,7 +42,11 @@ _Places = list[int]
 
 
 def fit_objects(
-    values: _Objects, target: OdpsType, *, conversions: Conversions = AS_THEY_ARE
+    values: _Objects,
+    target: OdpsType,
+    *,
+    conversions: Conversions = AS_THEY_ARE,
+    for_write: bool = True,
 ) -> pa.Array:
     """Return Python objects in the exact type that a write sends.
 
@@ -52,13 +55,20 @@ def fit_objects(
     values
         ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside of ARRAY, MAP or STRUCT stays
         NaN where a FLOAT or DOUBLE is wanted. NumPy arrays are lists of their own unit and type.
+    for_write
+        Return the form of a write; otherwise that of a read, with intervals as durations.
 
     Raises
     ------
     ValueMisfit
         Objects do not fit.
     """
-    return with_unit(lambda context: _fit(values, target, context, inside=False), None, conversions)
+    return with_unit(
+        lambda context: _fit(values, target, context, inside=False),
+        None,
+        conversions,
+        for_write=for_write,
+    )
 
 
 def _fit(values: _Objects, target: OdpsType, context: Context, *, inside: bool) -> pa.Array:
@@ -376,7 +386,7 @@ def _array(key: str, values: list[Any]) -> pa.Array:
 
 
 def _fit_lists(values: _Objects, target: ArrayType, context: Context) -> pa.Array:
-    wanted = arrow_type(target, timestamp_unit=context.unit, for_write=True)
+    wanted = context.arrow_type(target)
     lists = [_as_list(value, target, values, place) for place, value in enumerate(values)]
     lengths = pa.array([None if one is None else len(one) for one in lists], pa.int64())
     offsets = list_offsets(lengths)
@@ -430,7 +440,7 @@ def _part_misfit(values: _Objects, place: int, target: OdpsType) -> Misfit:
 
 
 def _fit_maps(values: _Objects, target: MapType, context: Context) -> pa.Array:
-    wanted = arrow_type(target, timestamp_unit=context.unit, for_write=True)
+    wanted = context.arrow_type(target)
     pairs = [_as_pairs(value, target, values, place) for place, value in enumerate(values)]
     lengths = pa.array([None if one is None else len(one) for one in pairs], pa.int64())
     offsets = list_offsets(lengths)
@@ -471,7 +481,7 @@ def _as_pairs(
 
 
 def _fit_structs(values: _Objects, target: StructType, context: Context) -> pa.Array:
-    wanted = arrow_type(target, timestamp_unit=context.unit, for_write=True)
+    wanted = context.arrow_type(target)
     columns: list[list[Any]] = [[None] * len(values) for _ in target.fields]
     valid = np.zeros(len(values), bool)
     known = {member.name.casefold(): index for index, member in enumerate(target.fields)}

@@ -275,7 +275,9 @@ _DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
 def _cast(node: Cast, columns: Columns) -> Values:
     values = _value(node.value, columns)
     if node.kind is Kind.DECIMAL:
-        return values.cast(pa.decimal128(19, 0)).cast(pa.decimal128(node.precision, node.scale))
+        # Arrow's cast to more decimal places wraps around in 128 bits; in 256 bits all fit.
+        exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
+        return exact.cast(pa.decimal128(node.precision, node.scale))
     if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])

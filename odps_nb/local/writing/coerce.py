@@ -248,8 +248,8 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if array.type.equals(target):
         return array
     try:
-        if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
-            # Arrow wants room for the widest integer; the values may need less
+        if pa.types.is_decimal(target):
+            # Arrow wants room for the widest integer, and wraps around in 128 bits
             array = array.cast(pa.decimal256(76, target.scale))
         return array.cast(target, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
