@@ -168,7 +168,10 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     if is_text(array.type) and _is_parsed("text", target, conversions):
         parts, bad = parse_text(array, target)
         refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
-        return fit_parts(parts, len(array), target, context)
+        try:
+            return fit_parts(parts, len(array), target, context)
+        except ValueMisfit as error:
+            raise error.shown_as(array) from None
     if target.code is TypeCode.DATE:
         return fit_date(array, target)
     if pt.is_timestamp(wanted):

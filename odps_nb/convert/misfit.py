@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,15 @@ class ValueMisfit(Exception):
     def __init__(self, found: Sequence[Misfit]) -> None:
         super().__init__(found[0].reason)
         self.found = tuple(sorted(found, key=lambda one: one.position)[:MAX_MISFITS])
+
+    def shown_as(self, given: pa.Array) -> ValueMisfit:
+        """Return the error with the values as they were given, before they were parsed."""
+        return ValueMisfit(
+            [
+                replace(one, value=shown(given, one.position), source=str(given.type))
+                for one in self.found
+            ]
+        )
 
 
 def refuse(
