@@ -166,12 +166,7 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     if problem := kind_problem(array.type, target, conversions):
         refuse(array, array.is_valid(), target, *problem)
     if is_text(array.type) and _is_parsed("text", target, conversions):
-        parts, bad = parse_text(array, target)
-        refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
-        try:
-            return fit_parts(parts, len(array), target, context)
-        except ValueMisfit as error:
-            raise error.shown_as(array) from None
+        return _parsed(array, target, context)
     if target.code is TypeCode.DATE:
         return fit_date(array, target)
     if pt.is_timestamp(wanted):
@@ -187,6 +182,15 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     if pt.is_integer(wanted):
         return fit_integer(array, target, wanted)
     return _fit_text(array, target, wanted)
+
+
+def _parsed(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
+    parts, bad = parse_text(array, target)
+    refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
+    try:
+        return fit_parts(parts, len(array), target, context)
+    except ValueMisfit as error:
+        raise error.shown_as(array) from None
 
 
 def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
