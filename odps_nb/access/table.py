@@ -21,7 +21,7 @@ from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.writing.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
-from odps_nb.convert.conversions import Conversions, DecimalConversion, TextConversion
+from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec, TimeUnit

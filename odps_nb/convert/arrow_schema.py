@@ -1,7 +1,7 @@
 """Converts table schemas to Arrow schemas and back, and data to the schema of a table.
 
-Single types are in `odps_nb.convert.arrow_types`, the conversion rules in `odps_nb.convert.fit`;
-here are names, order, nulls and the one error that lists everything that does not fit.
+Single types are in `odps_nb.convert.arrow_types`, the rules of values in `odps_nb.convert.fitting`.
+This module matches names and lists everything that does not fit in one error.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from odps_nb.convert.arrow_types import arrow_type, odps_type
-from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
-from odps_nb.convert.fit import KindError, check_kind, fit_array
-from odps_nb.convert.misfit import Misfit, ValueMisfit
-from odps_nb.convert.python_values import fit_objects
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit
+from odps_nb.convert.fitting.nested import KindError, check_kind, fit_array
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema

@@ -31,7 +31,7 @@ from typing import Any
 import pandas as pd
 
 from odps_nb.convert.arrow_schema import column_type, refuse_twins
-from odps_nb.convert.object_types import object_type
+from odps_nb.convert.fitting.inference import object_type
 from odps_nb.convert.pandas_frame import check_names, column_array
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode

@@ -20,7 +20,7 @@ INTERVAL_DAY_TIME                     ``timedelta64[ns]``
 ARRAY, MAP, STRUCT                    Arrow-backed: nulls and integers inside stay what they are
 ====================================  =====================================================
 
-A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fit`
+A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fitting`
 decides what fits. The index is not written.
 """
 
@@ -35,10 +35,10 @@ import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 
 from odps_nb.convert.arrow_schema import fit_chunks, fit_columns
-from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
-from odps_nb.convert.python_values import fit_objects
 from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type

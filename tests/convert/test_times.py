@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.convert.arrow_schema import arrow_schema, fit_batch, fit_table
-from odps_nb.convert.conversions import Conversions
+from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.pandas_frame import from_pandas, to_pandas
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.times import in_zone

@@ -30,8 +30,8 @@ from odps_nb.access.writing.pictures import (
 from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.arrow_types import is_bytes, is_list
-from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
-from odps_nb.convert.misfit import shorten
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,

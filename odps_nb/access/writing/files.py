@@ -28,7 +28,7 @@ from odps_nb.access.writing.sources import (
 )
 from odps_nb.client.catalog import create_table, table_exists
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
-from odps_nb.convert.conversions import Conversions
+from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.errors import ConversionError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import TableName

@@ -26,7 +26,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.client.write.operations import Stamp
-from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
 

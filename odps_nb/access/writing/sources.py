@@ -32,7 +32,7 @@ from odps_nb.convert.arrow_schema import (
     fit_table,
     match_names,
 )
-from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value

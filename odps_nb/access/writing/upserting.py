@@ -16,7 +16,7 @@ import pyarrow as pa
 from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.sources import Target, as_arrow, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
-from odps_nb.convert.conversions import (
+from odps_nb.convert.fitting.conversions import (
     AS_THEY_ARE,
     Conversions,
     DecimalConversion,

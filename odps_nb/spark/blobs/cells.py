@@ -11,8 +11,8 @@ import pyarrow.types as pt
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.convert.arrow_types import odps_type
-from odps_nb.convert.misfit import ValueMisfit
-from odps_nb.convert.python_values import fit_objects
+from odps_nb.convert.fitting.misfit import ValueMisfit
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.errors import ConversionError
 from odps_nb.terms import BlobReference
 

@@ -25,7 +25,7 @@ from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.operations import Stamp
-from odps_nb.convert.conversions import (
+from odps_nb.convert.fitting.conversions import (
     AS_THEY_ARE,
     Conversions,
     DecimalConversion,

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import BARE_DECIMAL, odps_type
-from odps_nb.convert.fit_leaf import kind_of
-from odps_nb.convert.misfit import shorten
-from odps_nb.convert.python_values import is_missing, parts_of
+from odps_nb.convert.fitting.kinds import is_missing, parts_of
+from odps_nb.convert.fitting.leaf import kind_of
+from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,

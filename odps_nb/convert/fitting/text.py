@@ -43,8 +43,8 @@ def parse_text(
 ) -> tuple[list[tuple[np.ndarray[Any, Any], pa.Array]], np.ndarray[Any, Any]]:
     """Return the values that texts stand for, and which texts stand for none.
 
-    The values come as parts, as ``odps_nb.convert.fit_leaf.fit_parts`` takes them. Blanks around
-    a text are left out.
+    The values come as parts, for `odps_nb.convert.fitting.leaf.fit_parts`. Blanks around a text
+    are ignored.
     """
     code = target.code
     bad = np.zeros(len(array), bool)

@@ -11,16 +11,15 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import DAY_TIME_STRUCT
-from odps_nb.convert.misfit import refuse
-from odps_nb.convert.numpy_arrays import Mask, Numbers, array_from, numbers_of, validity_of
-from odps_nb.convert.times import UnitTooFine, from_clock, to_clock
+from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
+from odps_nb.convert.fitting.misfit import refuse
+from odps_nb.convert.fitting.zones import PER_SECOND, UnitTooFine, from_clock, to_clock
 from odps_nb.schema import OdpsType
 
 __all__ = ["fit_date", "fit_day_time", "fit_time"]
 
 # DATE, DATETIME and TIMESTAMP range from year 1 to year 9999; Arrow's own types further.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 _INT64 = 2**63
 _YEAR = "its year is not in 1…9999"
@@ -34,7 +33,7 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
         unit = "ms" if pt.is_date64(array.type) else array.type.unit
         if getattr(array.type, "tz", None) is not None:
             days = to_clock(days, unit, array.type.tz)
-        per_day = 86_400 * _PER_SECOND[unit]
+        per_day = 86_400 * PER_SECOND[unit]
         refuse(
             array,
             valid & (days % per_day != 0),
@@ -86,7 +85,7 @@ def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None)
 def _check_years(
     array: pa.Array, numbers: Numbers, valid: Mask, unit: str, target: OdpsType
 ) -> None:
-    per_day = 86_400 * _PER_SECOND[unit]
+    per_day = 86_400 * PER_SECOND[unit]
     low, high = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day
     if low > -_INT64 and high < _INT64:
         refuse(array, valid & ((numbers < low) | (numbers >= high)), target, _YEAR, _REPLACE)
@@ -100,7 +99,7 @@ def _in_unit(
     unit: str,
     target: OdpsType,
 ) -> Numbers:
-    have, want = _PER_SECOND[given], _PER_SECOND[unit]
+    have, want = PER_SECOND[given], PER_SECOND[unit]
     if want >= have:
         factor = want // have
         if (np.abs(numbers) > (_INT64 - 1) // factor).any():
@@ -123,7 +122,7 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
     if pt.is_struct(array.type):
         return _checked_struct(array, target)
     numbers, valid = _integers(array)
-    per = _PER_SECOND[array.type.unit]
+    per = PER_SECOND[array.type.unit]
     _check_length(array, numbers // per, valid, target)
     # Seconds are floored, so that 0 <= nano < 10**9 holds for negative durations too.
     seconds, rest = numbers // per, (numbers % per) * (10**9 // per)

@@ -19,11 +19,11 @@ from odps_nb.convert.arrow_types import (
     is_text,
     length_of,
 )
-from odps_nb.convert.conversions import Conversions
-from odps_nb.convert.fit_numbers import fit_decimal, fit_float, fit_integer
-from odps_nb.convert.fit_times import fit_date, fit_day_time, fit_time
-from odps_nb.convert.misfit import Misfit, ValueMisfit, refuse
-from odps_nb.convert.text_values import PARSED, parse_text
+from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
+from odps_nb.convert.fitting.conversions import Conversions
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
+from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
+from odps_nb.convert.fitting.text import PARSED, parse_text
 from odps_nb.convert.times import INSTANTS
 from odps_nb.schema import DecimalType, OdpsType, TypeCode
 
@@ -156,7 +156,7 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     ------
     ValueMisfit
         Values do not fit.
-    odps_nb.convert.times.UnitTooFine
+    odps_nb.convert.fitting.zones.UnitTooFine
         The unit of the context does not reach a time.
     """
     wanted = context.arrow_type(target)

@@ -17,7 +17,8 @@ STRUCT at any depth); ``docs/types-and-times.md`` has their table. What is allow
 - ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused;
 - all: nulls, of whatever type.
 
-`odps_nb.convert.fit_leaf` has the rules of types without parts; here is what holds them together.
+`odps_nb.convert.fitting.leaf` has the rules of types without parts; this module applies them to
+the parts of nested types.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import is_list, is_text
-from odps_nb.convert.conversions import AS_THEY_ARE, Conversions
-from odps_nb.convert.fit_leaf import Context, fit_leaf, given_text, kind_of, kind_problem
-from odps_nb.convert.misfit import Misfit, ValueMisfit, refuse
-from odps_nb.convert.numpy_arrays import Numbers, array_from, validity_of
-from odps_nb.convert.times import UnitTooFine
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.fixed_width import Numbers, array_from, validity_of
+from odps_nb.convert.fitting.leaf import Context, fit_leaf, given_text, kind_of, kind_problem
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
+from odps_nb.convert.fitting.zones import UnitTooFine
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType
 from odps_nb.wire.type_text import format_type
 
