@@ -82,7 +82,7 @@ class Result(RowForms):
         return made
 
     def _replacing(self) -> Result:
-        """Return the same rows, to be shown: text that must be UTF-8 is replaced where it is not."""
+        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
         return self._derived(TextMode.REPLACE) if self._text is TextMode.STRICT else self
 
     def _derived(self, text: TextMode) -> Result:

@@ -102,9 +102,6 @@ DAMAGED = {
     "string": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 1 << 30, 4, 6), TEXT]),
     "string backwards": pa.Array.from_buffers(pa.string(), 3, [None, offsets(0, 5, 2, 6), TEXT]),
     "binary": pa.Array.from_buffers(pa.binary(), 3, [None, offsets(0, 1 << 30, 4, 6), TEXT]),
-    "no UTF-8": pa.Array.from_buffers(
-        pa.string(), 1, [None, offsets(0, 2), pa.py_buffer(b"\xff\xfe")]
-    ),
     "list": pa.Array.from_buffers(
         pa.list_(pa.int64()), 2, [None, offsets(0, 1 << 28, 1)], children=[pa.array([1])]
     ),
