@@ -67,7 +67,7 @@ def preview_rows(
         return None
     tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)
     zone = table.connection.profile.timezone
-    shown = [
+    batches = [
         present_batch(batch, schema, timezone=zone) for batch in found.slice(0, wanted).to_batches()
     ]
-    return pa.Table.from_batches(shown).select(list(names))
+    return pa.Table.from_batches(batches).select(list(names))
