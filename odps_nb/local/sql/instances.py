@@ -6,7 +6,6 @@ failed, without visible effects. ``docs/protocol.md`` sections 3.14 and 9.3.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import secrets
@@ -339,12 +338,10 @@ class Instances:
             self._running.pop(instance_id, None)
 
     def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
-        first = next(rows.batches, None)
-        stored = arrow_schema(rows.schema.columns)
-        schema = stored if first is None else first.schema
+        schema = stored = arrow_schema(rows.schema.columns)
         with ExitStack() as stack:
             writer = stack.enter_context(RowFileWriter(self._folder, schema))
-            for batch in itertools.chain([] if first is None else [first], rows.batches):
+            for batch in rows.batches:
                 stopper.check()
                 if schema == stored and batch.schema != stored:  # a time far away, the first
                     schema = arrow_schema(rows.schema.columns, timestamp_unit=TimeUnit.MICRO)
