@@ -250,9 +250,7 @@ class Scan(RowForms, ForEngines):
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
-        """Return the same rows of the same session, to be shown: text that must be UTF-8 is
-        replaced where it is not.
-        """
+        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
         if self._plan.text is not TextMode.STRICT:
             return self
         session = self._opened()

@@ -91,11 +91,6 @@ class Result(RowForms):
         return made
 
     @property
-    def text(self) -> str:
-        """What becomes of text that is not UTF-8: strict, replace or binary."""
-        return self._text.value
-
-    @property
     def connection(self) -> Connection:
         """The connection of the query."""
         return self._connection

@@ -312,7 +312,7 @@ class ResultRows:
             text,
             column,
             descending=descending,
-            mode=self._result.text,
+            mode=self._result._text,
             settings=self._result.settings,
         )
 
@@ -321,7 +321,7 @@ class ResultRows:
         query = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{query}\n) t where {where}" if where else query
         settings = f", settings={self._result.settings!r}" if self._result.settings else ""
-        mode = ', text="binary"' if self._result.text == TextMode.BINARY else ""
+        mode = ', text="binary"' if self._result._text is TextMode.BINARY else ""
         return f"odps.sql({text!r}{settings}{mode})"
 
     def narrowed(self, columns: int) -> Rows:

@@ -233,7 +233,6 @@ def test_results_of_queries_do_alike(table: Table, odps: Connection, mode: str) 
     for column in ("s", "a", "r"):
         assert rows.column(column).to_pylist() == SHOWN[mode][column]
     assert result.first(2).to_pandas()["s"].tolist() == SHOWN[mode]["s"][:2]
-    assert result.text == result.first(1).text == mode
 
 
 def test_a_result_names_the_cell_too(
