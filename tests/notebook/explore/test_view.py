@@ -121,9 +121,10 @@ def test_a_page_of_huge_values_is_cut_and_the_cell_is_whole(odps, new_name):
 
 
 def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
-    scan = odps.table("explore_view").read()
-    view = RowView(rows_of(scan))
+    rows = rows_of(odps.table("explore_view").read())
+    view = RowView(rows)
     view.page(0)
+    scan = rows._scan
     scan._session = replace(scan.session, session_id="0" * 32)  # no service knows it
     assert ids(view.page(100)) == list(range(100, 200))
     assert view.renewals == 1
