@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,6 +24,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    has_any,
     has_timestamp,
 )
 from odps_nb.terms import TimeUnit
@@ -134,7 +134,7 @@ def _fit(
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if isinstance(odps, (ArrayType, MapType, StructType)):
-        if array.type.equals(target) and not _is_looked_into(odps):
+        if array.type.equals(target) and not has_any(odps, (TypeCode.BLOB, TypeCode.JSON)):
             return array
         return _fit_nested(array, odps, target, path, blobs)
     if odps.code is TypeCode.BLOB:
@@ -147,15 +147,6 @@ def _fit(
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
     return fitted
-
-
-def _is_looked_into(odps: OdpsType) -> bool:
-    """Whether values inside of a nested type are checked or changed."""
-    if isinstance(odps, ArrayType):
-        return _is_looked_into(odps.element)
-    if isinstance(odps, StructType):
-        return any(_is_looked_into(member.type) for member in odps.fields)
-    return isinstance(odps, MapType) or odps.code in (TypeCode.BLOB, TypeCode.JSON)
 
 
 def _fit_nested(
@@ -179,7 +170,6 @@ def _fit_nested(
         items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
         if keys.null_count:
             raise faults.invalid(f"a key of the map {path!r} is null")
-        _check_keys(keys, offsets, path)
         return _map_array(offsets, keys, items, target, array)
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
@@ -223,17 +213,6 @@ def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def _from_zero(offsets: pa.Array, first: int) -> pa.Array:
     return pc.subtract(offsets, pa.scalar(first, offsets.type))
-
-
-def _check_keys(keys: pa.Array, offsets: pa.Array, path: str) -> None:
-    """Refuse a map that has a key twice; what the service does with one is not known."""
-    if keys.type == pa.string():
-        keys = keys.view(pa.binary())  # which may hold any bytes
-    sizes = np.diff(offsets.to_numpy())
-    owner = pa.array(np.repeat(np.arange(len(sizes)), sizes))
-    pairs = pa.table([owner, keys], names=["map", "key"])
-    if pairs.group_by(["map", "key"]).aggregate([]).num_rows < pairs.num_rows:
-        raise faults.invalid(f"a map of {path!r} has a key twice")
 
 
 def _map_array(
