@@ -24,7 +24,7 @@ from odps_nb.client.read.increments import Bound, Increment, plan_increment
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import Compression, PartitionSpec, TimeUnit
+from odps_nb.terms import Compression, PartitionSpec, TextMode, TimeUnit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         split_bytes: int | None = None,
         compression: str | Compression | None = None,
         timestamp_unit: str | None = None,
+        text: str = "strict",
         max_bytes: int | None = None,
         progress: Progress = None,
         since: Bound | None = None,
@@ -98,6 +99,10 @@ class Table(TableMetadata, ByKey, ForEngines):
             ``"us"`` for TIMESTAMPs before 1677 or after 2262, such as the ``9999-12-31`` of a
             "valid to": nanoseconds do not reach them, and what is finer than a microsecond is cut
             then. ``"ns"`` by default, and ``"us"`` where the service says that it must be.
+        text
+            What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
+            ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all
+            text of data columns as bytes, nested text too (``docs/types-and-times.md``).
         max_bytes
             Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
             no more than that is fetched to find out.
@@ -151,6 +156,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             split_bytes=split_bytes,
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
+            text=text,
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
@@ -169,6 +175,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         columns: Sequence[str] | None = None,
         decimals: Decimals = "exact",
         dtype_backend: DtypeBackend | None = None,
+        text: str = "strict",
         progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
@@ -182,6 +189,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             As for `read`.
         decimals, dtype_backend
             As for `Scan.to_pandas`.
+        text
+            As for `read`.
         progress
             Who is shown the progress; by default nobody.
         """
@@ -191,14 +200,17 @@ class Table(TableMetadata, ByKey, ForEngines):
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         specs = partition_list(partitions)
+        mode = TextMode.of(text)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
-            found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)
+            found = preview_rows(
+                self, rows, partitions=specs, columns=columns, text=mode, tracker=tracker
+            )
         if found is not None:
             dtypes = blob_dtypes(self._connection, self.schema)
             frame = to_pandas(found, options=options, blobs=dtypes)
         else:
-            scan = self.read(columns, partitions=specs, limit=rows, splits=1)
+            scan = self.read(columns, partitions=specs, limit=rows, splits=1, text=mode)
             frame = scan.to_pandas(
                 decimals=decimals, dtype_backend=dtype_backend, progress=listener
             )
