@@ -194,8 +194,9 @@ def _decimal_misfits(precision: int, scale: int) -> SearchStrategy[Any]:
     over = st.integers(10**precision, 10**76).map(lambda n: exact(n, scale))
     below = st.integers(1, 10**precision).map(lambda n: exact(10 * n + 1, scale + 1))
     found = st.sampled_from(edges) | over | below | st.integers(10**whole, 10**76)
-    if whole < 38:  # digits that overflow only where zeros are put behind them
-        found |= st.builds(exact, st.integers(10**whole, 10**38 - 1), st.integers(0, min(scale, 3)))
+    if whole < 38:  # rescaled in 128 bits, they leave a number of few digits
+        wraps = [Decimal(turns * 2**128 // 10**scale + 1) for turns in (1, -1, 2, 7)]
+        found |= st.sampled_from([one for one in wraps if abs(one) >= 10**whole] or edges)
     return found
 
 
