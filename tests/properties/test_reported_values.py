@@ -344,3 +344,43 @@ def test_years_out_of_range_inside_a_struct_are_refused(make: Make, unit: str) -
     assert refuse(make("struct<t:date>"), pa.table({"v": inside}), ".t").row == 0
     wide = pa.ListArray.from_arrays([0, 1], inside)
     assert refuse(make("array<struct<t:date>>"), pa.table({"v": wide}), ".t").row == 0
+
+
+# -- what the properties found ------------------------------------------------------------------
+
+EAST, WEST = dt.timezone(dt.timedelta(hours=8)), dt.timezone(dt.timedelta(hours=-5))
+
+
+@pytest.mark.parametrize(
+    "midnight",
+    [dt.datetime(2038, 1, 19, tzinfo=EAST), dt.datetime(1, 1, 1, tzinfo=WEST),
+     dt.datetime(9999, 12, 31, tzinfo=WEST), pd.Timestamp("2038-01-19", tz="Asia/Shanghai")],
+    ids=str,
+)  # fmt: skip
+def test_midnight_in_its_own_zone_is_a_date(make: Make, midnight: dt.datetime) -> None:
+    table, inside = make("date"), make("array<date>")
+    table.write(column(midnight))
+    inside.write(column([midnight, None]))
+    assert read(table).to_pylist() == [midnight.date()]
+    assert read(inside).to_pylist() == [[midnight.date(), None]]
+
+
+def test_maps_of_polars_are_taken(make: Make) -> None:
+    cells = pa.array([[("k", "v")], [], None], pa.map_(pa.string(), pa.string()))
+    table = make("map<string,string>")
+    table.write(pl.from_arrow(pa.table({"v": cells})))
+    assert read(table).to_pylist() == cells.to_pylist()
+
+
+def test_runs_of_views_are_taken(make: Make) -> None:
+    views = pa.array(["a", None], pa.string_view())
+    ends = pa.array([2, 3], pa.int32())
+    table = make("string")
+    table.write(pa.table({"v": pa.RunEndEncodedArray.from_arrays(ends, views)}))
+    assert read(table).to_pylist() == ["a", "a", None]
+
+
+def test_masked_numbers_are_nulls(make: Make) -> None:
+    table = make("array<int>")
+    table.write(column(np.ma.masked_array([1, 2], [False, True])))
+    assert read(table).to_pylist() == [[1, None]]
