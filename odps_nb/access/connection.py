@@ -205,7 +205,7 @@ class Connection(ByReference, MakesTables):
         >>> found.to_arrow().num_rows
         2
         """
-        from odps_nb.access.binding import bind_query
+        from odps_nb.access.binding.text import bind_query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql, submit_sql
 
@@ -244,7 +244,7 @@ class Connection(ByReference, MakesTables):
         >>> odps.sql_cost("select * from orders where ds = '2024-01-02'").complexity
         1.0
         """
-        from odps_nb.access.binding import bind_query
+        from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.cost import estimate_sql
 
         text = bind_query(query, params, settings, timezone=self._profile.timezone)

@@ -11,7 +11,9 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.access.binding import MAX_VALUES, bind, literal
+from odps_nb.access.binding.literals import literal
+from odps_nb.access.binding.text import bind
+from odps_nb.access.binding.values import MAX_VALUES
 from odps_nb.errors import ArgumentError
 
 
@@ -51,7 +53,6 @@ def test_a_value_becomes_a_literal(value, text):
     "value",
     [
         object(),
-        b"bytes",
         {"a": 1},
         [],
         [[1]],

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from IPython.core.error import UsageError
 
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.client.calls.progress import Progress
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
 from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbError
