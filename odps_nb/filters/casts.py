@@ -94,7 +94,7 @@ def _decimal(value: Node, size: tuple[int, int]) -> Node:
         number = number_of(str(value.value))
         steps = EXACT.scaleb(number, scale)
         if steps != EXACT.to_integral_value(steps) or EXACT.abs(steps) >= 10**precision:
-            raise refuse(f"{value.value!r} does not fit DECIMAL({precision},{scale})")
+            raise refuse(f"{number} does not fit DECIMAL({precision},{scale})")
         return Constant(Kind.DECIMAL, number)
     if value.kind not in _FROM[Kind.DECIMAL]:
         raise refuse(f"a cast of {value.kind.value} to DECIMAL")
@@ -105,7 +105,7 @@ def _whole(value: Node, name: str) -> Node:
     code, bits = _WHOLE[name]
     if isinstance(value, Constant) and value.kind is Kind.INTEGER:
         if not -(2 ** (bits - 1)) <= value.number < 2 ** (bits - 1):
-            raise refuse(f"{value.value!r} does not fit {name}")
+            raise refuse(f"{value.number} does not fit {name}")
         return value
     if value.kind not in _FROM[Kind.INTEGER] or isinstance(value, Constant):
         raise refuse(f"a cast of {value.kind.value} to {name}, which may round")

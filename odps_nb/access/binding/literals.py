@@ -107,7 +107,8 @@ class Writer:
         seconds, rest = divmod(instant, _SECOND)
         try:
             moment = _EPOCH + datetime.timedelta(seconds=seconds)
-            shown = moment.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None)
+            there = moment.replace(tzinfo=datetime.UTC).astimezone(zone)
+            shown = there.replace(tzinfo=None, fold=0)  # a text says nothing of a fold
             read = shown.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
         except OverflowError:
             raise _outside(instant) from None

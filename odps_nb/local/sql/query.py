@@ -250,7 +250,10 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return which output columns are plain stored columns; ``None`` (a star): all may be."""
+    """Return which output columns have values of a stored column; ``None`` (a star): all may.
+
+    So do its largest and its least value.
+    """
     from sqlglot import exp
 
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
@@ -260,5 +263,7 @@ def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
         if isinstance(shown, exp.Aliases):
             return None  # one expression, several columns
         inner = shown.this if isinstance(shown, exp.Alias) else shown
+        if isinstance(inner, (exp.Max, exp.Min)):
+            inner = inner.this
         found.append(inner.name if isinstance(inner, exp.Column) else None)
     return tuple(found)
