@@ -61,7 +61,7 @@ def rows() -> pa.Table:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Case:
     """A value to bind that equals the one of a row."""
 

@@ -237,7 +237,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service; its rows arrive over the Storage API.
 
-    On one line: %%odps sql -o df select count(*) from orders; the options come first.
+    On one line: %odps sql -o df select count(*) from orders; the options come first.
     :name stands for the value of the Python variable of that name, quoted safely; {name} for a
     table or column that it names.
     """
