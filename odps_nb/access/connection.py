@@ -179,9 +179,10 @@ class Connection(ByReference, MakesTables):
             The text. Never put values into it yourself: write ``:name``, and the value into
             ``params``. It may begin with settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``;
-            without them the query is sent as it is. Datetimes with a zone need a connection with
-            one, in which the query then runs.
+            Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``,
+            and names of tables and columns for ``{name}``. Without them the query is sent as it
+            is. Values are those of Python, NumPy, pandas, Arrow and polars; times keep their
+            nanoseconds. Times with a zone need a connection with one, in which the query runs.
         settings
             Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they count more
             than those in the text.
@@ -195,7 +196,8 @@ class Connection(ByReference, MakesTables):
         QueryError
             It failed; the message is the service's own.
         ArgumentError
-            A ``:name`` without a value in ``params``, or a value that SQL cannot write.
+            A ``:name`` without a value in ``params``, a value without a SQL literal, a null after
+            ``not in``, or a ``{name}`` whose value is not a name.
 
         Examples
         --------

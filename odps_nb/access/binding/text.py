@@ -95,8 +95,9 @@ def bind(
         if (name := match["name"]) is None:
             place.move(match)
             return match[0]
+        value = value_of(name, f":{name}")
         try:
-            return place.write(plain(value_of(name, f":{name}")), writer, text[match.end() :])
+            return place.write(plain(value), writer, text[match.end() :])
         except ArgumentError as error:
             error.add_note(f":{name}")
             raise

@@ -236,7 +236,7 @@ def _help_line(lines: list[str]) -> list[str]:
     return lines
 
 
-class _Assigned(MagicAssign):  # type: ignore[misc]  # IPython has no types
+class _Assigned(MagicAssign):
     """Edits ``name = %odps …`` before IPython makes it a call.
 
     Only then a connection is the value of the magic: alone on its line it would be shown twice.
@@ -249,7 +249,7 @@ class _Assigned(MagicAssign):  # type: ignore[misc]  # IPython has no types
     def find(cls, tokens_by_line: Any) -> Any:
         """Find the first assignment that needs an edit; text inside quotes is one token."""
         for tokens in tokens_by_line:
-            found = MagicAssign.find([tokens])
+            found = MagicAssign.find([tokens])  # type: ignore[no-untyped-call]  # IPython's own
             if found is None:
                 continue
             line = next(one.line for one in tokens if one.start[0] == found.start_line + 1)

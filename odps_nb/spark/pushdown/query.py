@@ -81,7 +81,9 @@ def sql(
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
-        Values for ``:name`` in the text, quoted safely. Without them the text is left as it is.
+        Values for ``:name`` in the text, quoted safely, and names of tables and columns for
+        ``{name}``, as for `Connection.sql`. A time with digits below a microsecond is refused.
+        Without them the text is left as it is.
     limit
         Rows of the result at most.
 
