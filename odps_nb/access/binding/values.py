@@ -66,7 +66,7 @@ def plain(value: object) -> PlainValue:
         The value has no type of SQL, has digits below a nanosecond, lies outside of the years 1 to
         9999, or has more than `MAX_VALUES` values.
     """
-    for convert in (_of_pandas, _of_numpy, _of_arrow, _of_python, _of_others):
+    for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
         found = convert(value)
         if found is not _UNKNOWN:
             return found  # type: ignore[return-value]
@@ -211,7 +211,7 @@ def _nanoseconds(count: int, unit: str, value: object) -> int:
     return nanoseconds
 
 
-# -- Arrow, and what gives its values as Arrow ----------------------------------------------------
+# -- Arrow, polars, and other columns --------------------------------------------------------------
 
 
 def _of_arrow(value: object) -> object:
@@ -238,8 +238,16 @@ def _of_arrow(value: object) -> object:
     return plain(value.as_py())
 
 
+def _of_polars(value: object) -> object:
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(value, polars.Series):
+        return _UNKNOWN
+    # Only Arrow has the nanoseconds of polars, and only polars the objects of its Object columns.
+    return _listed(value.to_arrow() if value.dtype.is_temporal() else value)
+
+
 def _of_others(value: object) -> object:
-    """Convert polars and other columns by the Arrow C stream, tensors by their ``tolist``."""
+    """Convert other columns by the Arrow C stream, tensors by their ``tolist``."""
     if any(hasattr(type(value), name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
         import pyarrow as pa
 

@@ -19,6 +19,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError
 from tests.support.bound_values import CASES, COLUMNS, LISTS, NS, rows
 
+TIMES = ("d", "m", "ts", "n")
 ZONES = (None, "Asia/Shanghai", "America/New_York")
 Ask = Callable[..., list[int]]
 
@@ -105,6 +106,15 @@ def test_a_date_is_its_midnight_in_comparisons_with_times(ask):
     assert ask("ts < :x", x=dt.date(1970, 1, 1)) == [0]
 
 
+@pytest.mark.parametrize("column", TIMES)
+def test_a_time_beyond_nanoseconds_is_compared_with_every_time(ask, column):
+    first, last = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)
+    for low, high in ((first, last), (first.date(), last.date())):
+        assert ask(f"{column} > :x", x=low) == ask(f"{column} < :x", x=high) == [0, 1, 2, 3, 4, 5]
+        assert ask(f"{column} <= :x", x=low) == ask(f"{column} = :x", x=high) == []
+        assert ask(f"{column} between :a and :b", a=low, b=pd.Timestamp(NS))[-1] <= 4
+
+
 def test_a_name_in_braces_is_a_column(ask):
     assert ask("{column} = :x", x=7, column="k") == [3]
     assert ask("{a} = :x and {b} is not null", x=7, a="K", b="ts") == [3]
@@ -136,8 +146,6 @@ def test_where_takes_decimals_of_all_digits(odps, new_name):
 
 
 # -- watermarks -----------------------------------------------------------------------------------
-
-TIMES = {"d": "date", "m": "datetime", "ts": "timestamp", "n": "timestamp_ntz"}
 
 
 @pytest.fixture(scope="module", params=ZONES, ids=str)

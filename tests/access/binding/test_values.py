@@ -166,6 +166,15 @@ def test_units_of_days_and_longer_are_dates_of_any_year():
     )
 
 
+def test_a_column_of_polars_is_bound_by_value_whatever_its_type():
+    assert plain(pl.Series([1, 2], dtype=pl.Int128)) == [1, 2]
+    assert plain(pl.Series(["a"], dtype=pl.Enum(["a"]))) == ["a"]
+    assert plain(pl.Series([Decimal("1.50")])) == [Decimal("1.50")]
+    assert plain(pl.Series([datetime.date(2024, 1, 2), None])) == [datetime.date(2024, 1, 2), None]
+    with pytest.raises(ArgumentError, match=r"an? object cannot be bound"):
+        plain(pl.Series([object()], dtype=pl.Object))
+
+
 class Loud(enum.Flag):
     ONE = 1
 
