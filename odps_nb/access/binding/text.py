@@ -31,7 +31,7 @@ _TOKEN = re.compile(
       | \$\{[^{}]*\} | \{\{ | \}\}   # placeholders of other tools
     )
   | :(?P<name>[^\W\d]\w*)
-  | \{(?P<braces>[^\W\d][^{}]*)\}
+  | \{\s*(?P<braces>[^\W\d][^{}]*)\}
   | (?P<word>\w+)
   | (?P<sign>\S)
     """,
@@ -78,7 +78,7 @@ def bind(
             raise ArgumentError(
                 f"{written} has no value: {source} {name!r}",
                 argument=name,
-                hint=_nearest(name, namespace, source),
+                hint=_nearest(name, written, namespace, source),
             )
         return namespace[name]
 
@@ -215,13 +215,13 @@ def _no_name(name: str, what: str) -> ArgumentError:
     )
 
 
-def _nearest(name: str, namespace: Mapping[str, object], source: str) -> str:
+def _nearest(name: str, written: str, namespace: Mapping[str, object], source: str) -> str:
     from difflib import get_close_matches
 
     shown = [key for key in namespace if not key.startswith("_")]
     near = get_close_matches(name, shown, n=1)
     if near:
-        return f"did you mean :{near[0]}?"
+        return f"did you mean {written.replace(name, near[0])}?"
     if "params" in source:
         return f"pass its value: params={{{name!r}: …}}"
     return f"assign it first: {name} = …"

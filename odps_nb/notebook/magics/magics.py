@@ -239,8 +239,8 @@ def _help_line(lines: list[str]) -> list[str]:
 class _Assigned(MagicAssign):
     """Edits ``name = %odps …`` before IPython makes it a call.
 
-    Only then a connection is the value of the magic: alone on its line it would be shown twice.
-    And a semicolon does not hide a value that is assigned.
+    ``c = %odps connect`` returns the connection, which a line without an assignment would display
+    as well as its note. A semicolon at the end does not hide an assigned value.
     """
 
     priority = 0
