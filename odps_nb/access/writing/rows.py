@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.client.write.operations import Stamp
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
 
@@ -55,6 +56,7 @@ class WriteOptions:
     workers: int | None = None
     compression: Compression = Compression.NONE
     image_format: ImageFormat = PNG
+    conversions: Conversions = AS_THEY_ARE
     progress: Progress = None
     change: Change | None = None
     before_commit: Callable[[], None] = _nothing
@@ -72,18 +74,18 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     faces = table.connection.faces
     if is_spark(data):
         return faces.spark_write(table, data, _spark_options(options))
-    timezone = table.connection.profile.timezone
+    zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
     if options.change is None:
         target = Target.of(
             table.schema,
             table.name,
             options.partition,
-            timezone=timezone,
+            conversions=zoned,
             image_format=options.image_format,
         )
     else:
         target = options.change.target(
-            table.schema, table.name, options.partition, timezone=timezone
+            table.schema, table.name, options.partition, conversions=zoned
         )
         data = options.change.narrowed(data, target)
     given = open_input(data, target, workers=options.workers)
@@ -103,6 +105,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
             "partition": options.partition,
             "change": options.change,
             "compression": options.compression,
+            "conversions": options.conversions,
             "progress": options.progress,
         }
     if options.workers is not None:
@@ -114,6 +117,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
         "partition": options.partition,
         "overwrite": options.overwrite,
         "compression": options.compression,
+        "conversions": options.conversions,
         "progress": options.progress,
         "before_commit": options.before_commit,
     }

@@ -16,6 +16,12 @@ import pyarrow as pa
 from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.sources import Target, as_arrow, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.convert.fitting.conversions import (
+    AS_THEY_ARE,
+    Conversions,
+    DecimalConversion,
+    TextConversion,
+)
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Compression, PartitionSpec, TableName
@@ -56,7 +62,7 @@ class Change:
         table: TableName,
         fixed: PartitionSpec,
         *,
-        timezone: str | None = None,
+        conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
         """Return the target: the columns that the data must or may have."""
         keys = {name.casefold() for name in self.keys}
@@ -69,7 +75,7 @@ class Change:
         if self.stamp.flag is not None:
             columns = (*columns, Column(name=self.stamp.flag, type=_FLAG))
         whole = replace(schema, columns=columns)
-        return Target.of(whole, table, fixed, timezone=timezone)
+        return Target.of(whole, table, fixed, conversions=conversions)
 
     def narrowed(self, data: Any, target: Target) -> Any:
         """Return the data without columns that a delete does not need."""
@@ -164,6 +170,8 @@ class ByKey:
         partition: PartitionLike | None = None,
         deleted: str | None = None,
         compression: str | Compression | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
         """Replace rows with the same key, or add them; all in one commit, or none.
@@ -173,7 +181,7 @@ class ByKey:
 
         Parameters
         ----------
-        data, partition, compression
+        data, partition, compression, decimals, text
             As for `write`. A column that the data lacks becomes null, also in rows that are there.
         deleted
             A boolean column of the data that the table does not have: rows where it is true are
@@ -208,6 +216,7 @@ class ByKey:
             progress,
             delete=False,
             deleted=deleted,
+            conversions=Conversions(decimals=decimals, text=text),
         )
 
     def delete(
@@ -256,12 +265,14 @@ def _change(
     *,
     delete: bool,
     deleted: str | None = None,
+    conversions: Conversions = AS_THEY_ARE,
 ) -> Receipt:
     from odps_nb.access.writing.rows import WriteOptions, write_data
 
     options = WriteOptions(
         partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),
         compression=Compression.of(compression),
+        conversions=conversions,
         progress=progress,
         change=_checked(table, delete=delete, deleted=deleted),
     )
