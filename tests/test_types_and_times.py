@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.access.writing.blob_cells import check_leaf_types
 from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.blob_array import BlobDtype

@@ -86,7 +86,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             rows by it, and each row is looked at again here, so it is exact; what could not be
             exact is refused.
         params
-            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``.
+            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``, as
+            for `Connection.sql`; ``{name}`` stands for the name of a column.
         partitions
             One or several, e.g. ``"ds=2024-01-01"``; partial specs are allowed.
         limit

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
 
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_columns, check_count, check_partitions, check_text
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.read.increments import CHANGE, Increment
@@ -64,7 +64,8 @@ def plan_read(
     schema = fetch_schema() if needs_schema else None
     condition = _condition(where, options.params, timezone)
     if schema is not None and condition is not None:
-        RowFilter.parse(condition, schema, timezone=timezone)  # refused before anything is sent
+        # refused before anything is sent
+        RowFilter.parse(condition, schema, timezone=timezone, unit=options.timestamp_unit)
     wanted: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
     if schema is not None and columns is not None:
@@ -98,4 +99,4 @@ def _condition(where: str | None, params: Mapping[str, object] | None, timezone:
         return None
     if params is None:
         return where.strip()
-    return bind(where.strip(), params, source="params has no", timezone=timezone)
+    return bind(where.strip(), params, source="params has no", timezone=timezone, target="where")
