@@ -19,7 +19,6 @@ from odps_nb.errors import (
     FramingError,
     OdpsNbError,
     RequestTimeoutError,
-    StateError,
 )
 from odps_nb.http.abort import Abort
 from odps_nb.http.waiting import TooSlowError
@@ -43,9 +42,7 @@ _BAD_REQUEST = (
 )
 
 
-def translate(
-    error: BaseException, url: str, *, abort: Abort, sent: bool
-) -> OdpsNbError | StateError:
+def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
     """Return our error for one of requests, urllib3, http.client or a socket.
 
     Parameters
@@ -53,7 +50,7 @@ def translate(
     sent
         Whether the server may have seen any of the request.
     """
-    if isinstance(error, (OdpsNbError, StateError)):
+    if isinstance(error, OdpsNbError):
         return error
     if abort.stopped:
         forget_locals(error)

@@ -26,7 +26,6 @@ from odps_nb.errors import (
     ProtocolError,
     RequestTimeoutError,
     ServiceError,
-    StateError,
     TransportError,
 )
 from odps_nb.http.retry import may_have_been_done
@@ -308,6 +307,6 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:
     """Cancel a query while another error is being raised: a failure is only logged."""
     try:
         cancel_sql(storage, instance)
-    except (OdpsNbError, StateError) as error:
+    except OdpsNbError as error:
         # The interrupt that brought us here is what the user must see.
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
