@@ -194,10 +194,10 @@ def ask_once(profile: Profile) -> Check:
 
 def _client(profile: Profile, *, timeout: float) -> StorageClient:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.http.retry import RetryPolicy
+    from odps_nb.client.options import ClientOptions
 
-    once = RetryPolicy(max_attempts=1)
-    return StorageClient(profile, retry=once, connect_timeout=timeout, read_timeout=timeout)
+    once = ClientOptions(retries=0, connect_timeout=timeout, read_timeout=timeout)
+    return StorageClient(profile, options=once)
 
 
 def _ask(storage: StorageClient) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from odps_nb.errors import (
     RequestTimeoutError,
     ServiceError,
     StateError,
+    ThrottledError,
     TransportError,
 )
 from odps_nb.http.abort import Abort
@@ -260,6 +261,43 @@ def test_a_redirect_is_refused_and_not_followed(transport):
     with Peer(script) as peer, pytest.raises(ServiceError, match="redirect") as caught:
         ask(transport, peer.url)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}, {}],
+    ids=["names a server", "names nothing"],
+)
+def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers):
+    def script(line: Line) -> None:
+        line.request()
+        line.answer(b"", 308, **headers)
+
+    with Peer(script) as peer, pytest.raises(ThrottledError, match="another server") as caught:
+        ask(transport, peer.url)
+    assert (caught.value.status, caught.value.request_id) == (308, "req-1")
+
+
+def test_silence_is_told_with_its_seconds_and_closes_the_idle_connections(transport):
+    """After a night's sleep all idle connections are dead: a retry must not take the next one."""
+    silent = threading.Event()
+
+    def script(line: Line) -> None:
+        while line.request() is not None:
+            if silent.is_set():
+                line.wait_closed()
+            else:
+                line.answer(b"x")
+
+    with Peer(script) as peer:
+        first, second = ask(transport, peer.url), ask(transport, peer.url)
+        assert (first.read(), second.read(), peer.connections) == (b"x", b"x", 2)
+        silent.set()
+        with pytest.raises(RequestTimeoutError, match=r"silent for 0\.2 s"):
+            ask(transport, peer.url, read_timeout=0.2)
+        silent.clear()
+        assert ask(transport, peer.url).read() == b"x"
+        assert peer.connections == 3
 
 
 def test_an_abort_wakes_a_waiting_read(transport):

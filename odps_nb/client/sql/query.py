@@ -123,7 +123,13 @@ def submit_sql(
         estimates=estimates,
     )
     try:
-        answer = control_call(storage, request, tracker=tracker, cancel=cancel)
+        answer = control_call(
+            storage,
+            request,
+            tracker=tracker,
+            cancel=cancel,
+            read_timeout=storage.options.work_timeout,
+        )
     except OdpsNbError as error:
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)

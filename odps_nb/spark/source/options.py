@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.auth.sources import FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.reading.plan import plan_of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
 
-_PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
+_PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}

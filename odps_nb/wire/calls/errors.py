@@ -35,6 +35,7 @@ __all__ = [
     "encode_error_json",
     "encode_error_xml",
     "hint_of_code",
+    "is_storage_timeout",
 ]
 
 MAX_ERROR_BYTES = 2**20
@@ -232,7 +233,18 @@ def hint_of_code(code: str | None) -> str | None:
     return _HINT_OF_CODE.get(code or "")
 
 
+def is_storage_timeout(text: str) -> bool:
+    """Return whether a text says that the service's own metadata store timed out.
+
+    The service says so with any status, also 400; its clients retry by this word (``docs/
+    protocol.md`` section 8.4).
+    """
+    return "otstimeout" in text.lower()
+
+
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
+    if is_storage_timeout(f"{code} {message}"):
+        return ServerFaultError
     known = STATUS_OF_CODE.get(code or "", status)
     if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
         return SessionExpiredError
