@@ -188,7 +188,7 @@ class Connection(ByReference, MakesTables):
         wait
             Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
         timeout
-            Seconds to wait at most. An interrupt or the end of this time stops the query.
+            Maximum seconds to wait. An interrupt or the end of this time cancels the query.
 
         Raises
         ------
