@@ -246,8 +246,8 @@ def hint_of_code(code: str | None) -> str | None:
 def is_storage_timeout(text: str) -> bool:
     """Return whether a text says that the service's own metadata store timed out.
 
-    The service says so with any status, also 400; its clients retry by this word (``docs/
-    protocol.md`` section 8.4).
+    The service may say so with any status; its clients retry by this word
+    (``docs/protocol.md`` section 8.4).
     """
     return "otstimeout" in text.lower()
 
