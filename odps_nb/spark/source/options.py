@@ -19,6 +19,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.sources import FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema
+from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.source.foreign_options import INSTEAD
 from odps_nb.spark.tasks.credentials import profile_of
@@ -76,7 +77,7 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
 
 def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     if name := given.get("profile"):
-        profile = profile_of(name)
+        profile = Profile.resolve(name, **hidden((k, given[k]) for k in FIELDS if k in given))
     elif "endpoint" in given:
         profile = Profile.from_options(given)
     else:
