@@ -278,26 +278,29 @@ def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
 
 
-def test_silence_is_told_with_its_seconds_and_closes_the_idle_connections(transport):
-    """After a night's sleep all idle connections are dead: a retry must not take the next one."""
-    silent = threading.Event()
+def test_after_a_timeout_no_idle_connection_is_used_again(transport):
+    """When a laptop wakes up, all idle connections are dead: each would cost a read time-out."""
+    asleep = threading.Event()
 
     def script(line: Line) -> None:
+        number = line.peer.connections
         while line.request() is not None:
-            if silent.is_set():
+            if asleep.is_set() and number <= 3:
                 line.wait_closed()
             else:
                 line.answer(b"x")
 
+    def at_once(count: int) -> list[bytes]:
+        answers = [ask(transport, peer.url, read_timeout=0.5) for _ in range(count)]
+        return [answer.read() for answer in answers]
+
     with Peer(script) as peer:
-        first, second = ask(transport, peer.url), ask(transport, peer.url)
-        assert (first.read(), second.read(), peer.connections) == (b"x", b"x", 2)
-        silent.set()
-        with pytest.raises(RequestTimeoutError, match=r"silent for 0\.2 s"):
-            ask(transport, peer.url, read_timeout=0.2)
-        silent.clear()
-        assert ask(transport, peer.url).read() == b"x"
-        assert peer.connections == 3
+        assert at_once(3) == [b"x"] * 3
+        asleep.set()
+        with pytest.raises(RequestTimeoutError, match=r"silent for 0\.5 s"):
+            at_once(1)
+        assert at_once(3) == [b"x"] * 3
+        assert peer.connections == 6
 
 
 def test_an_abort_wakes_a_waiting_read(transport):
