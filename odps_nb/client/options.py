@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from odps_nb.errors import ArgumentError, ConfigError
-from odps_nb.http.retry import RetryPolicy
 
 __all__ = ["OPTION_FIELDS", "ClientOptions"]
 
@@ -74,7 +73,7 @@ class ClientOptions:
                 f"deadline ({self.deadline:g} s) is not longer than {longest} ({seconds:g} s): "
                 "a silent connection would never be retried",
                 argument="deadline",
-                hint=f"pass a {longest} of at most a third of deadline, or retries=0",
+                hint=f"pass a deadline= of 3 times {longest}, a shorter {longest}=, or retries=0",
             )
 
     @property
@@ -89,13 +88,8 @@ class ClientOptions:
 
     @property
     def document_timeout(self) -> float:
-        """Maximum time in seconds for a whole response that is a document: 10 ``read_timeout``."""
+        """Maximum time in seconds for a whole JSON or XML response: 10 times ``read_timeout``."""
         return _DOCUMENT * self.read_timeout
-
-    @property
-    def retry_policy(self) -> RetryPolicy:
-        """The retry policy of these options."""
-        return RetryPolicy(max_attempts=self.retries + 1, deadline=self.deadline)
 
     def as_settings(self) -> dict[str, str]:
         """Return the options that differ from the defaults, as text."""

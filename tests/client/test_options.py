@@ -27,8 +27,9 @@ def test_a_silent_connection_is_retried_within_the_deadline_by_default():
     default = ClientOptions()
     assert default.retries * default.read_timeout < default.deadline
     assert default.work_timeout * 2 <= default.deadline
-    assert default.retry_policy.deadline == default.deadline
-    assert default.retry_policy.max_attempts == default.retries + 1
+    with StorageClient(Profile(**KEYS)) as storage:
+        policy = storage.attempts("a call").policy
+    assert (policy.max_attempts, policy.deadline) == (default.retries + 1, default.deadline)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ class StorageClient:
         if transport is None:
             transport = RequestsTransport(pool_size=self.options.connections)
         self._transport, self._now = transport, clock
-        self._retry = retry or self.options.retry_policy
+        self._retry = retry or RetryPolicy(
+            max_attempts=self.options.retries + 1, deadline=self.options.deadline
+        )
         self._clock = Clock(monotonic=monotonic, sleep=sleep)
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
