@@ -116,9 +116,9 @@ class TaskProfile:
         profile = self.profile
         _spare_imports()
         if TaskContext.get() is None or retries is not None:
-            options = profile.client_options
+            options = None
             if retries is not None:
-                options = replace(options, retries=retries)
+                options = replace(profile.client_options, retries=retries)
             with StorageClient(profile, options=options) as storage:
                 yield storage
             return
