@@ -115,11 +115,13 @@ class TaskProfile:
 
         profile = self.profile
         _spare_imports()
-        if TaskContext.get() is None or retries is not None:
-            options = None
-            if retries is not None:
-                options = replace(profile.client_options, retries=retries)
+        if retries is not None:
+            options = replace(profile.client_options, retries=retries)
             with StorageClient(profile, options=options) as storage:
+                yield storage
+            return
+        if TaskContext.get() is None:
+            with StorageClient(profile) as storage:
                 yield storage
             return
         storage = _kept.pop() if _kept and _kept[-1].profile == profile else StorageClient(profile)
