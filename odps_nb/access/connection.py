@@ -190,7 +190,7 @@ class Connection(ByReference, MakesTables):
         wait
             Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
         timeout
-            Seconds to wait at most. An interrupt or the end of this time stops the query.
+            Maximum seconds to wait. An interrupt or the end of this time cancels the query.
         text
             What to do with text of the result that is not UTF-8, as for `Table.read`.
 
