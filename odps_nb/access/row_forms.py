@@ -81,25 +81,35 @@ class RowForms(ABC):
     def to_pandas(
         self,
         *,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
+        dtypes: Mapping[str, Any] | None = None,
         progress: Progress = None,
     ) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+        """Read all rows into a DataFrame; ``docs/types-and-times.md`` lists the dtypes.
 
         Parameters
         ----------
         decimals
-            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+            What DECIMAL columns become. ``"auto"``: float64 if it holds every value of the column,
+            otherwise exact. ``"exact"``: a dtype that keeps every digit and calculates.
+            ``"float"``: float64, rounded. Default: ``"auto"``.
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+        dtypes
+            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. No value
+            may change.
 
         Raises
         ------
+        ArgumentError
+            ``dtypes`` names an unknown column or dtype.
+        ConversionError
+            A value does not fit the dtype that was asked for.
         SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
             As told at `to_arrow`.
         """
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         with self._reading(progress) as (tracker, batches):
             return read_frame(
                 batches,

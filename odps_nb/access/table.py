@@ -166,8 +166,9 @@ class Table(TableMetadata, ByKey, ForEngines):
         *,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         columns: Sequence[str] | None = None,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
+        dtypes: Mapping[str, Any] | None = None,
         progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
@@ -179,7 +180,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         ----------
         partitions, columns
             As for `read`.
-        decimals, dtype_backend
+        decimals, dtype_backend, dtypes
             As for `Scan.to_pandas`.
         progress
             Who is shown the progress; by default nobody.
@@ -188,7 +189,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         specs = partition_list(partitions)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
@@ -199,7 +200,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         else:
             scan = self.read(columns, partitions=specs, limit=rows, splits=1)
             frame = scan.to_pandas(
-                decimals=decimals, dtype_backend=dtype_backend, progress=listener
+                decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes, progress=listener
             )
         learn_heads(frame)
         return frame
