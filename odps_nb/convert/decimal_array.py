@@ -117,6 +117,9 @@ class DecimalArray(ArrowExtensionArray):
             found[self.isna()] = na_value
         return found if dtype is None else found.astype(dtype, copy=False)
 
+    def _values_for_json(self) -> Any:
+        return self._pa_array.cast(pa.string()).to_numpy()  # a JSON number would lose digits
+
     def _to_masked(self) -> Any:
         return FloatingArray(self.to_numpy(), self.isna())
 
@@ -172,6 +175,10 @@ class DecimalArray(ArrowExtensionArray):
 
     def _quantile(self, qs: Any, interpolation: Any) -> Any:
         return self._floats().quantile(qs, interpolation=interpolation).array
+
+    def _rank(self, **kwargs: Any) -> Any:
+        codes = pd.Series(pd.factorize(self, sort=True)[0])
+        return codes.mask(codes < 0).rank(**kwargs).array
 
     def _groupby_op(self, *, how: str, **kwargs: Any) -> Any:
         if how not in ("first", "last", "min", "max"):

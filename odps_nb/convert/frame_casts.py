@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import infer_dtype, pandas_dtype
 
 from odps_nb.convert.arrow_schema import shorten
 from odps_nb.errors import ArgumentError, ConversionError
@@ -37,7 +38,7 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
                 hint=f"choose from {shorten(', '.join(names))}",
             )
         try:
-            found[column] = pd.api.types.pandas_dtype(dtype)
+            found[column] = pandas_dtype(dtype)
         except (TypeError, NotImplementedError) as error:
             raise ArgumentError(
                 f"dtypes[{name!r}]: {error}",
@@ -78,8 +79,13 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
 def _changed(series: pd.Series[Any], cast: pd.Series[Any]) -> np.ndarray[Any, Any]:
     """Return the rows that differ when they are cast back."""
     nulls = series.isna().to_numpy()
-    same = pd.Series(cast.astype(series.dtype) == series).fillna(False).to_numpy(bool)
+    same = pd.Series(cast.astype(_kind(series)) == series).fillna(False).to_numpy(bool)
     return np.flatnonzero(np.where(nulls, ~cast.isna().to_numpy(), ~same))
+
+
+def _kind(series: pd.Series[Any]) -> Any:
+    """Return the dtype to cast back to: text of pandas 2 is objects, which may be anything."""
+    return "string" if infer_dtype(series, skipna=True) == "string" else series.dtype
 
 
 def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
@@ -88,7 +94,7 @@ def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
     while fails - fits > 1:
         rows = (fits + fails) // 2
         try:
-            series.iloc[:rows].astype(dtype).astype(series.dtype)
+            series.iloc[:rows].astype(dtype).astype(_kind(series))
         except _FAILURES:
             fails = rows
         else:
