@@ -15,6 +15,7 @@ from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
@@ -119,6 +120,31 @@ class RowForms(ABC):
                 row_count=lambda: self.row_count,
                 blobs=lambda: blob_dtypes(self._connection, self.schema),
             )
+
+    def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
+        """Read all rows into a polars DataFrame; of a table, `Table.scan_polars` reads less.
+
+        polars has at most 38 digits: a DECIMAL of more is ``Decimal(38, scale)``.
+
+        Raises
+        ------
+        MissingDependencyError
+            polars is not installed: ``pip install 'odps-nb[polars]'``.
+        ConversionError
+            A DECIMAL of more than 38 digits has a value that needs them.
+        SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
+            As told at `to_arrow`.
+
+        Examples
+        --------
+        >>> odps.sql("select count(*) as rows from orders where id = 1000001").to_polars().item()
+        1
+        """
+        from odps_nb.access.engines.missing import require
+        from odps_nb.access.engines.polars_frame import to_polars
+
+        require("polars")  # before rows are read
+        return to_polars(self.to_arrow(progress=progress))
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
         """Return the rows as an Arrow reader, which fetches on demand; the caller closes it.

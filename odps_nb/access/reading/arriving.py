@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.errors import ConversionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,15 +115,8 @@ def fitting(
     ConversionError
         A value has no place in the promised type.
     """
-    import pyarrow as pa
+    from odps_nb.convert.narrow_decimals import cast_columns
 
     with closing(batches):
         for batch in batches:
-            wanted = pa.schema([schema.field(name) for name in batch.schema.names])
-            try:
-                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
-            except pa.ArrowInvalid as error:
-                raise ConversionError(
-                    f"the rows do not fit their columns: {error}",
-                    hint="for times before 1677 or after 2262: read(timestamp_unit='us')",
-                ) from error
+            yield cast_columns(batch, schema)
