@@ -23,7 +23,7 @@ from pandas.arrays import ArrowExtensionArray, FloatingArray, IntegerArray
 
 from odps_nb.convert.decimal_floats import as_floats, from_floats, whole_digits
 
-__all__ = ["DecimalArray", "DecimalDtype"]
+__all__ = ["DecimalArray", "DecimalDtype", "decimal_note"]
 
 _EXACT = {"add": pc.add, "sub": pc.subtract, "mul": pc.multiply}
 _COMPARE = {
@@ -218,6 +218,24 @@ class DecimalArray(ArrowExtensionArray):
         if is_list_like(value):
             return self._from_sequence(value, dtype=self._dtype)
         return _number(value)
+
+
+def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
+    """Return which columns of a DataFrame were DECIMAL, and what they are now; "" if none was."""
+    floats, exact = [], []
+    for field, dtype in zip(schema, frame.dtypes, strict=True):
+        if pt.is_decimal(field.type) and dtype.kind == "f":
+            floats.append(field.name)
+        elif pt.is_decimal(field.type) and isinstance(dtype, DecimalDtype):
+            exact.append(field.name)
+    told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
+    told += [f"DECIMAL kept exact, float64 would round: {_some(exact)}"] if exact else []
+    return " · ".join(told)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    return ", ".join(names[:3] if more else names) + more
 
 
 def _wide(values: Any) -> Any:

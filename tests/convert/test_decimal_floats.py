@@ -1,6 +1,9 @@
 """Decimals become the nearest float64, and float64 counts as exact only if it gives them back."""
 
+from __future__ import annotations
+
 from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -8,9 +11,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.convert import frame_columns
-from odps_nb.convert.decimal_array import DecimalDtype
+from odps_nb.convert.decimal_array import DecimalDtype, decimal_note
 from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.pandas_frame import to_pandas
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.progress import ProgressSnapshot
 
 _ROOM = Context(prec=100)
 
@@ -75,3 +81,32 @@ def test_up_to_15_digits_the_type_decides_alone():
         {"c": pa.array([], pa.decimal128(15, 2)), "d": pa.array([], pa.decimal128(38))}
     )
     assert [str(one) for one in to_pandas(empty).dtypes] == ["float64", "float64"]
+
+
+def test_the_progress_of_a_read_says_what_became_of_decimals(odps):
+    class Seen:
+        message: str | None = None
+
+        def start(self, tracker: object) -> None:
+            """Nothing is shown."""
+
+        def stop(self, snapshot: ProgressSnapshot) -> None:
+            self.message = snapshot.message
+
+    def told(columns: list[str], **options: Any) -> str | None:
+        seen = Seen()
+        odps.table("orders").read(columns, limit=5).to_pandas(progress=seen, **options)
+        return seen.message
+
+    assert told(["id", "amount"]) == "DECIMAL as float64: amount"
+    assert told(["id"]) == ""
+    assert told(["id", "amount"], decimals="float") == ""
+
+
+def test_a_note_of_many_columns_is_short():
+    kinds = {f"c{n}": pa.array([Decimal(1)], pa.decimal128(5)) for n in range(6)}
+    kinds["long"] = pa.array([Decimal(2**53 + 1)], pa.decimal128(38))
+    table = pa.table(kinds)
+    assert decimal_note(table.schema, to_pandas(table)) == (
+        "DECIMAL as float64: c0, c1, c2 and 3 more · DECIMAL kept exact, float64 would round: long"
+    )

@@ -42,6 +42,7 @@ def read_frame(
     blobs
         Called after the first batch; returns the dtypes of columns of blobs, by name.
     """
+    from odps_nb.convert.decimal_array import decimal_note
     from odps_nb.convert.pandas_frame import to_pandas
 
     with closing(batches), _freed_on_error():
@@ -55,7 +56,10 @@ def read_frame(
             yield from batches
             tracker.phase(Phase.CONVERTING)
 
-        return to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs())
+        frame = to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs())
+        if options is None or options.decimals == "auto":
+            tracker.remark(decimal_note(schema, frame))
+        return frame
 
 
 @contextmanager
