@@ -77,6 +77,8 @@ class DecimalDtype(pd.ArrowDtype):
 class DecimalArray(ArrowExtensionArray):
     """Decimals, stored as Arrow stores them; see `DecimalDtype`."""
 
+    _pa_array: Any
+
     def __new__(cls, values: Any = None) -> Any:
         """Return pandas' own array for what is not decimal, such as ranks."""
         if values is None or pt.is_decimal(values.type):
@@ -108,10 +110,11 @@ class DecimalArray(ArrowExtensionArray):
 
     def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = no_default) -> Any:  # noqa: FBT001, FBT002  pandas' own
         """Return float64, or `Decimal` objects if another dtype than floats is given."""
+        found: np.ndarray[Any, Any]
         if dtype is None or np.dtype(dtype).kind == "f":
-            found = np.array(as_floats(self._pa_array).to_numpy(), float)
+            found = np.asarray(as_floats(self._pa_array).to_numpy()).astype("float64")
         else:
-            found = np.array([*self._pa_array.to_pylist(), None], object)[:-1]
+            found = np.array([*self._pa_array.to_pylist(), None], "object")[:-1]
             na_value = pd.NA if na_value is no_default else na_value
         if na_value is not no_default:
             found[self.isna()] = na_value
@@ -132,7 +135,7 @@ class DecimalArray(ArrowExtensionArray):
         if any(isinstance(one, (pd.Series, pd.Index, pd.DataFrame)) for one in inputs):
             return NotImplemented
         if ufunc is np.absolute:
-            return abs(self)
+            return DecimalArray(pc.abs(self._pa_array))
         return getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
 
     def _arith_method(self, other: Any, op: Any) -> Any:
@@ -177,8 +180,8 @@ class DecimalArray(ArrowExtensionArray):
         return self._floats().quantile(qs, interpolation=interpolation).array
 
     def _rank(self, **kwargs: Any) -> Any:
-        codes = pd.Series(pd.factorize(self, sort=True)[0])
-        return codes.mask(codes < 0).rank(**kwargs).array
+        codes = pd.Series(pd.factorize(pd.Series(self), sort=True)[0])
+        return codes.mask(codes.eq(-1)).rank(**kwargs).array
 
     def _groupby_op(self, *, how: str, **kwargs: Any) -> Any:
         if how not in ("first", "last", "min", "max"):
@@ -187,7 +190,8 @@ class DecimalArray(ArrowExtensionArray):
         order = self.argsort() if how in ("min", "max") else np.arange(len(self))
         places = np.empty(len(self), np.int64)
         places[order] = np.arange(len(self))
-        found = IntegerArray(places, self.isna())._groupby_op(how=how, **kwargs)
+        ranked: Any = IntegerArray(places, self.isna())
+        found = ranked._groupby_op(how=how, **kwargs)
         chosen = order[found.to_numpy(np.int64, na_value=0)]
         return self.take(np.where(found.isna(), -1, chosen), allow_fill=True)
 
@@ -195,12 +199,12 @@ class DecimalArray(ArrowExtensionArray):
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:  # noqa: FBT001, FBT002  pandas' own
         """Return the values as another dtype; integers and text get every digit."""
-        wanted = pandas_dtype(dtype)
+        wanted: Any = pandas_dtype(dtype)
         if isinstance(wanted, (np.dtype, DecimalDtype)):
             return super().astype(wanted, copy=copy)
         if wanted.kind == "f":
             return self._floats().astype(wanted).array
-        if isinstance(wanted, pd.ArrowDtype):
+        if hasattr(wanted, "pyarrow_dtype"):
             return wanted.__from_arrow__(self._pa_array)
         if wanted.kind in "iu":
             kind = pa.from_numpy_dtype(wanted.numpy_dtype)
