@@ -113,6 +113,7 @@ class DecimalArray(ArrowExtensionArray):
         found: np.ndarray[Any, Any]
         if dtype is None or np.dtype(dtype).kind == "f":
             found = np.asarray(as_floats(self._pa_array).to_numpy()).astype("float64")
+            na_value = no_default if na_value is None or na_value is pd.NA else na_value
         else:
             found = np.array([*self._pa_array.to_pylist(), None], "object")[:-1]
             na_value = pd.NA if na_value is no_default else na_value

@@ -60,6 +60,8 @@ FLOATS = {
     "maximum": lambda d: np.maximum(d.s, 0),
     "where": lambda d: np.where(d.s > 1, d.s, 0),
     "as an array": lambda d: np.asarray(d.s),
+    "with a value for nulls": lambda d: d.s.to_numpy(na_value=0),
+    "floats for nulls": lambda d: d.to_numpy(float, na_value=-1),
     "describe": lambda d: d.describe(),
     "describe all": lambda d: d.describe(include="all"),
     "sum": lambda d: d.s.sum(),
