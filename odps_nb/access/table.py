@@ -174,8 +174,9 @@ class Table(TableMetadata, ByKey, ForEngines):
         *,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         columns: Sequence[str] | None = None,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
+        dtypes: Mapping[str, Any] | None = None,
         text: str = "strict",
         progress: Progress = False,
     ) -> pd.DataFrame:
@@ -188,7 +189,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         ----------
         partitions, columns
             As for `read`.
-        decimals, dtype_backend
+        decimals, dtype_backend, dtypes
             As for `Scan.to_pandas`.
         text
             As for `read`.
@@ -199,7 +200,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         specs = partition_list(partitions)
         mode = TextMode.of(text)
         listener = listener_of(progress, default=self._connection.faces.listener)
@@ -208,12 +209,12 @@ class Table(TableMetadata, ByKey, ForEngines):
                 self, rows, partitions=specs, columns=columns, text=mode, tracker=tracker
             )
         if found is not None:
-            dtypes = blob_dtypes(self._connection, self.schema)
-            frame = to_pandas(found, options=options, blobs=dtypes)
+            blobs = blob_dtypes(self._connection, self.schema)
+            frame = to_pandas(found, options=options, blobs=blobs)
         else:
             scan = self.read(columns, partitions=specs, limit=rows, splits=1, text=mode)
             frame = scan.to_pandas(
-                decimals=decimals, dtype_backend=dtype_backend, progress=listener
+                decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes, progress=listener
             )
         learn_heads(frame)
         return frame

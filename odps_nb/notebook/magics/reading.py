@@ -63,6 +63,10 @@ _TEXT = 32  # of text and the rest, where nothing better is known
 class Rows(Protocol):
     """What a scan of a table and the result of a query have in common."""
 
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+
     def batches(self, *, progress: Progress = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows; leaving early stops the read."""
 
@@ -72,7 +76,7 @@ class Rows(Protocol):
     def to_pandas(
         self,
         *,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
         progress: Progress = None,
     ) -> Any:
@@ -140,7 +144,7 @@ def _shapes_frames(function: _F) -> _F:
         argument(
             "--decimals",
             choices=get_args(Decimals),
-            help="float: decimals as floats, which describe() and mean() take; by default exact.",
+            help="auto (default): float64 where it holds every value, else exact; exact; float.",
         ),
     ):
         function = decorate(function)
@@ -337,7 +341,12 @@ def _finish(
     cut = _cut(value, args.limit or context.options().limit, total)
     if cut and args.output is None:
         context.show_note(f"{title} · {cut}")
-    return context.deliver(value, into=args.output, note=_shape(value, title, cut))
+    note = _shape(value, title, cut)
+    if kind == "pandas" and args.decimals in (None, "auto"):
+        from odps_nb.convert.decimal_array import decimal_note
+
+        note = " · ".join(filter(None, [note, decimal_note(source.arrow_schema, value)]))
+    return context.deliver(value, into=args.output, note=note)
 
 
 def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
