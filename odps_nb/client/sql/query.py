@@ -227,6 +227,7 @@ def _find_failure(
 
 # Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
 _KINDS: Mapping[str, type[ServiceError]] = {
+    "NoSuchProject": NotFoundError,
     "NoSuchTable": NotFoundError,
     "NoSuchPartition": NotFoundError,
     "NoSuchObject": NotFoundError,
