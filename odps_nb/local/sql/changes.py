@@ -174,7 +174,6 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
         parts.append(
             f"SELECT {_changed(merge, table, matched)} FROM {numbered} JOIN {from_source}"
             f" ON {merge.condition} WHERE ({applies})"
-            f" QUALIFY mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
         )
     if not table.key_columns:
         kept = ", ".join(f"{target}.{_quoted(n)}" for n in _all(table))
@@ -217,7 +216,9 @@ def _changed(merge: Merge, table: Table, matched: list[Branch]) -> str:
     operations = [
         f"WHEN {one.condition or 'TRUE'} THEN {UPSERT if one.values else DELETE}" for one in matched
     ]
-    return f"{', '.join(shown)}, CASE {' '.join(operations)} END"
+    # in the operation, which every row needs: as a condition of its own it may be left out
+    once = f"mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
+    return f"{', '.join(shown)}, CASE WHEN {once} THEN CASE {' '.join(operations)} END END"
 
 
 def _added(table: Table, branch: Branch) -> str:

@@ -92,9 +92,7 @@ def duck_time(name: str) -> Any:
     return exp.DataType(this=exp.DType[name])
 
 
-def wrap(
-    node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True
-) -> None:
+def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
     """Put an expression in the place of a node, which it may hold.
 
     It has the type of the node, or of ``mark_of``; with ``typed=False`` its type is unknown.

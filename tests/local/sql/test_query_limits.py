@@ -58,7 +58,9 @@ def bounded() -> Iterator[LocalService]:
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: text[:40])
 def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
     peer = Peer(bounded)
-    with pytest.raises(QueryError, match=r"^ODPS-0121095: (the query needs more|a value is out of range)"):
+    with pytest.raises(
+        QueryError, match=r"^ODPS-0121095: (the query needs more|a value is out of range)"
+    ):
         peer.sql(f"{text};")
     assert psutil.Process(bounded.pid).memory_info().rss < 2 * MEMORY * MIB
     assert peer.query("SELECT count(*) AS n FROM kept;").to_pylist() == [{"n": 0}]
