@@ -155,7 +155,7 @@ class _Conversions:
         whole = node
         while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
             whole = whole.parent
-        parts = []
+        parts: list[Any] = []
         for kind in (exp.Sum, exp.Count):
             part = whole.copy()
             inner = next(one for one in part.walk() if isinstance(one, exp.Avg))
@@ -163,7 +163,8 @@ class _Conversions:
             parts.append(made if inner is part else part)
             if inner is not part:
                 inner.replace(made)
-        wrap(whole, lambda _avg: _quotient(*parts, average_type(found)), mark_of=node)
+        total, count = parts
+        wrap(whole, lambda _: _quotient(total, count, average_type(found)), mark_of=node)
 
     def _cast(self, node: Any) -> None:
         """Cut a fraction where DuckDB rounds, and give DATETIME and DECIMAL their own types."""
@@ -212,9 +213,18 @@ def _groups(node: Any, *, arithmetic: bool = False) -> Iterator[list[Any]]:
     """Yield the operands of a node that are brought to one type."""
     from sqlglot import exp
 
-    compared = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-    computed = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod) if arithmetic else ()
-    if isinstance(node, (*compared, *computed)):
+    compared: Any = (
+        exp.EQ,
+        exp.NEQ,
+        exp.GT,
+        exp.GTE,
+        exp.LT,
+        exp.LTE,
+        exp.NullSafeEQ,
+        exp.NullSafeNEQ,
+    )
+    computed: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod) if arithmetic else ()
+    if isinstance(node, exp.Binary) and isinstance(node, (*compared, *computed)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):
         yield [node.this, node.args["low"], node.args["high"]]

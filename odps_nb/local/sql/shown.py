@@ -67,6 +67,7 @@ class Shown:
         if statement.partition is not None:
             facts = self._facts_of_partition(table, statement.partition, place)
             return text_rows(("property", "value"), list(facts))
+        rows: list[tuple[str, ...]]
         rows = [(c.name, format_type(c.type), c.comment) for c in table.schema]
         if statement.extended:
             rows += [("", "", ""), ("# table", "", "")]

@@ -66,7 +66,7 @@ def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
     for number, node in enumerate(query.walk()):
         node.meta[_MARK] = number
     dialect = _annotating()
-    known = {
+    known: dict[str, object] = {
         ours: {column.name: _sqlglot_type(column.type) for column in table.schema}
         for ours, table in tables.items()
     }
@@ -131,8 +131,8 @@ def _annotating() -> Any:
     arithmetic = ((exp.Add, _sum_type), (exp.Sub, _sum_type), (exp.Mod, _sum_type))
     for kind, rule in (*arithmetic, (exp.Mul, _product_type), (exp.Div, quotient_type)):
         rules[kind] = partial(_annotate_arithmetic, plain[kind], rule)
-    for kind in (exp.Coalesce, exp.Greatest, exp.Least, exp.If, exp.Case, exp.Nullif):
-        rules[kind] = partial(_annotate_choice, plain[kind])
+    for choice in (exp.Coalesce, exp.Greatest, exp.Least, exp.If, exp.Case, exp.Nullif):
+        rules[choice] = partial(_annotate_choice, plain[choice])
     made = {kind: {"annotator": rule} for kind, rule in rules.items()}
     known = {**base.EXPRESSION_METADATA, **made}
     return type("Annotating", (base,), {"EXPRESSION_METADATA": known})
