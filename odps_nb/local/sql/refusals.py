@@ -131,13 +131,14 @@ def refusal(said: str, names: Names) -> Exception:
         return _semantic(f"the query cannot be run: {plain}")
     if kind == "Out of Memory Error":  # it goes on about its own settings
         return faults.invalid("ODPS-0121095: the query needs more memory than it may have")
-    return faults.invalid(f"ODPS-0121095: {_KINDS.get(kind, 'the query failed')}: {plain}")
+    what, advice = _KINDS.get(kind, ("the query failed", "write it in another way"))
+    return faults.invalid(with_advice(f"ODPS-0121095: {what}: {plain}", advice))
 
 
 _KINDS = {
-    "Conversion Error": "a value cannot be converted",
-    "Out of Range Error": "a value is out of range",
-    "Invalid Input Error": "a value is not valid",
+    "Conversion Error": ("a value cannot be converted", "cast it to the other type, or filter it"),
+    "Out of Range Error": ("a value is out of range", "cast to a wider type, or filter such rows"),
+    "Invalid Input Error": ("a value is not valid", "check the arguments and the rows"),
 }
 
 
@@ -195,6 +196,13 @@ def _arguments(found: re.Match[str], names: Names) -> Exception:
     )
 
 
+def _no_cast(found: re.Match[str], _names: Names) -> Exception:
+    given, wanted = _plain(found[1]), _plain(found[2])
+    return _semantic(
+        f"{given} cannot be cast to {wanted}", advice="compare and cast values of related types"
+    )
+
+
 def _operands(found: re.Match[str], _names: Names) -> Exception:
     kinds = _plain(found[2]).replace("INTEGER_LITERAL", "INT").replace("STRING_LITERAL", "STRING")
     return _semantic(
@@ -247,7 +255,13 @@ def _not_converted(found: re.Match[str], _names: Names) -> Exception:
 _DUCK_NAMES = {
     **{f"INT{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (64, "BIGINT"))},
     **{"BOOL": "BOOLEAN", "UINT64": "BIGINT", "UHUGEINT": "BIGINT"},
-    **{"INT32": "INT", "VARCHAR": "STRING", "HUGEINT": "BIGINT", "INT128": "BIGINT"},
+    **{
+        "INT32": "INT",
+        "INTEGER": "INT",
+        "VARCHAR": "STRING",
+        "HUGEINT": "BIGINT",
+        "INT128": "BIGINT",
+    },
     **{"TIMESTAMP_MS": "DATETIME", "TIMESTAMP_NS": "TIMESTAMP"},
 }
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
@@ -260,6 +274,7 @@ _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
     (r"No function matches the given name and argument types [\"']([a-z_0-9]+)\(", _arguments),
     (r"argument types [\"']([^\w\s(]+)\((.*?)\)[\"']", _operands),
     (r"best candidate function for the function call [\"'](\w+)\(", _arguments),
+    (r"Unimplemented type for cast \(([^>]+) -> ([^)]+)\)", _no_cast),
     (rf"column {_QUOTED} must appear in the GROUP BY", _not_grouped),
     (rf"Could not find key {_QUOTED} in struct", _no_member),
     (
@@ -290,6 +305,8 @@ _TABLES = re.compile(r"\b__\w+")
 
 def _plain(text: str) -> str:
     """Return what DuckDB says without the names that only it knows."""
+    text = re.sub(r" when casting from source column (\w+)", r" (in the column \1)", text)
+    text = re.sub(r"\b(\w+)\[\]", r"ARRAY<\1>", text)
     text = _TABLES.sub("the table", _OURS.sub("", text)).strip().rstrip("!")
     for duck, name in _DUCK_NAMES.items():
         text = re.sub(rf"\b{duck}\b", name, text)
