@@ -16,6 +16,7 @@ from odps_nb.local.sql.types_of_query import (
     average_type,
     duck_time,
     quotient_type,
+    type_name,
     wrap,
 )
 
@@ -93,7 +94,7 @@ class _Conversions:
         from sqlglot import exp
 
         if isinstance(node, exp.Cast):
-            wanted, given = node.to.this.name, self._types.name(node.this)
+            wanted, given = type_name(node.to), self._types.name(node.this)
             if wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
                 if not isinstance(node.this, exp.Literal):  # `constants_in_utc` has read those
                     self._clock.read(node, wanted)
@@ -175,7 +176,7 @@ class _Conversions:
             node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
         elif wanted.is_type("datetime"):
             node.set("to", duck_time("TIMESTAMP_MS"))
-        elif wanted.this.name in _WHOLE and given in (*_REALS, *_TEXTS):
+        elif type_name(wanted) in _WHOLE and given in (*_REALS, *_TEXTS):
             name = "mc_cut" if given in _REALS else "mc_whole"
             wrap(node.this, lambda one: exp.Anonymous(this=name, expressions=[one]))
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
 
+from odps_nb import sql_parser
 from odps_nb.local.sql.functions import maxcompute_dialect
 from odps_nb.local.store.tables import Table
 from odps_nb.schema import DecimalType, OdpsType, PrimitiveType, TypeCode
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["Types", "average_type", "duck_time", "quotient_type", "types_of", "wrap"]
+__all__ = ["Types", "average_type", "duck_time", "quotient_type", "type_name", "types_of", "wrap"]
 
 DECIMAL_DIGITS, DECIMAL_SCALE = 38, 18
 _MARK = "odps_nb"
@@ -44,8 +45,7 @@ class Types:
 
     def name(self, node: Any) -> str:
         """Return the name of a type, such as ``DATETIME``; empty if it is unknown."""
-        found = self._found.get(node.meta.get(_MARK, -1))
-        return "" if found is None or not hasattr(found.this, "name") else str(found.this.name)
+        return type_name(self._of(node))
 
     def decimal(self, node: Any) -> tuple[int, int] | None:
         """Return precision and scale of a DECIMAL, or of one that an integer fits."""
@@ -53,35 +53,32 @@ class Types:
 
         if isinstance(node, (exp.Paren, exp.Neg)):
             return self.decimal(node.this)
-        return _decimal(node, self._found.get(node.meta.get(_MARK, -1)))
+        return _decimal(node, self._of(node))
+
+    def _of(self, node: Any) -> Any:
+        meta = getattr(node, "meta", {})  # an argument may be missing, or be a name
+        return self._found.get(meta.get(_MARK, -1))
+
+
+def type_name(kind: Any) -> str:
+    """Return the name of sqlglot's type, such as ``DATETIME``; empty if it has none."""
+    return str(getattr(getattr(kind, "this", None), "name", ""))
 
 
 def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
     """Return the types of a query over tables that are named by the keys of ``tables``."""
     from sqlglot.errors import SqlglotError
-    from sqlglot.optimizer.annotate_types import annotate_types
-    from sqlglot.optimizer.qualify import qualify
-    from sqlglot.schema import MappingSchema
 
     for number, node in enumerate(query.walk()):
         node.meta[_MARK] = number
-    dialect = _annotating()
-    known: dict[str, object] = {
+    columns = {
         ours: {column.name: _sqlglot_type(column.type) for column in table.schema}
         for ours, table in tables.items()
     }
     try:
-        schema = MappingSchema(known, dialect=dialect)
-        copy = qualify(
-            query.copy(),
-            schema=schema,
-            dialect=dialect,
-            validate_qualify_columns=False,
-            quote_identifiers=False,
-        )
-        typed = annotate_types(copy, schema=schema, dialect=dialect)
-    except SqlglotError:
-        return Types({})  # such as a column that two tables have: DuckDB says it better
+        typed = sql_parser.annotate(query, columns, _annotating())
+    except (SqlglotError, RecursionError):
+        return Types({})  # DuckDB, or who writes the query for it, says what is wrong
     return Types({n.meta[_MARK]: n.type for n in typed.walk() if _MARK in n.meta and n.type})
 
 
@@ -89,7 +86,7 @@ def duck_time(name: str) -> Any:
     """Return DuckDB's type of that name, such as ``TIMESTAMP_MS``, for a cast."""
     from sqlglot import exp
 
-    return exp.DataType(this=exp.DType[name])
+    return exp.DataType(this=exp.DataType.Type[name])
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
@@ -149,7 +146,7 @@ def _annotate_average(annotator: Any, node: Any) -> Any:
     from sqlglot import exp
 
     found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
-    made = exp.DType.DOUBLE if found is None else _decimal_type(*average_type(found))
+    made = exp.DataType.Type.DOUBLE if found is None else _decimal_type(*average_type(found))
     return annotator._set_type(node, made)
 
 
@@ -163,7 +160,7 @@ def _annotate_sum(plain: Any, annotator: Any, node: Any) -> Any:
 def _annotate_call(annotator: Any, node: Any) -> Any:
     from sqlglot import exp
 
-    return annotator._set_type(node, exp.DType[_RETURNS.get(node.name.upper(), "UNKNOWN")])
+    return annotator._set_type(node, exp.DataType.Type[_RETURNS.get(node.name.upper(), "UNKNOWN")])
 
 
 def _annotate_choice(plain: Any, annotator: Any, node: Any) -> Any:
@@ -210,7 +207,7 @@ def _decimal(node: Any, found: Any) -> tuple[int, int] | None:
         if fraction.isdigit() and (not whole or whole.isdigit()):
             return len(whole) + len(fraction), len(fraction)
         return (_WHOLE["INT" if len(whole) < 10 else "BIGINT"], 0) if whole.isdigit() else None
-    name = getattr(getattr(found, "this", None), "name", "")
+    name = type_name(found)
     if name == "DECIMAL":
         given = [int(one.name) for one in found.expressions]
         return (given[0], given[1] if len(given) > 1 else 0) if given else (38, 18)

@@ -34,7 +34,7 @@ def refused(odps: Connection, text: str) -> ServiceError:
         ("create table never as select amont from orders", "amont", "amount"),
         ("insert into orders partition (ds='x') select amont from orders", "amont", "amount"),
         (
-            "with c as (select 1 as a) insert into events select amont from orders",
+            "with c as (select 1) insert into orders select amont from orders",
             "amont",
             "amount",
         ),
