@@ -22,6 +22,7 @@ __all__ = [
     "disk_unsure",
     "expired",
     "forbidden",
+    "instance_over",
     "internal",
     "invalid",
     "invalid_state",
@@ -143,6 +144,15 @@ def expired(session_id: str) -> SessionExpiredError:
 def invalid_state(message: str) -> ConflictError:
     """The object is not in the state that the request requires."""
     return ConflictError(message, status=409, code="InvalidState")
+
+
+def instance_over(instance_id: str) -> ConflictError:
+    """An instance that has ended cannot be stopped."""
+    return ConflictError(
+        f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set",
+        status=409,
+        code="InvalidStateSetting",
+    )
 
 
 def table_modified(name: object) -> ConflictError:

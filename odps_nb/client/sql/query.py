@@ -302,7 +302,11 @@ def run_sql(
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     """Cancel a query on the service; no effect on one that has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
-    control_call(storage, request)
+    try:
+        control_call(storage, request)
+    except ConflictError as error:
+        if error.code != "InvalidStateSetting":  # that is: it has ended
+            raise
 
 
 def stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:

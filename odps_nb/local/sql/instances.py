@@ -187,12 +187,12 @@ class Instances:
             )
 
     def cancel(self, project: str, instance_id: str) -> None:
-        """Cancel an instance; no effect on one that has ended."""
+        """Cancel an instance; 409 for one that has ended."""
         self.get(project, instance_id)
         with self._lock:
             running = self._running.get(instance_id)
         if running is None:
-            return
+            raise faults.instance_over(instance_id)
         stopper, future = running
         for _ in range(CANCEL_TRIES):
             # said again and again: an interrupt between two queries is lost
