@@ -110,9 +110,11 @@ def _statement(cursor: Cursor) -> Statement:
 def _change(cursor: Cursor) -> Statement:
     if cursor.accept("update"):
         return read_update(cursor)
-    if cursor.accept("delete", "from"):
+    if cursor.accept("delete"):
+        cursor.expect("from")
         return read_delete(cursor)
-    if cursor.accept("merge", "into"):
+    if cursor.accept("merge"):
+        cursor.expect("into")
         return read_merge(cursor)
     if cursor.peek("@"):
         line, column = cursor.line_and_column
