@@ -265,6 +265,10 @@ _DUCK_NAMES = {
     **{"TIMESTAMP_MS": "DATETIME", "TIMESTAMP_NS": "TIMESTAMP"},
 }
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
+    (
+        r"does not fit in precision|Decimal value|for Decimal d:",
+        lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),
+    ),
     (rf"Referenced column {_QUOTED} not found", _no_column),
     (rf"does not have a column named {_QUOTED}", _no_column),
     (rf"Referenced table {_QUOTED} not found", _no_table),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
@@ -283,3 +284,30 @@ def test_text_is_no_table(peer: Peer, new_table: NewTable, written: str) -> None
         peer.sql(f"SELECT a FROM {written.format(name)};")
     assert caught.value.hint
     assert peer.query(f"SELECT a FROM `{name}`;").num_rows == 0
+
+
+def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Peer) -> None:
+    name = f"wide{time.time_ns()}"
+    settings = {
+        "odps.sql.decimal256.enable": "true",
+        "odps.sql.decimal2.extended.scale.enable": "true",
+    }
+    peer.sql(
+        f"CREATE TABLE {name} (id bigint, d decimal(60,20), a array<decimal(50,2)>);", settings
+    )
+    kind, items = pa.decimal256(60, 20), pa.list_(pa.decimal256(50, 2))
+    values = [Decimal("12345678901234567.12345678901234567891"), None]
+    more = Decimal("12345678901234568.12345678901234567891")
+    rows = {
+        "id": [1, 2],
+        "d": pa.array(values, kind),
+        "a": pa.array([[Decimal("1.5")], None], items),
+    }
+    peer.write(name, pa.table(rows))
+    read = peer.query(f"SELECT d, d + 1 AS e, a[0] AS f FROM {name} WHERE d > 1.5;")
+    assert read.schema.field("d").type == kind  # as it is stored
+    assert read.to_pylist() == [{"d": values[0], "e": more, "f": Decimal("1.50")}]
+    peer.write(name, pa.table(rows | {"d": pa.array([Decimal("9" * 40), None], kind)}))
+    with pytest.raises(QueryError, match="no DECIMAL of more than 38 digits in SQL"):
+        peer.query(f"SELECT d FROM {name};")
+    assert peer.query(f"SELECT count(*) AS n FROM {name};").to_pylist() == [{"n": 4}]
