@@ -66,10 +66,9 @@ class MakesTables:
         columns
             ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
             such text a column, a dict of names and types, an Arrow schema, a schema of Spark, or a
-            `TableSchema`. Or data as for `Table.write`, for
-            instance a DataFrame: the table gets its columns, with types as told in
-            ``docs/types-and-times.md``, and its rows in one commit. If that fails, the table is
-            dropped again.
+            `TableSchema`. Or data as for `Table.write`, for instance a DataFrame: the table gets
+            its columns, with types as told in ``docs/types-and-times.md``, and its rows in one
+            commit. If that fails, the table is dropped again.
         partitioned_by
             ``"ds string"``, names of columns in an Arrow schema or data, or a list of both:
             ``["ds string", "region"]``.

@@ -6,13 +6,14 @@ visible atomically.
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
 
-from odps_nb.errors import CancelledError
+from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
@@ -40,6 +41,8 @@ from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
 __all__ = ["SqlRunner", "Stopper"]
+
+_PLACE = re.compile(r"\[\d+,\d+\]")
 
 
 @dataclass(slots=True)
@@ -99,12 +102,8 @@ class SqlRunner:
             return self._shown.rows(statement, place)
         if isinstance(statement, sql_statements.Insert):
             self._insert(statement, place, stopper, stack)
-        elif isinstance(statement, sql_statements.Change):
-            table = changed_table(self._catalog, place, statement.name)
-            self._insert(rows_of(statement, table), place, stopper, stack)
-        elif isinstance(statement, sql_statements.Merge):
-            table = changed_table(self._catalog, place, statement.name)
-            self._insert(rows_of_merge(statement, table), place, stopper, stack)
+        elif isinstance(statement, (sql_statements.Change, sql_statements.Merge)):
+            self._change(statement, place, stopper, stack)
         elif isinstance(statement, sql_statements.CreateTable):
             self._create(statement, place, stopper, stack)
         elif isinstance(statement, sql_statements.CreateView):
@@ -222,6 +221,25 @@ class SqlRunner:
             self._catalog.ensure_partition(table, spec)
         since = table.version if statement.rewrites else None
         self._publisher.publish(table, additions, replace=replace, since=since)
+
+    def _change(
+        self,
+        statement: sql_statements.Change | sql_statements.Merge,
+        place: Place,
+        stopper: Stopper,
+        stack: ExitStack,
+    ) -> None:
+        table = changed_table(self._catalog, place, statement.name)
+        if isinstance(statement, sql_statements.Merge):
+            insert = rows_of_merge(statement, table)
+        else:
+            insert = rows_of(statement, table)
+        try:
+            self._insert(insert, place, stopper, stack)
+        except (InvalidRequestError, NotFoundError) as error:
+            # it names a place in the query that was made of the statement
+            message = _PLACE.sub("[1,1]", error.message, count=1)
+            raise type(error)(message, status=error.status, code=error.code) from None
 
     def _create(
         self,

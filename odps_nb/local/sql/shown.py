@@ -46,7 +46,7 @@ class Shown:
     def rows(self, statement: Show, place: Place) -> Rows:
         """Return the rows of a statement."""
         if isinstance(statement, sql_statements.ShowTables):
-            project, schema = _scope(statement.scope, place)
+            project, schema = self._scope(statement.scope, place)
             place.rights.require(place.owner, project, Right.QUERY)
             names = (t.name.table for t in self._catalog.tables(project, schema))
             return _listed("table_name", names, statement.pattern)
@@ -73,6 +73,19 @@ class Shown:
             rows += [("", "", ""), ("# table", "", "")]
             rows += [(name, value, "") for name, value in self._facts(table, place)]
         return text_rows(("name", "type", "comment"), rows)
+
+    def _scope(self, name: sql_statements.Name, place: Place) -> tuple[str, str | None]:
+        """Return the project and schema that ``SHOW TABLES IN …`` names."""
+        if not name:
+            return place.project, place.schema
+        if len(name) == 2:
+            return name[0], name[1]
+        if len(name) > 2:
+            raise faults.parse_failed(f"{'.'.join(name)} is not a schema")
+        is_project = not place.three_parts and name[0] in self._catalog.projects()
+        if is_project or name[0] not in self._catalog.schemas(place.project):
+            return name[0], None
+        return place.project, name[0]
 
     def _facts(self, table: Table, place: Place) -> Iterator[tuple[str, str]]:
         segments = self._snapshots.visible(table)
@@ -147,17 +160,6 @@ def _times(created: float, modified: float, place: Place) -> Iterator[tuple[str,
 
 def _listed(column: str, names: Iterable[str], pattern: str) -> Rows:
     return text_rows((column,), [(n,) for n in names if fnmatch.fnmatch(n, pattern)])
-
-
-def _scope(name: sql_statements.Name, place: Place) -> tuple[str, str | None]:
-    """Return the project and schema that ``SHOW TABLES IN …`` names."""
-    if not name:
-        return place.project, place.schema
-    if len(name) == 2:
-        return name[0], name[1]
-    if len(name) > 2:
-        raise faults.parse_failed(f"{'.'.join(name)} is not a schema")
-    return (place.project, name[0]) if place.three_parts else (name[0], None)
 
 
 def _text(value: str) -> str:

@@ -218,9 +218,10 @@ class Cursor:
         return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
     def until(self, *words: str) -> str:
-        """Consume up to one of these words or signs, outside of parentheses; return the text."""
+        """Consume up to one of these words or signs, outside of ``( … )`` and ``CASE … END``."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
+            depth += 1 if self.peek("case") else -1 if self.peek("end") else 0
             token = self._next("more")
             end, depth = token.end + 1, depth + self._paren(token)
         if start == end:

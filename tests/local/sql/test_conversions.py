@@ -8,9 +8,12 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_DOWN, Decimal, localcontext
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+import odps_nb
+from odps_nb.access.connection import Connection
 from odps_nb.errors import QueryError
 from tests.support.service.peer import Peer
 
@@ -311,3 +314,21 @@ def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Pe
     with pytest.raises(QueryError, match="no DECIMAL of more than 38 digits in SQL"):
         peer.query(f"SELECT d FROM {name};")
     assert peer.query(f"SELECT count(*) AS n FROM {name};").to_pylist() == [{"n": 4}]
+
+
+@pytest.mark.parametrize("value", [1.5, -2.25, 1e-7, 1e300, 0.1, np.float64(2.5), np.float32(0.5)])
+def test_a_float_that_is_bound_comes_back_as_a_float(odps: Connection, value: float) -> None:
+    read = odps.sql("select :x as v", params={"x": value}).to_arrow()
+    assert read.schema.field("v").type == pa.float64()
+    assert read.column("v").to_pylist() == [float(value)]
+
+
+@pytest.mark.parametrize("zone", [zone for zone in ZONES if zone != "UTC"])
+def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> None:
+    with odps_nb.connect(odps.profile, timezone=zone) as odps:
+        odps.create_table(name := f"zoned{time.time_ns()}", "id bigint, a datetime")
+        odps.sql(f"insert into {name} values (1, '{CLOCK}')")
+        assert odps.sql(f"select id from {name} where a = '{CLOCK}'").row_count == 1
+        (shown,) = odps.table(name).read().to_pandas()["a"]
+        assert str(shown).startswith(CLOCK)
+        odps.drop_table(name)

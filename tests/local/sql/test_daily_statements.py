@@ -54,7 +54,11 @@ def test_schemas_and_partitions_are_listed(peer: Peer, new_table: NewTable) -> N
     peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='x', h='1') PARTITION (ds='y', h='1');")
     shown = peer.query(f"SHOW PARTITIONS {name} PARTITION (ds='y');").to_pylist()
     assert shown == [{"partition": "ds=y/h=1"}]
-    assert {"schema_name": "default"} in peer.query("SHOW SCHEMAS;").to_pylist()
+    project = peer.service.project
+    for scope in ("", f" IN {project}", " LIKE 'def*'"):
+        assert {"schema_name": "default"} in peer.query(f"SHOW SCHEMAS{scope};").to_pylist()
+    for scope in ("", f" IN {project}", " IN default", f" IN {project}.default"):
+        assert {"table_name": name} in peer.query(f"SHOW TABLES{scope};").to_pylist(), scope
 
 
 @pytest.mark.parametrize("quote", ["'", '"'])
@@ -173,6 +177,30 @@ def test_merge_fails_where_two_rows_match_one_and_changes_nothing(
             f" WHEN MATCHED THEN {do};"
         )
     assert rows(peer, changed) == {1: "a", 2: "b", 3: None}
+
+
+def test_a_case_inside_of_a_change_ends_nothing(peer: Peer, changed: str) -> None:
+    new = "CASE WHEN {0} IS NULL THEN 'none' ELSE {0} END"
+    peer.sql(f"UPDATE {changed} SET v = {new.format('v')} WHERE CASE WHEN id > 2 THEN true END;")
+    assert rows(peer, changed) == {1: "a", 2: "b", 3: "none"}
+    peer.sql(
+        f"MERGE INTO {changed} t USING {source((1, 'x'), (2, 'y'))}"
+        " ON t.id = CASE WHEN s.id = 1 THEN 1 ELSE 2 END"
+        " WHEN MATCHED AND CASE WHEN s.v = 'x' THEN true ELSE false END"
+        f" THEN UPDATE SET v = {new.format('s.v')}"
+        " WHEN MATCHED THEN DELETE;"
+    )
+    assert rows(peer, changed) == {1: "x", 3: "none"}
+
+
+def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> None:
+    for text in (
+        f"UPDATE {changed} SET v = vv",
+        f"MERGE INTO {changed} t USING {source((1, 'x'))} ON t.id = s.nope"
+        " WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(QueryError, match=r"\[1,1\].*there is no column (vv|nope)"):
+            peer.sql(f"{text};")
 
 
 def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None:
