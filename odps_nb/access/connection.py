@@ -177,7 +177,8 @@ class Connection(ByReference, MakesTables):
         ----------
         query
             The text of one statement. Never put values into it yourself: write ``:name``, and the
-            value into ``params``. It may begin with settings: ``set odps.sql.allow.fullscan=true; select …``.
+            value into ``params``. It may begin with settings:
+            ``set odps.sql.allow.fullscan=true; select …``.
         params
             Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``;
             without them the query is sent as it is. Datetimes with a zone need a connection with
