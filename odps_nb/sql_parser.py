@@ -7,12 +7,12 @@ cannot be read, like any other. A text that is nested too deeply still raises `R
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-__all__ = ["hive", "parse", "spell"]
+__all__ = ["annotate", "hive", "parse", "spell"]
 
 
 @cache
@@ -55,6 +55,35 @@ def spell(tree: Any, dialect: Any, **options: Any) -> str:
     """
     with _own_errors():
         return str(tree.sql(dialect=dialect, **options))
+
+
+def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
+    """Return a copy of a query whose nodes have the types that can be found.
+
+    Parameters
+    ----------
+    columns
+        The columns of each table, by its name: a mapping of names to sqlglot's types.
+
+    Raises
+    ------
+    sqlglot.errors.SqlglotError
+        The names cannot be resolved, such as a column that two tables have.
+    """
+    from sqlglot.optimizer.annotate_types import annotate_types
+    from sqlglot.optimizer.qualify import qualify
+    from sqlglot.schema import MappingSchema
+
+    with _own_errors():
+        schema = MappingSchema(dict(columns), dialect=dialect)
+        copy = qualify(
+            tree.copy(),
+            schema=schema,
+            dialect=dialect,
+            validate_qualify_columns=False,
+            quote_identifiers=False,
+        )
+        return annotate_types(copy, schema=schema, dialect=dialect)
 
 
 @contextmanager

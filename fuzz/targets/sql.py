@@ -15,12 +15,12 @@ from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.local.reading.predicates import Predicate
-from odps_nb.local.sql.changes import rows_of
+from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.query import translate
 from odps_nb.local.sql.spelling import looks_outside
-from odps_nb.local.sql.statements import Change, CreateTable, CreateView, Insert, Query
-from odps_nb.local.sql.text import parse_script
+from odps_nb.local.sql.statements import Change, CreateTable, CreateView, Insert, Merge, Query
+from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, Table
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName
@@ -49,7 +49,7 @@ _ROWS = pa.record_batch(
 
 
 def sql_script(data: bytes) -> None:
-    """Any text is statements, or refused with its place; settings leave the query as it is."""
+    """Any text is a statement, or refused with its place; settings leave the query as it is."""
     text = data.decode("utf-8", "replace")
     try:
         settings, rest = split_settings(text)
@@ -57,7 +57,7 @@ def sql_script(data: bytes) -> None:
         return
     assert rest == text if not settings else rest in text
     try:
-        assert parse_script(rest)
+        assert parse_statement(rest)
     except InvalidRequestError as error:
         assert error.status == 400
 
@@ -86,19 +86,23 @@ def sql_query(data: bytes) -> None:
     """Any text reads registered tables alone, as DuckDB's own parser sees it, or is refused."""
     text = data.decode("utf-8", "replace")
     try:
-        for statement in parse_script(text):
-            if isinstance(statement, Change):
-                statement = rows_of(statement, _TABLES["t"])
-            if isinstance(statement, Query):
-                asked: str | None = statement.text
-            elif isinstance(statement, CreateTable | CreateView | Insert):
-                asked = statement.query
-            else:
-                continue
-            if asked is None:
-                continue
-            query = translate(asked, find=_find, timezone="Asia/Shanghai", inside=(9,))
-            _check_names(query.sql, set(query.tables))
+        statement = parse_statement(text)
+        if isinstance(statement, Change):
+            statement = rows_of(statement, _TABLES["t"])
+        if isinstance(statement, Merge):
+            statement = rows_of_merge(statement, _TABLES["t"])
+        if isinstance(statement, Query):
+            asked: str | None = statement.text
+        elif isinstance(statement, CreateTable | CreateView | Insert):
+            asked = statement.query
+        else:
+            return
+        if asked is None:
+            return
+        query = translate(
+            asked, find=_find, latest=lambda _: "1", timezone="Asia/Shanghai", inside=(9,)
+        )
+        _check_names(query.sql, set(query.tables))
     except InvalidRequestError as error:
         assert error.status == 400
 

@@ -177,8 +177,9 @@ class Connection(ByReference, MakesTables):
         Parameters
         ----------
         query
-            The text. Never put values into it yourself: write ``:name``, and the value into
-            ``params``. It may begin with settings: ``set odps.sql.allow.fullscan=true; select …``.
+            The text of one statement. Never put values into it yourself: write ``:name``, and the
+            value into ``params``. It may begin with settings:
+            ``set odps.sql.allow.fullscan=true; select …``.
         params
             Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``,
             and names of tables and columns for ``{name}``. Without them the query is sent as it

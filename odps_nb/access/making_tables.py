@@ -47,7 +47,7 @@ class MakesTables:
     def create_table(
         self,
         name: str | TableName,
-        columns: str | pa.Schema | TableSchema | Any,
+        columns: str | Sequence[str] | pa.Schema | TableSchema | Any,
         *,
         partitioned_by: str | Sequence[str] | None = None,
         primary_key: str | Sequence[str] = (),
@@ -64,13 +64,14 @@ class MakesTables:
         Parameters
         ----------
         columns
-            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, an Arrow
-            schema, a schema of Spark, or a `TableSchema`. Or data as for `Table.write`, for
-            instance a DataFrame: the table gets its columns, with types as told in
-            ``docs/types-and-times.md``, and its rows in one commit. If that fails, the table is
-            dropped again.
+            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
+            such text a column, a dict of names and types, an Arrow schema, a schema of Spark, or a
+            `TableSchema`. Or data as for `Table.write`, for instance a DataFrame: the table gets
+            its columns, with types as told in ``docs/types-and-times.md``, and its rows in one
+            commit. If that fails, the table is dropped again.
         partitioned_by
-            ``"ds string"``, or names of columns in an Arrow schema or data.
+            ``"ds string"``, names of columns in an Arrow schema or data, or a list of both:
+            ``["ds string", "region"]``.
         primary_key
             Columns that name a row: later rows of a key replace earlier ones. They become
             ``not null``, and the table transactional.

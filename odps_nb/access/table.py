@@ -353,8 +353,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             that is there is written to as ever. If the write fails, a table that it made is
             dropped again. For a comment or lifecycle see `Connection.create_table`.
         partitioned_by
-            With ``create``: names of columns of the data, or ``"ds string"``. By default the keys
-            of ``partition``.
+            With ``create``: names of columns of the data, ``"ds string"``, or a list of both. By
+            default the keys of ``partition``.
 
         Raises
         ------

@@ -14,6 +14,7 @@ from odps_nb.errors import (
     SessionExpiredError,
 )
 from odps_nb.local.server import full_disk
+from odps_nb.wire.calls.errors import with_advice
 
 __all__ = [
     "disk_failed",
@@ -21,9 +22,11 @@ __all__ = [
     "disk_unsure",
     "expired",
     "forbidden",
+    "instance_over",
     "internal",
     "invalid",
     "invalid_state",
+    "lacks",
     "malformed",
     "no_such",
     "no_such_partition",
@@ -36,6 +39,7 @@ __all__ = [
     "of_view",
     "offset_conflict",
     "parse_failed",
+    "table_modified",
 ]
 
 
@@ -55,10 +59,25 @@ def malformed(message: str) -> InvalidRequestError:
     return InvalidRequestError(message, status=400, code="MalformedDataStream")
 
 
-def parse_failed(message: str, *, line: int = 1, column: int = 1) -> InvalidRequestError:
-    """A SQL text cannot be read."""
-    text = f"ODPS-0130161:[{line},{column}] Parse exception - {message}"
+def parse_failed(
+    message: str, *, line: int = 1, column: int = 1, advice: str = ""
+) -> InvalidRequestError:
+    """A SQL text cannot be read; ``advice`` says what to do, beginning with a verb."""
+    if not advice and (line, column) != (1, 1):
+        advice = "check the text at this place and before it"
+    text = f"ODPS-0130161:[{line},{column}] Parse exception - {with_advice(message, advice)}"
     return InvalidRequestError(text, status=400, code="ODPS-0130161")
+
+
+def lacks(what: str, *, is_sure: bool, line: int = 1, column: int = 1) -> InvalidRequestError:
+    """The embedded service does not run this; ``is_sure``: MaxCompute does."""
+    there = "does" if is_sure else "may"
+    return parse_failed(
+        f"the embedded service has no {what}; MaxCompute {there}",
+        line=line,
+        column=column,
+        advice="write it without that, or run it in a project of MaxCompute",
+    )
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
@@ -125,6 +144,24 @@ def expired(session_id: str) -> SessionExpiredError:
 def invalid_state(message: str) -> ConflictError:
     """The object is not in the state that the request requires."""
     return ConflictError(message, status=409, code="InvalidState")
+
+
+def instance_over(instance_id: str) -> ConflictError:
+    """An instance that has ended cannot be stopped."""
+    return ConflictError(
+        f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set",
+        status=409,
+        code="InvalidStateSetting",
+    )
+
+
+def table_modified(name: object) -> ConflictError:
+    """Another commit changed the table while a statement rewrote it."""
+    return ConflictError(
+        f"ODPS-0130071: {name} was changed while the statement ran",
+        status=409,
+        code="TableModified",
+    )
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:

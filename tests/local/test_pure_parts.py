@@ -20,7 +20,7 @@ from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.statements import ShowTables
-from odps_nb.local.sql.text import parse_script
+from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
@@ -241,9 +241,9 @@ def assert_cover(ranges: list[tuple[int, int]], made: list[Segment], cross: bool
 
 
 @given(st.text())
-def test_any_text_is_a_script_or_an_error_of_ours(text: str) -> None:
+def test_any_text_is_a_statement_or_an_error_of_ours(text: str) -> None:
     with suppress(InvalidRequestError):
-        parse_script(text)
+        parse_statement(text)
 
 
 def test_strings_and_names_are_unescaped() -> None:
@@ -252,12 +252,12 @@ def test_strings_and_names_are_unescaped() -> None:
     assert [cursor.text(), cursor.text(), cursor.text()] == ["it's", "x'y\n", "d"]
 
 
-def test_a_script_is_cut_at_its_semicolons_and_nowhere_else() -> None:
+def test_a_text_is_cut_at_its_semicolons_and_nowhere_else() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
-    assert parse_script(script) == [ShowTables(pattern="a;*")]
+    assert parse_statement(script) == ShowTables(pattern="a;*")
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
         with pytest.raises(InvalidRequestError, match="unterminated string"):
-            parse_script(text)
+            parse_statement(text)
 
 
 @pytest.fixture(scope="module")

@@ -73,8 +73,7 @@ class Case:
 
     def __str__(self) -> str:
         kind = type(self.value)
-        name = f"{self.column}{self.row}-{kind.__module__.split('.')[0]}.{kind.__name__}"
-        return f"{name}-{str(self.value)[:30]}"
+        return f"{self.column}{self.row}-{kind.__module__.split('.')[0]}.{kind.__name__}"
 
     def where(self, sign: str) -> tuple[str, list[int]]:
         """Return a condition with this sign, and the rows that satisfy it."""

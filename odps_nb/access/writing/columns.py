@@ -13,11 +13,11 @@ from odps_nb.wire.type_text import parse_columns, parse_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["is_definition", "names_of", "properties_of", "schema_of"]
+__all__ = ["is_text", "names_of", "partition_items", "properties_of", "schema_of"]
 
 
 def schema_of(
-    columns: str | Mapping[str, str] | pa.Schema | TableSchema,
+    columns: str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema,
     partitioned_by: str | Sequence[str] | None = None,
 ) -> TableSchema:
     """Return the schema of a new table.
@@ -25,10 +25,11 @@ def schema_of(
     Parameters
     ----------
     columns
-        Text as in ``CREATE TABLE``, a mapping of names to type texts, an Arrow schema, or a
-        schema that is ready.
+        Text as in ``CREATE TABLE``, a list of such texts, a mapping of names to type texts, an
+        Arrow schema, or a schema that is ready.
     partitioned_by
-        Text as in ``PARTITIONED BY``, or names of columns that move to the partition columns.
+        Text as in ``PARTITIONED BY``, or names of columns that move to the partition columns; or a
+        list of both.
 
     Raises
     ------
@@ -42,10 +43,50 @@ def schema_of(
         return schema
     if schema.partition_columns:
         raise ArgumentError("the schema already has partition columns")
-    if is_definition(partitioned_by):
-        return TableSchema(columns=schema.columns, partition_columns=parse_columns(partitioned_by))
-    names = partitioned_by.split(",") if isinstance(partitioned_by, str) else partitioned_by
-    return _moved(schema, [name.strip() for name in names])
+    return _partitioned(schema, partition_items(partitioned_by))
+
+
+def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSchema:
+    by_name = {column.name.casefold(): column for column in schema.columns}
+    keys = []
+    for item in items:
+        if isinstance(item, Column):
+            keys.append(item)
+            continue
+        column = by_name.pop(item.casefold(), None)
+        if column is None:
+            known = [one.name for one in schema.columns]
+            raise ArgumentError(
+                f"the table has no column {item!r} to partition by",
+                hint=f"{did_you_mean(item, known)}write its type as well: '{item} string'",
+            )
+        keys.append(column)
+    return TableSchema(columns=tuple(by_name.values()), partition_columns=tuple(keys))
+
+
+def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
+    """Return what a table is partitioned by: columns where a type is given, else names.
+
+    Parameters
+    ----------
+    partitioned_by
+        ``"ds string, region string"``, ``"ds, region"``, or a list of such texts.
+    """
+    if isinstance(partitioned_by, str):
+        parts = [part.strip() for part in partitioned_by.split(",")]
+        if any(len(part.split(None, 1)) > 1 for part in parts):
+            return parse_columns(partitioned_by)
+        return tuple(parts)
+    found: list[Column | str] = []
+    for item in partitioned_by:
+        if not isinstance(item, str):
+            raise ArgumentError(
+                f"partitioned_by holds a {type(item).__name__}",
+                argument="partitioned_by",
+                hint="pass names of columns, or texts such as 'ds string'",
+            )
+        found += partition_items(item)
+    return tuple(found)
 
 
 def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
@@ -73,11 +114,23 @@ def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
     return found
 
 
-def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) -> TableSchema:
+def is_text(columns: object) -> TypeGuard[str | Sequence[str]]:
+    """Whether columns are given as text, or as a list of texts."""
+    return isinstance(columns, str) or (
+        isinstance(columns, (list, tuple))
+        and bool(columns)
+        and all(isinstance(one, str) for one in columns)
+    )
+
+
+def _data_columns(
+    columns: str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema,
+) -> TableSchema:
     if isinstance(columns, TableSchema):
         return columns
-    if isinstance(columns, str):
-        return TableSchema(columns=parse_columns(columns))
+    if is_text(columns):
+        text = columns if isinstance(columns, str) else ", ".join(columns)
+        return TableSchema(columns=parse_columns(text))
     if isinstance(columns, Mapping):
         for name, text in columns.items():
             if not isinstance(text, str):
@@ -99,25 +152,3 @@ def _data_columns(columns: str | Mapping[str, str] | pa.Schema | TableSchema) ->
         f"columns is a {type(columns).__name__}",
         hint="pass text such as 'id bigint, note string', an Arrow schema, or rows to be written",
     )
-
-
-def is_definition(partitioned_by: str | Sequence[str]) -> TypeGuard[str]:
-    """Whether partition columns come with types: ``ds string`` and not just ``ds``."""
-    return isinstance(partitioned_by, str) and any(
-        len(part.split(None, 1)) > 1 for part in partitioned_by.split(",")
-    )
-
-
-def _moved(schema: TableSchema, names: Sequence[str]) -> TableSchema:
-    by_name = {column.name.casefold(): column for column in schema.columns}
-    moved = []
-    for name in names:
-        column = by_name.pop(name.casefold(), None)
-        if column is None:
-            known = [one.name for one in schema.columns]
-            raise ArgumentError(
-                f"the table has no column {name!r} to partition by",
-                hint=f"{did_you_mean(name, known)}write its type as well: '{name} string'",
-            )
-        moved.append(column)
-    return TableSchema(columns=tuple(by_name.values()), partition_columns=tuple(moved))

@@ -9,7 +9,7 @@ from typing import Any
 
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.faces import Faces
-from odps_nb.access.writing.columns import is_definition, names_of, schema_of
+from odps_nb.access.writing.columns import is_text, partition_items, schema_of
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.sources import as_arrow, is_pandas, is_spark
 from odps_nb.errors import ArgumentError
@@ -23,7 +23,8 @@ def has_rows(data: Any) -> bool:
     """Whether this is data to be written, and not only a description of columns."""
     import pyarrow as pa
 
-    return not isinstance(data, (str, Mapping, TableSchema, pa.Schema)) and not is_spark_type(data)
+    described = isinstance(data, (Mapping, TableSchema, pa.Schema)) or is_text(data)
+    return not described and not is_spark_type(data)
 
 
 def is_spark_type(data: Any) -> bool:
@@ -90,12 +91,10 @@ def partitioned(
     )
     if partitioned_by is None:
         return schema_of(replace(columns, columns=columns.columns + made), keys)
-    if not is_definition(partitioned_by):
-        return schema_of(replace(columns, columns=columns.columns + made), partitioned_by)
-    typed = schema_of(columns, partitioned_by)
-    apart = {column.name.casefold() for column in typed.partition_columns}
-    rest = tuple(column for column in columns.columns if column.name.casefold() not in apart)
-    return replace(typed, columns=rest)
+    items = partition_items(partitioned_by)
+    typed = {item.name.casefold() for item in items if isinstance(item, Column)}
+    rest = tuple(c for c in (*columns.columns, *made) if c.name.casefold() not in typed)
+    return schema_of(replace(columns, columns=rest), partitioned_by)
 
 
 def check_same_partitions(
@@ -110,7 +109,8 @@ def check_same_partitions(
     """
     if partitioned_by is None:
         return
-    asked = [name.split(None, 1)[0].casefold() for name in names_of(partitioned_by)]
+    items = partition_items(partitioned_by)
+    asked = [(i.name if isinstance(i, Column) else i).casefold() for i in items]
     keys = [column.name for column in schema.partition_columns]
     if asked != [key.casefold() for key in keys]:
         there = f"partitioned by {', '.join(keys)}" if keys else "not partitioned"

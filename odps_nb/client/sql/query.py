@@ -239,6 +239,7 @@ def _find_failure(
 
 # Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
 _KINDS: Mapping[str, type[ServiceError]] = {
+    "NoSuchProject": NotFoundError,
     "NoSuchTable": NotFoundError,
     "NoSuchPartition": NotFoundError,
     "NoSuchObject": NotFoundError,
@@ -332,7 +333,11 @@ def _cancelled_late(
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     """Cancel a query on the service; no effect on one that has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
-    control_call(storage, request)
+    try:
+        control_call(storage, request)
+    except ConflictError as error:
+        if error.code != "InvalidStateSetting":  # that is: it has ended
+            raise
 
 
 def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,7 +42,8 @@ def _texts(array: pa.Array) -> list[str | None]:
         array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
         return [None if v is None else _moment(v, array.type.unit) for v in array]
     values = array.view(as_bytes(array.type)).to_pylist()  # a STRING holds any bytes
-    return [None if v is None else _text(_decoded(v)) for v in values]
+    as_text = partial(_json, kind=array.type) if pa.types.is_nested(array.type) else _text
+    return [None if v is None else as_text(_decoded(v)) for v in values]
 
 
 def _decoded(value: object) -> object:
@@ -50,6 +54,26 @@ def _decoded(value: object) -> object:
     if isinstance(value, dict):
         return {key: _decoded(one) for key, one in value.items()}
     return value
+
+
+def _json(value: Any, kind: pa.DataType) -> str:
+    plain = _plain(value, kind)
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """Return a nested value as JSON has it: a MAP becomes an object, numbers stay numbers."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {_text(key): _plain(one, kind.item_type) for key, one in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_plain(one, kind.value_type) for one in value]
+    if pa.types.is_timestamp(kind):
+        return _moment(pa.scalar(value, kind), kind.unit)
+    return value if isinstance(value, (bool, int, float, str)) else _text(value)
 
 
 def _moment(value: pa.Scalar, unit: str) -> str | None:

@@ -24,23 +24,17 @@ _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 
 def estimate(
-    statements: Iterable[Statement],
-    find: FindTable,
-    segments_of: Callable[[Table], Iterable[Segment]],
+    statement: Statement, find: FindTable, segments_of: Callable[[Table], Iterable[Segment]]
 ) -> SqlCost:
-    """Return the bytes of all partitions that the queries of a script cannot leave out."""
-    size, keywords, inserts = 0, 0, 0
-    for statement in statements:
-        inserts += isinstance(statement, Insert)
-        text = _query_of(statement)
-        if text is None:
-            continue
+    """Return the bytes of all partitions that the query of a statement cannot leave out."""
+    size, keywords = 0, 1
+    text = _query_of(statement)
+    if text is not None:
         query = parse_query(text)
         keywords += _keywords(query)
         for found, table in iter_scans(query, find):
             keep = _kept(found, table)
             size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
-    keywords += max(inserts - 1, 1)
     complexity = next((factor for most, factor in _STEPS if keywords >= most), 1.0)
     return SqlCost(input_bytes=size, complexity=complexity, udfs=0)
 

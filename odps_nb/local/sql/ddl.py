@@ -1,23 +1,24 @@
-"""Runs DDL and SHOW statements; each is atomic."""
+"""Runs DDL statements; each is atomic."""
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.server.rights import Right, Rights
 from odps_nb.local.sql import statements as sql_statements
-from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import Partition, Table, check_decimals
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
-from odps_nb.wire.type_text import format_type
+from odps_nb.wire.calls.errors import with_advice
 
 __all__ = ["Definitions", "Place", "changed_table"]
 
@@ -45,10 +46,36 @@ class Place:
         self.rights.require(self.owner, found.project, right)
         return found
 
+    def named(
+        self, catalog: Catalog, name: sql_statements.Name, right: Right = Right.QUERY
+    ) -> Table:
+        """Return a table or view by its name as written in SQL; an error says what to do."""
+        wanted = self.table(name, right)
+        try:
+            return catalog.table(wanted)
+        except NotFoundError as error:
+            advice = self._advice(catalog, name, wanted, error.code)
+            message = with_advice(error.message, advice)
+            raise NotFoundError(message, status=error.status, code=error.code) from None
 
-def changed_table(catalog: Catalog, name: TableName) -> Table:
+    def _advice(
+        self, catalog: Catalog, name: sql_statements.Name, wanted: TableName, code: str | None
+    ) -> str:
+        if code == "NoSuchTable":
+            known = [one.name.table for one in catalog.tables(wanted.project, wanted.schema)]
+            return did_you_mean(wanted.table, known)
+        if code == "NoSuchProject" and len(name) == 2:
+            whole = f"{self.project}.{'.'.join(name)}"
+            if name[0] in catalog.schemas(self.project):
+                return f"write {whole}: of two names the first one is a project, not a schema"
+            return f"check the name; a table in a schema is named in full, such as {whole}"
+        return ""
+
+
+def changed_table(catalog: Catalog, place: Place, written: sql_statements.Name) -> Table:
     """Return a table that a statement changes; it must not be a view."""
-    found = catalog.table(name)
+    found = place.named(catalog, written, Right.WRITE)
+    name = found.name
     if found.view is not None:
         raise faults.invalid(
             f"ODPS-0130071: Semantic analysis exception - {name} is a view, not a table"
@@ -57,7 +84,7 @@ def changed_table(catalog: Catalog, name: TableName) -> Table:
 
 
 class Definitions:
-    """Runs DDL and SHOW statements."""
+    """Runs DDL statements."""
 
     def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
         self._catalog, self._snapshots = catalog, snapshots
@@ -69,9 +96,9 @@ class Definitions:
         elif isinstance(statement, sql_statements.DropTable):
             self._drop(statement, place)
         else:
-            name = place.table(statement.name, Right.WRITE)
             renames = isinstance(statement, sql_statements.AlterTable) and statement.view
-            table = self._view(name) if renames else changed_table(self._catalog, name)
+            find = self._view if renames else partial(changed_table, self._catalog)
+            table = find(place, statement.name)
             self._change(statement, table, place.settings)
 
     def _change(self, statement: Any, table: Table, settings: Mapping[str, str]) -> None:
@@ -94,12 +121,15 @@ class Definitions:
                     properties=dict(statement.properties),
                 )
             case sql_statements.AddColumns():
+                known = table.schema.find if statement.if_not_exists else lambda _name: None
+                added = tuple(c for c in statement.columns if known(c.name) is None)
                 schema = TableSchema(
-                    columns=(*table.schema.columns, *statement.columns),
+                    columns=(*table.schema.columns, *added),
                     partition_columns=table.schema.partition_columns,
                 )
-                check_decimals(TableSchema(columns=tuple(statement.columns)), settings)
-                self._catalog.change_schema(table, schema)
+                check_decimals(TableSchema(columns=added), settings)
+                if added:
+                    self._catalog.change_schema(table, schema)
 
     def _change_schema(
         self, statement: sql_statements.CreateSchema | sql_statements.DropSchema, place: Place
@@ -116,11 +146,12 @@ class Definitions:
         table = self._catalog.find_table(name)
         if table is None and statement.if_exists:
             return
-        table = self._view(name) if statement.view else changed_table(self._catalog, name)
-        self._snapshots.drop_table(table)
+        find = self._view if statement.view else partial(changed_table, self._catalog)
+        self._snapshots.drop_table(find(place, statement.name))
 
-    def _view(self, name: TableName) -> Table:
-        found = self._catalog.table(name)
+    def _view(self, place: Place, written: sql_statements.Name) -> Table:
+        found = place.named(self._catalog, written, Right.WRITE)
+        name = found.name
         if found.view is None:
             raise faults.invalid(
                 f"ODPS-0130071: Semantic analysis exception - {name} is a table, not a view"
@@ -150,34 +181,6 @@ class Definitions:
             raise faults.no_such_partition(spec, table.name)
         return found
 
-    # -- looking ------------------------------------------------------------------------------
-
-    def show(self, statement: Any, place: Place) -> Rows:
-        """Run a SHOW or DESC statement."""
-        if isinstance(statement, sql_statements.ShowTables):
-            project, schema = place.project, place.schema
-            if statement.scope:
-                project, schema = _scope(statement.scope, place)
-            place.rights.require(place.owner, project, Right.QUERY)
-            names = [t.name.table for t in self._catalog.tables(project, schema)]
-            return text_rows(
-                ("table_name",), [(n,) for n in names if fnmatch.fnmatch(n, statement.pattern)]
-            )
-        table = self._catalog.table(place.table(statement.name))
-        if isinstance(statement, sql_statements.ShowPartitions):
-            specs = [str(p.spec).replace(",", "/") for p in self._catalog.partitions(table)]
-            return text_rows(("partition",), [(spec,) for spec in specs])
-        return text_rows(
-            ("name", "type", "comment"),
-            [(c.name, format_type(c.type), c.comment) for c in table.schema],
-        )
-
 
 def _schema_name(name: sql_statements.Name, place: Place) -> tuple[str, str]:
     return (name[0], name[1]) if len(name) == 2 else (place.project, name[-1])
-
-
-def _scope(name: sql_statements.Name, place: Place) -> tuple[str, str | None]:
-    if len(name) == 2:
-        return name[0], name[1]
-    return (place.project, name[0]) if place.three_parts else (name[0], None)

@@ -13,7 +13,7 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.local import faults
 
-__all__ = ["MACROS", "maxcompute_dialect", "translate_functions"]
+__all__ = ["MACROS", "function_names", "maxcompute_dialect", "translate_functions"]
 
 # units as people write them -> parts of DuckDB
 _PART = """CASE lower({part})
@@ -35,6 +35,21 @@ _STRFTIME = {
     "ss": "%S",
     "%": "%%",
 }
+
+# A long division with three digits a step: HUGEINT holds 38 digits, the remainder is below b.
+_QUOTIENT = (
+    "mc_digits(x) AS CAST(replace(CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR), '.', '')"
+    " AS HUGEINT)",
+    "mc_left(a, b) AS (a % b) * 1000",
+    *(
+        f"mc_left{n}(a, b) AS mc_left({f'mc_left{n - 1}(a, b)' if n > 1 else 'a'}, b)"
+        for n in range(1, 7)
+    ),
+    "mc_long_division(a, b) AS (a // b) * 1000000000000000000"
+    + "".join(f" + (mc_left{n}(a, b) // b) * {10 ** (18 - 3 * n)}" for n in range(1, 7)),
+    "mc_quotient(a, b) AS CAST(mc_long_division(mc_digits(a), nullif(mc_digits(b), 0))"
+    " AS DECIMAL(38, 0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18))",
+)
 
 MACROS = (
     "mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS)",
@@ -62,6 +77,17 @@ MACROS = (
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
     "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
+    # x is a time of the zone's clock, or the instant in UTC; both keep nanoseconds
+    "mc_instant(x, zone) AS x + (CAST(timezone(zone, CAST(x AS TIMESTAMP)) AS TIMESTAMP)"
+    " - CAST(x AS TIMESTAMP))",
+    "mc_local(x, zone) AS x + (timezone(zone, CAST(CAST(x AS TIMESTAMP) AS TIMESTAMPTZ))"
+    " - CAST(x AS TIMESTAMP))",
+    "mc_cut(x) AS trunc(x)",
+    "mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]')"
+    " THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END",
+    *_QUOTIENT,
+    "mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n ||"
+    " ' rows of the source')",
     "mc_tolower(x) AS lower(x)",
     "mc_toupper(x) AS upper(x)",
     "mc_lengthb(x) AS octet_length(encode(x))",
@@ -85,6 +111,13 @@ def maxcompute_dialect() -> Any:
     known = {key: make for key, make in hive.Parser.FUNCTIONS.items() if key not in _OWN}
     parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
     return type("MaxCompute", (hive,), {"Parser": parser})
+
+
+@cache
+def function_names() -> frozenset[str]:
+    """Return the names of the functions that the parser knows or that are defined here."""
+    own = (name.removeprefix("mc_") for name in _NAMES)
+    return frozenset({*own, *(name.lower() for name in maxcompute_dialect().Parser.FUNCTIONS)})
 
 
 def translate_functions(query: Any) -> None:

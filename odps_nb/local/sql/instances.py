@@ -29,9 +29,9 @@ from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.results import Rows
 from odps_nb.local.sql.run import SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
-from odps_nb.local.sql.text import parse_script
+from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import ROWS, Folder, new_id
+from odps_nb.local.store.folder import Folder, new_id
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, RowFileWriter, read_rows
 from odps_nb.schema import TableSchema
@@ -74,12 +74,12 @@ class Instance:
 
     @property
     def is_query(self) -> bool:
-        """Whether the last statement is a query of tables (``SHOW`` and ``DESC`` are not)."""
-        return isinstance(parse_script(self.query)[-1], Query)
+        """Whether the statement is a query of tables (``SHOW`` and ``DESC`` are not)."""
+        return isinstance(parse_statement(self.query), Query)
 
 
 class Instances:
-    """Runs scripts and keeps their results."""
+    """Runs statements and keeps their results."""
 
     def __init__(
         self, database: Database, folder: Folder, runner: SqlRunner, clock: Callable[[], float]
@@ -108,7 +108,7 @@ class Instances:
         patience: float = 0.0,
         estimates: bool = False,
     ) -> Instance:
-        """Start a script; parses it first, so that syntax errors are raised here.
+        """Start a statement; parses it first, so that syntax errors are raised here.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Instances:
         estimates
             Run nothing; the estimate becomes the message of the instance.
         """
-        statements = parse_script(query)
+        statement = parse_statement(query)
         instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._clock())) + (
             f"{secrets.randbelow(10**3):03d}g{secrets.token_hex(5)}"
         )
@@ -136,7 +136,7 @@ class Instances:
         with self._lock:
             work = self._estimate if estimates else self._perform
             future = self._pool.submit(
-                self._run, instance_id, lambda: work(instance_id, statements, place, stopper)
+                self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
             )
             self._running[instance_id] = (stopper, future)
         self.wait(instance_id, patience)
@@ -186,12 +186,12 @@ class Instances:
             )
 
     def cancel(self, project: str, instance_id: str) -> None:
-        """Cancel an instance; no effect on one that has ended."""
+        """Cancel an instance; 409 for one that has ended."""
         self.get(project, instance_id)
         with self._lock:
             running = self._running.get(instance_id)
         if running is None:
-            return
+            raise faults.instance_over(instance_id)
         stopper, future = running
         for _ in range(CANCEL_TRIES):
             # said again and again: an interrupt between two queries is lost
@@ -282,20 +282,17 @@ class Instances:
 
     # -- running ------------------------------------------------------------------------------
 
-    def _estimate(
-        self, _id: str, statements: list[Statement], place: Place, _stopper: Stopper
-    ) -> str:
-        return self._runner.cost(statements, place).encode()
+    def _estimate(self, _id: str, statement: Statement, place: Place, _stopper: Stopper) -> str:
+        return self._runner.cost(statement, place).encode()
 
     def _perform(
-        self, instance_id: str, statements: list[Statement], place: Place, stopper: Stopper
+        self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> str:
-        for statement in statements:
-            stopper.check()
-            with ExitStack() as stack:
-                rows = self._runner.run(statement, place, stopper, stack)
-                if rows is not None:
-                    self._keep(instance_id, rows, stopper)
+        stopper.check()
+        with ExitStack() as stack:
+            rows = self._runner.run(statement, place, stopper, stack)
+            if rows is not None:
+                self._keep(instance_id, rows, stopper)
         return ""
 
     def _run(self, instance_id: str, work: Callable[[], str]) -> None:
@@ -350,11 +347,6 @@ class Instances:
             file = writer.finish("" if schema == stored else FAR)
         with self._db.transaction() as db:
             self._ledger.keep([file.file_name])
-            earlier = db.execute(
-                "SELECT file FROM instances WHERE instance_id = ? AND file IS NOT NULL",
-                (instance_id,),
-            ).fetchall()
-            self._ledger.drop([row["file"] + ROWS for row in earlier])
             db.execute(
                 "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
                 (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),

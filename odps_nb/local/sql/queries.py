@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,10 +83,15 @@ class Queries:
         self._closed = False
 
     @contextmanager
-    def run(self, tables: Mapping[str, StoredRows]) -> Iterator[QueryRun]:
-        """Open a run of queries over these tables and nothing else."""
+    def run(
+        self, tables: Mapping[str, StoredRows], explain: Callable[[str], Exception]
+    ) -> Iterator[QueryRun]:
+        """Open a run of queries over these tables and nothing else.
+
+        ``explain`` makes the error of what the engine says when it refuses a query.
+        """
         process = self._take()
-        found = QueryRun(process, self._limits)
+        found = QueryRun(process, self._limits, explain)
         kept = False
         try:
             found.open(tables)
@@ -149,8 +154,10 @@ class Queries:
 class QueryRun:
     """One query in a worker process; `interrupt` may be called from any thread."""
 
-    def __init__(self, process: _Process, limits: QueryLimits) -> None:
-        self._process, self._limits = process, limits
+    def __init__(
+        self, process: _Process, limits: QueryLimits, explain: Callable[[str], Exception]
+    ) -> None:
+        self._process, self._limits, self._explain = process, limits, explain
         self._whole = True
         self._ended_for = ""
         self._timer = threading.Timer(limits.seconds, self._too_late)
@@ -231,7 +238,7 @@ class QueryRun:
 
     def _check(self, found: dict[str, Any]) -> None:
         if "failed" in found:
-            raise _failed(found["failed"])
+            raise self._explain(found["failed"])
 
     def _failure(self) -> Exception:
         """Return the error for a process that has ended."""
@@ -240,24 +247,14 @@ class QueryRun:
             return CancelledError("the query was cancelled")
         if self._ended_for:
             seconds = self._limits.seconds
-            return _failed(f"Timeout Error: the query ran longer than {seconds:g} seconds")
+            return faults.invalid(f"{_FAILED} the query ran longer than {seconds:g} seconds")
         if status == OUT_OF_MEMORY:
             memory = self._limits.memory
-            return _failed(f"Out of Memory Error: the query needs more than {memory} MiB")
-        return _failed(f"Fatal Error: the process of the query ended with status {status}")
+            return faults.invalid(f"{_FAILED} the query needs more than {memory} MiB of memory")
+        return faults.invalid(f"{_FAILED} the process of the query ended with status {status}")
 
 
-def _failed(first: str) -> Exception:
-    if first.startswith(("Parser Error", "Binder Error", "Catalog Error")):
-        return faults.parse_failed(f"Semantic analysis exception - {first}")
-    if "duplicate key" in first:
-        first += " - table.read() gives such maps; SQL of the embedded service does not"
-    if first.startswith("INTERNAL Error") or "unicode" in first or "UTF-8" in first:
-        first += (
-            " - the embedded service reads, compares and groups text that is not UTF-8, but most "
-            "of its functions of text, and keys of maps, take UTF-8 only"
-        )
-    return faults.invalid(f"ODPS-0121095: {first}")
+_FAILED = "ODPS-0121095:"
 
 
 class _Process:

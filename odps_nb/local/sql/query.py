@@ -7,36 +7,52 @@ replaced by generated ones, so that a query can only refer to registered tables.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from odps_nb import sql_parser
+from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.sql.constants import compare_bytes, spell_intervals
+from odps_nb.local.sql.conversions import convert
 from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
 from odps_nb.local.sql.spelling import looks_outside, spell
-from odps_nb.local.sql.times import constants_in_utc
+from odps_nb.local.sql.times import Clock, constants_in_utc
+from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.store.tables import Table, View
 from odps_nb.schema import TypeCode
 
-__all__ = ["FindTable", "TranslatedQuery", "parse_query", "translate"]
+__all__ = ["FindTable", "Latest", "TranslatedQuery", "parse_query", "translate"]
 
 FindTable = Callable[[tuple[str, ...], Table | None], Table]
 """Finds a table or view by its name as written, in a query or in the text of a view."""
+Latest = Callable[[Table], str | None]
+"""Finds the greatest value of the first partition column that has rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
-    """DuckDB text, the table that each generated name stands for, and what the query names."""
+    """DuckDB text, the table that each generated name stands for, and what the query names.
+
+    ``names`` are those of the text, for errors.
+    """
 
     sql: str
+    names: Names
     tables: dict[str, Table]
     named: tuple[Table, ...]
     plain_columns: tuple[str | None, ...] | None
 
 
 def translate(
-    text: str, *, find: FindTable, timezone: str = "UTC", inside: tuple[int, ...] = ()
+    text: str,
+    *,
+    find: FindTable,
+    latest: Latest,
+    timezone: str = "UTC",
+    inside: tuple[int, ...] = (),
+    exact_values: bool = False,
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
@@ -44,10 +60,14 @@ def translate(
     ----------
     find
         Returns a table or view; raises when there is none of that name.
+    latest
+        Returns what ``max_pt`` means of a table.
     timezone
         Where constant times are read.
     inside
         Ids of views that the query is to define: it may not read them.
+    exact_values
+        Keep the numbers of VALUES as they are written: they go into columns that have a type.
     """
     from sqlglot import exp
 
@@ -59,16 +79,20 @@ def translate(
             exp.alias_(query, "v", table=True) if not query.alias else query
         )
     tables: dict[str, Table] = {}
-    named = _replace_tables(query, tables, find, None, inside)
+    names = names_of(query)
+    named = _replace_tables(query, tables, find, latest, None, inside)
+    types, stored = types_of(query, tables), _column_types(named)
+    constants_in_utc(query, timezone, stored)
+    compare_bytes(query, stored)
+    convert(query, types, Clock(timezone), exact_values=exact_values)
     translate_functions(query)
-    types = _column_types(named)
-    constants_in_utc(query, timezone, types)
-    compare_bytes(query, types)
     spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)
+    columns = (column.name for table in named for column in table.schema)
     return TranslatedQuery(
-        sql=_spell(query),
+        sql=_spell(query, names),
+        names=replace(names, known_columns=(*columns, *names.known_columns)),
         tables=tables,
         named=named,
         plain_columns=_plain_columns(query),
@@ -84,50 +108,61 @@ def _column_types(tables: tuple[Table, ...]) -> dict[str, set[TypeCode]]:
     return found
 
 
-def _spell(query: Any) -> str:
+def _spell(query: Any, names: Names) -> str:
     from sqlglot.errors import SqlglotError
 
     try:
-        text, names = spell(query)
+        text, called = spell(query)
     except SqlglotError as error:
-        raise faults.parse_failed(str(error).splitlines()[0]) from None
+        raise faults.parse_failed(
+            str(error).splitlines()[0], advice="write it in another way, or run it in MaxCompute"
+        ) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
-    for name in names:
+    for name in called:
         if looks_outside(name):
-            raise faults.parse_failed(f"there is no function {name!r}")
+            line, column = names.functions.get(name, (1, 1))
+            raise faults.lacks(f"function {name}", is_sure=False, line=line, column=column)
     return text
 
 
 def parse_query(text: str) -> Any:
     """Return the tree of one query."""
     from sqlglot import exp
-    from sqlglot.errors import ParseError, SqlglotError
+    from sqlglot.errors import SqlglotError
 
     try:
         parsed = sql_parser.parse(text, maxcompute_dialect())
-    except ParseError as error:
-        first = error.errors[0] if error.errors else {}
-        raise faults.parse_failed(
-            str(first.get("description", error)).splitlines()[0],
-            line=first.get("line") or 1,
-            # sqlglot names the end of the word, the service its beginning
-            column=max(1, (first.get("col") or 1) - len(first.get("highlight") or " ") + 1),
-        ) from None
     except SqlglotError as error:
-        raise faults.parse_failed(str(error).splitlines()[0]) from None
+        raise unreadable(error, text) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
     if len(parsed) != 1 or parsed[0] is None:
         raise faults.parse_failed("expected one query")
     found = parsed[0]
+    for table in found.find_all(exp.Table):
+        _check_quotes(table, text)
     return found.unnest() if isinstance(found, (exp.Paren, exp.Subquery)) else found
+
+
+def _check_quotes(table: Any, text: str) -> None:
+    """Refuse a text where the name of a table should be."""
+    start = table.this.meta.get("start", -1)
+    if 0 <= start < len(text) and text[start] in "'\"":
+        line, column = place_of(table.this)
+        raise faults.parse_failed(
+            f"{table.name!r} is text, not the name of a table",
+            line=line,
+            column=column,
+            advice=f"write `{table.name}`, or leave the quotes out",
+        )
 
 
 def _replace_tables(
     query: Any,
     tables: dict[str, Table],
     find: FindTable,
+    latest: Latest,
     view: Table | None,
     inside: tuple[int, ...],
 ) -> tuple[Table, ...]:
@@ -137,6 +172,7 @@ def _replace_tables(
     """
     from sqlglot import exp
 
+    _replace_latest(query, find, latest, view)
     ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
     named = []
     for table in list(query.find_all(exp.Table)):
@@ -145,7 +181,7 @@ def _replace_tables(
         name = tuple(part.name for part in table.parts)
         if len(name) == 1 and name[0].casefold() in ctes:
             continue
-        found = find(name, view)
+        found = _find(table, name, find, view)
         if found.table_id in inside:
             raise faults.parse_failed(f"the view {found.name} reads itself")
         named.append(found)
@@ -153,9 +189,43 @@ def _replace_tables(
         if found.view is None:
             _replace_table(table, found, tables)
         else:
-            query_of_view = _expanded(found, found.view, tables, find, (*inside, found.table_id))
+            ids = (*inside, found.table_id)
+            query_of_view = _expanded(found, found.view, tables, find, latest, ids)
             _replace_view(table, query_of_view)
     return tuple(named)
+
+
+def _replace_latest(query: Any, find: FindTable, latest: Latest, view: Table | None) -> None:
+    """Replace each ``max_pt('t')`` by the partition value that it stands for now."""
+    from sqlglot import exp
+
+    for call in list(query.find_all(exp.Anonymous)):
+        if call.name.lower() != "max_pt":
+            continue
+        line, column = place_of(call)
+        given = call.expressions
+        if len(given) != 1 or not (isinstance(given[0], exp.Literal) and given[0].is_string):
+            raise faults.parse_failed(
+                "MAX_PT takes one name in quotes",
+                line=line,
+                column=column,
+                advice="write max_pt('table') or max_pt('project.table')",
+            )
+        name = tuple(part.strip().strip("`") for part in given[0].this.split("."))
+        value = latest(find(name, view))
+        call.replace(exp.null() if value is None else exp.Literal.string(value))
+
+
+def _find(table: Any, name: tuple[str, ...], find: FindTable, view: Table | None) -> Table:
+    """Find a table; an error names its place in the query."""
+    try:
+        return find(name, view)
+    except NotFoundError as error:
+        if view is None and "[1,1]" in error.message:
+            line, column = place_of(table.this)
+            message = error.message.replace("[1,1]", f"[{line},{column}]", 1)
+            raise NotFoundError(message, status=error.status, code=error.code) from None
+        raise
 
 
 def _replace_table(table: Any, found: Table, tables: dict[str, Table]) -> None:
@@ -173,7 +243,12 @@ def _replace_table(table: Any, found: Table, tables: dict[str, Table]) -> None:
 
 
 def _expanded(
-    table: Table, view: View, tables: dict[str, Table], find: FindTable, inside: tuple[int, ...]
+    table: Table,
+    view: View,
+    tables: dict[str, Table],
+    find: FindTable,
+    latest: Latest,
+    inside: tuple[int, ...],
 ) -> Any:
     """Return the query of a view with the columns, and their names, of when it was made.
 
@@ -183,7 +258,7 @@ def _expanded(
     from sqlglot import exp
 
     query = parse_query(view.text)
-    _replace_tables(query, tables, find, table, inside)
+    _replace_tables(query, tables, find, latest, table, inside)
     _name_columns(query)
     shown = [exp.to_identifier(column.name, quoted=True) for column in table.schema.columns]
     alias = exp.TableAlias(this=exp.to_identifier("__view", quoted=True))

@@ -24,6 +24,7 @@ from odps_nb.terms import TimeUnit
 
 __all__ = ["Rows", "stored_rows", "text_rows", "typed_rows"]
 
+DIGITS = 38
 STRING = PrimitiveType(TypeCode.STRING)
 
 
@@ -48,9 +49,21 @@ def stored_rows(folder: Folder, table: Table, segments: Sequence[Segment]) -> St
             one = pc.field(key) == constant(value, types[key], key)
             condition = one if condition is None else condition & one
         files.append((str(folder.row_file(segment.name)), condition))
-    return StoredRows(
-        schema=pa.schema([field.with_nullable(True) for field in schema]), files=tuple(files)
-    )
+    fields = [pa.field(field.name, _narrow(field.type)) for field in schema]
+    return StoredRows(schema=pa.schema(fields), files=tuple(files))
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    """Return a type that DuckDB reads: it has 38 digits; a value of more fails when it is read."""
+    if pa.types.is_decimal256(kind) and kind.scale <= DIGITS:
+        return pa.decimal128(DIGITS, kind.scale)
+    if pa.types.is_map(kind):
+        return pa.map_(_narrow(kind.key_type), _narrow(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_narrow(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_narrow(field.type)) for field in kind])
+    return kind
 
 
 def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:

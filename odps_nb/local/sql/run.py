@@ -6,39 +6,43 @@ visible atomically.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
 
-from odps_nb.errors import CancelledError
+from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
-from odps_nb.local.sql.changes import rows_of
+from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.cost import estimate
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.duck_types import duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.query import TranslatedQuery, translate
+from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
+from odps_nb.local.sql.shown import SHOWN, Shown
 from odps_nb.local.sql.strict import check_query
+from odps_nb.local.sql.times import zone_of
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import OPERATION, VIEW, Table, View, check_types
 from odps_nb.local.writing.ingest import Ingest
-from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
+from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
 __all__ = ["SqlRunner", "Stopper"]
 
-_SHOWN = (sql_statements.ShowTables, sql_statements.ShowPartitions, sql_statements.Describe)
+_PLACE = re.compile(r"\[\d+,\d+\]")
 
 
 @dataclass(slots=True)
@@ -85,7 +89,8 @@ class SqlRunner:
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._definitions, self._strict = Definitions(catalog, snapshots), strict
+        self._definitions, self._shown = Definitions(catalog, snapshots), Shown(catalog, snapshots)
+        self._strict = strict
 
     def run(
         self, statement: sql_statements.Statement, place: Place, stopper: Stopper, stack: ExitStack
@@ -93,14 +98,12 @@ class SqlRunner:
         """Run a statement; the rows of a query are valid until ``stack`` is closed."""
         if isinstance(statement, sql_statements.Query):
             return self._query(statement.text, place, stopper, stack)
-        if isinstance(statement, _SHOWN):
-            return self._definitions.show(statement, place)
+        if isinstance(statement, SHOWN):
+            return self._shown.rows(statement, place)
         if isinstance(statement, sql_statements.Insert):
             self._insert(statement, place, stopper, stack)
-        elif isinstance(statement, sql_statements.Change):
-            table = changed_table(self._catalog, place.table(statement.name, Right.WRITE))
-            operation = UPSERT if statement.values else DELETE
-            self._insert(rows_of(statement, table), place, stopper, stack, operation)
+        elif isinstance(statement, (sql_statements.Change, sql_statements.Merge)):
+            self._change(statement, place, stopper, stack)
         elif isinstance(statement, sql_statements.CreateTable):
             self._create(statement, place, stopper, stack)
         elif isinstance(statement, sql_statements.CreateView):
@@ -109,16 +112,28 @@ class SqlRunner:
             self._definitions.change(statement, place)
         return None
 
-    def cost(self, statements: Iterable[sql_statements.Statement], place: Place) -> SqlCost:
-        """Estimate what statements would read; runs none of them."""
-        return estimate(statements, partial(self._find, place), self._snapshots.visible)
+    def cost(self, statement: sql_statements.Statement, place: Place) -> SqlCost:
+        """Estimate what a statement would read; does not run it."""
+        return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
     def _find(self, place: Place, name: sql_statements.Name, view: Table | None = None) -> Table:
         """Return a table or view; names in the text of a view are those of where it was made."""
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
-        return self._catalog.table(at.table(name))
+        return at.named(self._catalog, name)
+
+    def _latest(self, table: Table) -> str | None:
+        """Return the greatest value of the first partition column that has rows."""
+        if not table.is_partitioned:
+            raise faults.invalid(
+                with_advice(
+                    f"ODPS-0130071: Semantic analysis exception - {table.name} has no partitions",
+                    "name a partitioned table in MAX_PT",
+                )
+            )
+        segments = self._snapshots.visible(table)
+        return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
 
     # -- queries ------------------------------------------------------------------------------
 
@@ -133,11 +148,20 @@ class SqlRunner:
         stopper: Stopper,
         stack: ExitStack,
         inside: tuple[int, ...] = (),
+        *,
+        exact_values: bool = False,
     ) -> tuple[QueryRun, TranslatedQuery]:
         find = partial(self._find, place)
         if self._strict:
             check_query(text, find, place.settings)
-        query = translate(text, find=find, timezone=place.timezone, inside=inside)
+        query = translate(
+            text,
+            find=find,
+            latest=self._latest,
+            timezone=place.timezone,
+            inside=inside,
+            exact_values=exact_values,
+        )
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
         tables = {}
@@ -145,7 +169,8 @@ class SqlRunner:
             segments = self._snapshots.visible(table)
             self._snapshots.pin(pin, segments)
             tables[ours] = stored_rows(self._folder, table, segments)
-        run = stack.enter_context(self._queries.run(tables))
+        explain = partial(refusal, names=query.names)
+        run = stack.enter_context(self._queries.run(tables, explain))
         stopper.watch(run)
         stack.callback(stopper.release, run)
         return run, query
@@ -158,11 +183,10 @@ class SqlRunner:
         place: Place,
         stopper: Stopper,
         stack: ExitStack,
-        operation: int | None = None,
     ) -> None:
-        table = changed_table(self._catalog, place.table(statement.name, Right.WRITE))
+        table = changed_table(self._catalog, place, statement.name)
         spec, columns = _insert_target(table, statement)
-        run, query = self._open(statement.query, place, stopper, stack)
+        run, query = self._open(statement.query, place, stopper, stack, exact_values=True)
         names = ", ".join(f"c{i}" for i in range(len(columns)))
         found = run.describe(query.sql)
         given = found.columns
@@ -172,7 +196,7 @@ class SqlRunner:
                 f"the table takes {len(columns)}"
             )
         casts = ", ".join(
-            f"{_cast(f'c{i}', column, spelled)} AS c{i}"
+            f"{_cast(f'c{i}', column, spelled, place.timezone)} AS c{i}"
             for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
         )
         wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
@@ -184,19 +208,38 @@ class SqlRunner:
                     for array, column in zip(batch.columns, columns, strict=True)
                 ]
                 rows = pa.record_batch(arrays, names=[c.name for c in columns])
-                if operation is not None:
-                    operations = pa.array([operation] * rows.num_rows, pa.int8())
-                    rows = rows.append_column(OPERATION.name, operations)
                 ingest.write(rows)
             additions = ingest.finish()
         stopper.check()
         replace: list[PartitionSpec] | None = None
-        if statement.overwrite:
+        if statement.rewrites:
+            replace = [PartitionSpec()]
+        elif statement.overwrite:
             dynamic = table.is_partitioned and len(spec) < len(table.partition_keys)
             replace = [a.spec for a in additions] if dynamic else [spec]
         if table.is_partitioned and len(spec) == len(table.partition_keys):
             self._catalog.ensure_partition(table, spec)
-        self._publisher.publish(table, additions, replace=replace)
+        since = table.version if statement.rewrites else None
+        self._publisher.publish(table, additions, replace=replace, since=since)
+
+    def _change(
+        self,
+        statement: sql_statements.Change | sql_statements.Merge,
+        place: Place,
+        stopper: Stopper,
+        stack: ExitStack,
+    ) -> None:
+        table = changed_table(self._catalog, place, statement.name)
+        if isinstance(statement, sql_statements.Merge):
+            insert = rows_of_merge(statement, table)
+        else:
+            insert = rows_of(statement, table)
+        try:
+            self._insert(insert, place, stopper, stack)
+        except (InvalidRequestError, NotFoundError) as error:
+            # it names a place in the query that was made of the statement
+            message = _PLACE.sub("[1,1]", error.message, count=1)
+            raise type(error)(message, status=error.status, code=error.code) from None
 
     def _create(
         self,
@@ -211,7 +254,7 @@ class SqlRunner:
         rows = None
         schema, properties = statement.schema, dict(statement.properties)
         if statement.like is not None:
-            like = self._catalog.table(place.table(statement.like))
+            like = place.named(self._catalog, statement.like)
             schema = like.schema
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
@@ -304,15 +347,30 @@ def _insert_target(
             missing = statement.columns[found.index(None)]
             raise faults.invalid(f"ODPS-0130071: the table has no column {missing!r}")
         columns = tuple(c for c in found if c is not None and c not in dynamic)
-    return spec, (*columns, *dynamic)
+    operation = (OPERATION,) if statement.has_operations else ()
+    return spec, (*columns, *dynamic, *operation)
 
 
-def _cast(name: str, column: Column, spelled: str) -> str:
-    """Return the cast to a column's type; times keep their own unit, which may have more range."""
-    is_timestamp = column.type.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+def _cast(name: str, column: Column, spelled: str, timezone: str) -> str:
+    """Return the cast to a column's type; times keep their own unit, which may have more range.
+
+    Text and dates become instants by the clock of the session, fractions are cut.
+    """
+    code = column.type.code
+    is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
     if is_timestamp and spelled.startswith("TIMESTAMP"):
         return name
+    if code in (TypeCode.DATETIME, TypeCode.TIMESTAMP) and spelled in ("VARCHAR", "DATE"):
+        wanted = duck_type(column.type) if spelled == "VARCHAR" else "TIMESTAMP"
+        clock = f"CAST({name} AS {wanted})"
+        zone = zone_of(timezone).key.replace("'", "''")
+        return clock if zone == "UTC" else f"CAST(mc_instant({clock}, '{zone}') AS {wanted})"
+    if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
+        return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
     if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
         wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested ones keep their range, too
     return f"CAST({name} AS {wanted})"
+
+
+_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)

@@ -11,6 +11,7 @@ __all__ = [
     "AddColumns",
     "AddPartitions",
     "AlterTable",
+    "Branch",
     "Change",
     "CreateSchema",
     "CreateTable",
@@ -20,9 +21,12 @@ __all__ = [
     "DropSchema",
     "DropTable",
     "Insert",
+    "Merge",
     "Name",
     "Query",
+    "ShowCreate",
     "ShowPartitions",
+    "ShowSchemas",
     "ShowTables",
     "Statement",
     "Truncate",
@@ -101,10 +105,11 @@ class DropPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumns:
-    """ALTER TABLE … ADD COLUMNS (…)."""
+    """ALTER TABLE … ADD COLUMN[S] …."""
 
     name: Name
     columns: tuple[Column, ...]
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +129,19 @@ class AlterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic."""
+    """INSERT INTO/OVERWRITE …; a partition key without a value is dynamic.
+
+    ``has_operations``: the last column of the query says of each row what to do with it.
+    ``rewrites``: the rows replace all that the table had when the statement began.
+    """
 
     name: Name
     overwrite: bool
     query: str
     partition: tuple[tuple[str, str | None], ...] = ()
     columns: tuple[str, ...] = ()
+    has_operations: bool = False
+    rewrites: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +155,27 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """What MERGE does: WHEN [NOT] MATCHED [AND condition] THEN …; without values DELETE."""
+
+    matched: bool
+    values: tuple[tuple[str, str], ...] = ()
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """MERGE INTO …; ``source`` is a table name or ``( query )``, texts are as written."""
+
+    name: Name
+    alias: str
+    source: str
+    source_alias: str
+    condition: str
+    branches: tuple[Branch, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowTables:
     """SHOW TABLES [IN …] [LIKE …]."""
 
@@ -153,16 +185,34 @@ class ShowTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowPartitions:
-    """SHOW PARTITIONS …."""
+    """SHOW PARTITIONS … [PARTITION (…)]."""
+
+    name: Name
+    within: PartitionSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSchemas:
+    """SHOW SCHEMAS [IN …] [LIKE …]; ``None``: of the project of the statement."""
+
+    project: str | None = None
+    pattern: str = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreate:
+    """SHOW CREATE TABLE …, of a table or a view."""
 
     name: Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe:
-    """DESC …."""
+    """DESC [EXTENDED] … [PARTITION (…)]."""
 
     name: Name
+    partition: PartitionSpec | None = None
+    extended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +243,11 @@ Statement = (
     | AlterTable
     | Insert
     | Change
+    | Merge
     | ShowTables
     | ShowPartitions
+    | ShowSchemas
+    | ShowCreate
     | Describe
     | CreateSchema
     | DropSchema

@@ -1,17 +1,17 @@
-"""Parses SQL text into statements: DDL and the heads of INSERTs; queries are kept as text.
+"""Parses SQL text into a statement: DDL and the heads of INSERTs; queries are kept as text.
 
 Names are not resolved here. Anything else is a parse error in the service's own form
-(``ODPS-0130161:[line,column] …``).
+(``ODPS-0130161:[line,column] …``); a statement or clause that MaxCompute has and the embedded
+service does not run says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from odps_nb.errors import ArgumentError
 from odps_nb.local import faults
-from odps_nb.local.sql.changes import read_delete, read_update
+from odps_nb.local.sql.changes import read_delete, read_merge, read_update
 from odps_nb.local.sql.statements import (
     AddColumns,
     AddPartitions,
@@ -19,25 +19,36 @@ from odps_nb.local.sql.statements import (
     CreateSchema,
     CreateTable,
     CreateView,
-    Describe,
     DropPartitions,
     DropSchema,
     DropTable,
     Insert,
     Name,
     Query,
-    ShowPartitions,
-    ShowTables,
     Statement,
     Truncate,
+)
+from odps_nb.local.sql.text_shown import read_describe, read_show
+from odps_nb.local.sql.text_words import (
+    columns_of,
+    integer,
+    items,
+    names,
+    read_columns,
+    specs,
 )
 from odps_nb.local.sql.tokenizer import Cursor, statements
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.type_text import parse_columns
 
-__all__ = ["parse_script"]
+__all__ = ["parse_statement"]
+
+_QUERIES = ("select", "with", "values", "from", "(")
+_FIRST_WORDS = (
+    *("select", "with", "values", "from", "insert", "update", "delete", "merge", "create", "drop"),
+    *("alter", "truncate", "show", "desc", "describe", "set"),
+)
 
 
 @dataclass(slots=True)
@@ -48,12 +59,23 @@ class _Tail:
     properties: list[tuple[str, str]] = field(default_factory=list)
 
 
-def parse_script(source: str) -> list[Statement]:
-    """Parse a script; ``SET k=v`` statements are dropped: settings come beside the text."""
-    found = [_statement(cursor) for cursor in statements(source) if not _is_setting(cursor)]
+def parse_statement(source: str) -> Statement:
+    """Parse a text with one statement; ``SET k=v`` before it is dropped: settings come beside.
+
+    Raises
+    ------
+    InvalidRequestError
+        The text cannot be read, or it holds several statements: MaxCompute takes one a job.
+    """
+    found = [cursor for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
-    return found
+    if len(found) > 1:
+        raise found[1].error(
+            "one text takes one statement, and none of these has run",
+            advice="run each statement by a call of its own, in order",
+        )
+    return _statement(found[0])
 
 
 def _is_setting(cursor: Cursor) -> bool:
@@ -70,30 +92,64 @@ def _statement(cursor: Cursor) -> Statement:
     if cursor.accept("alter", "view"):
         return _alter_view(cursor)
     if cursor.accept("truncate"):
-        cursor.expect("table")
-        truncate = Truncate(name=_name(cursor), specs=tuple(_specs(cursor)))
+        _expect(cursor, "table")
+        truncate = Truncate(name=_name(cursor), specs=tuple(specs(cursor)))
         cursor.end()
         return truncate
     if cursor.peek("insert"):
         return _insert(cursor)
     if cursor.accept("show"):
-        return _show(cursor)
+        return read_show(cursor)
     if cursor.accept("desc") or cursor.accept("describe"):
-        cursor.accept("extended")
-        describe = Describe(name=_name(cursor))
-        cursor.end()
-        return describe
-    if any(cursor.peek(word) for word in ("select", "with", "values", "from", "(")):
-        return Query(text=cursor.rest)
+        return read_describe(cursor)
+    if any(cursor.peek(word) for word in _QUERIES):
+        return _query(cursor)
     return _change(cursor)
 
 
 def _change(cursor: Cursor) -> Statement:
     if cursor.accept("update"):
         return read_update(cursor)
-    if cursor.accept("delete", "from"):
+    if cursor.accept("delete"):
+        cursor.expect("from")
         return read_delete(cursor)
-    raise cursor.error("this kind of statement is not supported here")
+    if cursor.accept("merge"):
+        cursor.expect("into")
+        return read_merge(cursor)
+    if cursor.peek("@"):
+        line, column = cursor.line_and_column
+        raise faults.lacks("script mode (@name := …)", is_sure=True, line=line, column=column)
+    raise cursor.lacks(cursor.words or ("this statement",), known=_FIRST_WORDS)
+
+
+def _query(cursor: Cursor) -> Statement:
+    """Return a query, or the INSERT that follows after ``WITH … AS (…)``."""
+    text, placed = cursor.rest, cursor.placed
+    if cursor.accept("from"):
+        cursor.until("select", "insert")
+        if cursor.peek("insert"):
+            raise faults.lacks("INSERT after FROM", is_sure=True)
+    if not cursor.accept("with"):
+        return Query(text=placed)
+    cursor.until("select", "insert", "from", "values", "merge")
+    if not cursor.peek("insert"):
+        return Query(text=placed)
+    before = text[: len(text) - len(cursor.rest)]
+    insert = _insert(cursor)
+    at = len(insert.query) - len(insert.query.lstrip())
+    return replace(insert, query=f"{placed[: len(placed) - len(text)]}{before}{insert.query[at:]}")
+
+
+def _expect(cursor: Cursor, *words: str) -> str:
+    """Consume one of these words, which must come next."""
+    for word in words:
+        if cursor.accept(word):
+            return word
+    raise (
+        cursor.lacks(cursor.words, known=words)
+        if cursor.words
+        else cursor.error(f"expected {' or '.join(words).upper()}")
+    )
 
 
 def _name(cursor: Cursor) -> Name:
@@ -109,10 +165,7 @@ def _create(cursor: Cursor) -> Statement:
     replaces = cursor.accept("or", "replace")
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
-    if replaces:
-        raise cursor.error("expected VIEW")
-    cursor.accept("external")
-    cursor.expect("table")
+    _expect(cursor, "view" if replaces else "table")
     exists = cursor.accept("if", "not", "exists")
     name = _name(cursor)
     if cursor.accept("like"):
@@ -126,7 +179,7 @@ def _create(cursor: Cursor) -> Statement:
         tail.properties.append((PRIMARY_KEY, ",".join(keys)))
     query = None
     if cursor.accept("as"):
-        query = cursor.rest
+        query = cursor.placed
     else:
         cursor.end()
     return CreateTable(
@@ -147,7 +200,7 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     name = _name(cursor)
     columns = []
     if cursor.peek("("):
-        inner = Cursor(cursor.parenthesised())
+        inner = cursor.inner()
         while True:
             column = inner.name()
             columns.append((column, inner.text() if inner.accept("comment") else ""))
@@ -166,6 +219,9 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     )
 
 
+_CLAUSES = ("comment", "partitioned", "lifecycle", "tblproperties", "clustered", "range", "as")
+
+
 def _tail(cursor: Cursor) -> _Tail:
     """Parse the clauses after the column list, in any order."""
     tail = _Tail()
@@ -173,15 +229,19 @@ def _tail(cursor: Cursor) -> _Tail:
         if cursor.accept("comment"):
             tail.comment = cursor.text()
         elif cursor.accept("partitioned", "by"):
-            tail.partitions = _columns(cursor)
+            tail.partitions = columns_of(cursor)
         elif cursor.accept("lifecycle"):
-            tail.lifecycle = _integer(cursor)
+            tail.lifecycle = integer(cursor)
         elif cursor.accept("tblproperties"):
             tail.properties += _properties(cursor)
         elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
             tail.properties += _clustering(cursor)
         else:
-            raise cursor.error("this clause of CREATE TABLE is not supported here")
+            raise (
+                cursor.lacks(cursor.words, known=_CLAUSES)
+                if cursor.words
+                else cursor.error("expected a clause of CREATE TABLE")
+            )
     return tail
 
 
@@ -195,15 +255,9 @@ def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
         cursor.expect("buckets")
 
 
-def _integer(cursor: Cursor) -> int:
-    text = cursor.value()
-    if not text.lstrip("-").isdigit():
-        raise cursor.error("expected a whole number", back=1)
-    return int(text)
-
-
 def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     """Parse a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
+    at = cursor.line_and_column
     text = cursor.parenthesised()
     inner, kept, keys = Cursor(text), "", []
     start = depth = 0
@@ -212,7 +266,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
         place = inner.place
         if inner.accept(",", "primary", "key"):
             kept += text[start:place]
-            keys += _names(inner)
+            keys += names(inner)
             inner.end()
             start = len(text)
         elif inner.accept("primary", "key"):
@@ -223,35 +277,15 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
             column = inner.name()
         else:
             depth += inner.nesting()
-    columns = _read_columns(kept + text[start:])
+    columns = read_columns(kept + text[start:], at)
     known = {c.name.casefold(): c.name for c in columns}
     if missing := [key for key in keys if key.casefold() not in known]:
         raise faults.parse_failed(f"the key column {missing[0]!r} is not in the list")
     return columns, tuple(known[key.casefold()] for key in keys)
 
 
-def _names(cursor: Cursor) -> list[str]:
-    inner = Cursor(cursor.parenthesised())
-    names = [inner.name()]
-    while inner.accept(","):
-        names.append(inner.name())
-    inner.end()
-    return names
-
-
-def _columns(cursor: Cursor) -> tuple[Column, ...]:
-    return _read_columns(cursor.parenthesised())
-
-
-def _read_columns(text: str) -> tuple[Column, ...]:
-    try:
-        return parse_columns(text)
-    except ArgumentError as error:
-        raise faults.parse_failed(error.message) from None
-
-
 def _properties(cursor: Cursor) -> list[tuple[str, str]]:
-    inner = Cursor(cursor.parenthesised())
+    inner = cursor.inner()
     found = []
     while not inner.at_end:
         key = inner.text()
@@ -264,22 +298,19 @@ def _properties(cursor: Cursor) -> list[tuple[str, str]]:
 
 
 def _drop(cursor: Cursor) -> Statement:
-    schema = cursor.accept("schema")
-    view = not schema and cursor.accept("view")
-    if not schema and not view:
-        cursor.expect("table")
+    kind = _expect(cursor, "table", "view", "schema")
     exists = cursor.accept("if", "exists")
     name = _name(cursor)
     cursor.accept("purge")
     cursor.end()
-    if schema:
+    if kind == "schema":
         return DropSchema(name=name, if_exists=exists)
-    return DropTable(name=name, if_exists=exists, view=view)
+    return DropTable(name=name, if_exists=exists, view=kind == "view")
 
 
 def _alter_view(cursor: Cursor) -> Statement:
     name = _name(cursor)
-    cursor.expect("rename")
+    _expect(cursor, "rename")
     cursor.expect("to")
     altered = AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
     cursor.end()
@@ -290,92 +321,75 @@ def _alter(cursor: Cursor) -> Statement:
     name = _name(cursor)
     if cursor.accept("add"):
         if cursor.accept("columns") or cursor.accept("column"):
-            columns = _columns(cursor)
-            cursor.end()
-            return AddColumns(name=name, columns=columns)
+            return _add_columns(name, cursor)
         exists = cursor.accept("if", "not", "exists")
-        specs = tuple(_specs(cursor))
-        cursor.end()
-        if not specs:
-            raise cursor.error("expected PARTITION or COLUMNS")
-        return AddPartitions(name=name, specs=specs, if_not_exists=exists)
+        return AddPartitions(name=name, specs=_one_or_more(cursor, "ADD"), if_not_exists=exists)
     if cursor.accept("drop"):
         exists = cursor.accept("if", "exists")
-        specs = tuple(_specs(cursor))
-        cursor.accept("purge")
-        cursor.end()
-        if not specs:
-            raise cursor.error("expected PARTITION")
-        return DropPartitions(name=name, specs=specs, if_exists=exists)
+        return DropPartitions(name=name, specs=_one_or_more(cursor, "DROP"), if_exists=exists)
     return _alter_settings(name, cursor)
 
 
+def _add_columns(name: Name, cursor: Cursor) -> Statement:
+    exists = cursor.accept("if", "not", "exists")
+    if cursor.peek("("):
+        columns = columns_of(cursor)
+        cursor.end()
+    else:
+        columns = read_columns(cursor.rest, cursor.line_and_column)
+    return AddColumns(name=name, columns=columns, if_not_exists=exists)
+
+
+def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
+    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``, up to the end of the statement."""
+    found = tuple(specs(cursor))
+    if not found:
+        words = cursor.words
+        raise (
+            cursor.lacks((before, *words), known=())
+            if words
+            else cursor.error("expected PARTITION")
+        )
+    cursor.accept("purge")
+    cursor.end()
+    return found
+
+
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
-    made = None
     if cursor.accept("rename", "to"):
         made = AlterTable(name=name, new_name=cursor.dotted()[-1])
     elif cursor.accept("touch"):
         made = AlterTable(name=name)
-    elif cursor.accept("set"):
-        if cursor.accept("comment"):
-            made = AlterTable(name=name, comment=cursor.text())
-        elif cursor.accept("lifecycle"):
-            made = AlterTable(name=name, lifecycle=_integer(cursor))
-        elif cursor.accept("tblproperties"):
-            made = AlterTable(name=name, properties=tuple(_properties(cursor)))
-    if made is None:
-        raise cursor.error("this kind of ALTER TABLE is not supported here")
+    elif cursor.accept("set", "comment"):
+        made = AlterTable(name=name, comment=cursor.text())
+    elif cursor.accept("set", "lifecycle"):
+        made = AlterTable(name=name, lifecycle=integer(cursor))
+    elif cursor.accept("set", "tblproperties"):
+        made = AlterTable(name=name, properties=tuple(_properties(cursor)))
+    else:
+        known = ("add", "drop", "rename", "touch", "set")
+        raise (
+            cursor.lacks(cursor.words, known=known)
+            if cursor.words
+            else cursor.error("expected what to alter")
+        )
     cursor.end()
     return made
 
 
-def _specs(cursor: Cursor) -> list[PartitionSpec]:
-    specs = []
-    while cursor.accept("partition"):
-        items = _items(cursor)
-        if any(value is None for _, value in items):
-            raise cursor.error("a partition key needs a value here")
-        specs.append(PartitionSpec(tuple((k, v) for k, v in items if v is not None)))
-        cursor.accept(",")
-    return specs
-
-
-def _items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
-    inner = Cursor(cursor.parenthesised())
-    items: list[tuple[str, str | None]] = []
-    while not inner.at_end:
-        key = inner.name()
-        items.append((key, inner.value() if inner.accept("=") else None))
-        if not (inner.accept(",") or inner.accept("/")):
-            break
-    inner.end()
-    return tuple(items)
-
-
-def _insert(cursor: Cursor) -> Statement:
+def _insert(cursor: Cursor) -> Insert:
     cursor.expect("insert")
     overwrite = cursor.accept("overwrite")
     if not overwrite:
         cursor.expect("into")
     cursor.accept("table")
     name = _name(cursor)
-    partition = _items(cursor) if cursor.accept("partition") else ()
+    partition = items(cursor) if cursor.accept("partition") else ()
     columns: tuple[str, ...] = ()
     if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
-        columns = tuple(_names(cursor))
-    if not any(cursor.peek(word) for word in ("select", "with", "values", "from", "(")):
+        columns = tuple(names(cursor))
+    if not any(cursor.peek(word) for word in _QUERIES):
         raise cursor.error("expected a query")
     return Insert(
-        name=name, overwrite=overwrite, query=cursor.rest, partition=partition, columns=columns
+        name=name, overwrite=overwrite, query=cursor.placed, partition=partition, columns=columns
     )
-
-
-def _show(cursor: Cursor) -> Statement:
-    if cursor.accept("partitions"):
-        shown: Statement = ShowPartitions(name=_name(cursor))
-    else:
-        cursor.expect("tables")
-        scope = _name(cursor) if cursor.accept("in") else ()
-        shown = ShowTables(scope=scope, pattern=cursor.text() if cursor.accept("like") else "*")
-    cursor.end()
-    return shown

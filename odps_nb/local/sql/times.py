@@ -1,7 +1,6 @@
-"""Rewrites time constants in SQL from the statement's time zone to UTC, with all their digits.
+"""Rewrites times in SQL between the statement's time zone and UTC, with all their digits.
 
-DuckDB sees stored instants as UTC wall-clock times. Functions of hours and conversions to text use
-UTC as well, whatever time zone the statement sets.
+DuckDB sees stored instants as UTC wall-clock times.
 """
 
 from __future__ import annotations
@@ -13,15 +12,71 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb.local import faults
+from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
 from odps_nb.schema import TypeCode
 
-__all__ = ["ZONE", "compared_with", "constants_in_utc"]
+__all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "zone_of"]
 
 ZONE = "odps.sql.timezone"
+_UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
 _CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)(?: (\d\d:\d\d:\d\d)(\.\d+)?)?")
 _CLOCKS = {TypeCode.DATE, TypeCode.TIMESTAMP_NTZ}
 _TIMES = {TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
 _NANOSECOND_YEARS = ("1678", "2261")
+
+
+class Clock:
+    """The clock of a session: reads text as an instant, and shows an instant as a clock time."""
+
+    def __init__(self, name: str) -> None:
+        self._zone = zone_of(name)
+
+    @property
+    def is_utc(self) -> bool:
+        """Whether nothing has to be moved."""
+        return self._zone.key in _UTC
+
+    def read(self, node: Any, wanted: str) -> None:
+        """Make an instant of text, a date or a clock time, in place of it."""
+        from sqlglot import exp
+
+        if isinstance(node, exp.Literal):
+            if found := _CLOCK.fullmatch(node.this):
+                node.set("this", _in_utc(found, self._zone))
+            return
+        duck = "TIMESTAMP_MS" if wanted == "DATETIME" else "TIMESTAMP"
+        kind = exp.Cast if isinstance(node, exp.Anonymous) else exp.TryCast
+
+        def made(inner: Any) -> Any:
+            clock = kind(this=inner, to=duck_time(duck))
+            moved = exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
+            return exp.Cast(this=moved, to=duck_time(duck))
+
+        wrap(node, made)
+
+    def show(self, node: Any) -> None:
+        """Make a clock time of an instant, in place of it."""
+        from sqlglot import exp
+
+        def made(inner: Any) -> Any:
+            return exp.Anonymous(this="mc_local", expressions=[inner, self._name()])
+
+        wrap(node, made, typed=False)
+
+    def _name(self) -> Any:
+        from sqlglot import exp
+
+        return exp.Literal.string(self._zone.key)
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return a time zone; 400 if there is none of that name."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise faults.parse_failed(
+            f"there is no time zone {name!r}", advice="name one like Asia/Shanghai"
+        ) from None
 
 
 def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) -> None:
@@ -33,10 +88,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
     """
     from sqlglot import exp
 
-    try:
-        zone = ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise faults.parse_failed(f"there is no time zone {name!r}") from None
+    zone = zone_of(name)
     _split_ranges(query)
     for cast in list(query.find_all(exp.Cast)):
         text = cast.this
@@ -68,7 +120,12 @@ def _place(cast: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) 
     kinds = exp.DataType.Type
     if cast.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
         cast.to.set("this", kinds.TIMESTAMP)
-    if cast.to.this in (kinds.TIMESTAMP, kinds.DATETIME) and not (met and met <= _CLOCKS):
+        forget(cast)
+    if cast.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
+        return
+    if met and met <= _CLOCKS:
+        forget(cast)  # a clock time: the column that it meets stays one, too
+    else:
         cast.this.set("this", _in_utc(found, zone))
 
 

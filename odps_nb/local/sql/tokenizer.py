@@ -6,15 +6,41 @@ Uses sqlglot's Hive tokenizer without keywords, for the statements that the serv
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any
 
 from odps_nb.local import faults
 
-__all__ = ["Cursor", "statements"]
+__all__ = ["Cursor", "is_keyword", "statements"]
 
 MAX_SQL = 4 << 20
 _VALUES = ("STRING", "IDENTIFIER", "NUMBER")
+_NEAR = 0.75
+_STATEMENTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "AS")
+# Words of MaxCompute's statements that no dialect of sqlglot knows.
+_OWN_WORDS = frozenset(
+    (
+        *("ARCHIVE", "AUTO", "BUCKETS", "CHANGEOWNER", "CLONE", "EXPORT", "HISTORY", "INSTANCES"),
+        *("LIFECYCLE", "LIST", "LOAD", "MATERIALIZED", "MODEL", "OWNER", "PACKAGE", "PURGE"),
+        *("READ", "RESOURCE", "RESOURCES", "RESTORE", "SMALLFILES", "TUNNEL", "UNDO", "UNLOAD"),
+    )
+)
+
+
+@cache
+def _keywords() -> frozenset[str]:
+    """Return the words that some SQL statement or clause begins with, in upper case."""
+    from sqlglot.dialects.hive import Hive
+
+    known = (*Hive.Tokenizer.KEYWORDS, *Hive.Parser.PROPERTY_PARSERS, *Hive.Parser.ALTER_PARSERS)
+    return _OWN_WORDS | {word for phrase in known for word in phrase.upper().split()}
+
+
+def is_keyword(word: str) -> bool:
+    """Return whether a word, in upper case, is known to SQL: it is probably not misspelt."""
+    return word in _keywords()
 
 
 @cache
@@ -44,8 +70,9 @@ def _tokens(source: str) -> list[Any]:
 
 
 def statements(source: str) -> list[Cursor]:
-    """Split a script at its semicolons; drops comments and empty statements."""
-    found, group = [], []
+    """Split a text at its semicolons; drops comments and empty statements."""
+    found: list[Cursor] = []
+    group: list[Any] = []
     for token in _tokens(source):
         if token.token_type.name != "SEMICOLON":
             group.append(token)
@@ -56,14 +83,25 @@ def statements(source: str) -> list[Cursor]:
 
 
 class Cursor:
-    """Walks over the tokens of one statement."""
+    """Walks over the tokens of one statement, or of a part of it.
 
-    def __init__(self, source: str, tokens: list[Any] | None = None) -> None:
+    Parameters
+    ----------
+    source
+        The whole text, in which errors name their place.
+    tokens
+        The tokens to walk over; ``None``: those of the whole text.
+    end
+        The position after the last token, where there may be none.
+    """
+
+    def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
         self._tokens = _tokens(source) if tokens is None else tokens
-        self._text = source  # of the whole script
-        self._first = self._tokens[0].start if self._tokens else 0
-        self._end = self._tokens[-1].end + 1 if self._tokens else len(source)
+        self._text = source
+        self._end = self._tokens[-1].end + 1 if self._tokens else end
         self._at = 0
+        self._kind: list[str] = []
+        self._is_named = False
 
     @property
     def place(self) -> int:
@@ -74,6 +112,32 @@ class Cursor:
     def rest(self) -> str:
         """The text from the next token on."""
         return self._text[self.place : self._end]
+
+    @property
+    def placed(self) -> str:
+        """The text from the next token on, with blanks for all before it: places stay the same."""
+        before = "".join(sign if sign == "\n" else " " for sign in self._text[: self.place])
+        return before + self.rest
+
+    @property
+    def kind(self) -> str:
+        """The first words of the statement, at most two, up to the name that it is about."""
+        return " ".join(self._kind[:2]).upper()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The next tokens that are words, at most two, in upper case."""
+        found = []
+        for token in self._tokens[self._at : self._at + 2]:
+            if token.token_type.name != "VAR" or not token.text.isalpha():
+                break
+            found.append(token.text.upper())
+        return tuple(found)
+
+    @property
+    def line_and_column(self) -> tuple[int, int]:
+        """Line and column of the next token, from 1."""
+        return self._line_and_column(self._at)
 
     @property
     def at_end(self) -> bool:
@@ -93,6 +157,8 @@ class Cursor:
         found = self.peek(*words)
         if found:
             self._at += len(words)
+            if not self._is_named:
+                self._kind += words
         return found
 
     def expect(self, *words: str) -> None:
@@ -111,6 +177,7 @@ class Cursor:
         token = self._next("a name")
         if token.token_type.name not in ("VAR", "IDENTIFIER") or not token.text:
             raise self.error("expected a name", back=1)
+        self._is_named = True
         return str(token.text)
 
     def dotted(self) -> list[str]:
@@ -137,16 +204,24 @@ class Cursor:
 
     def parenthesised(self) -> str:
         """Consume a balanced ``( … )`` and return the text inside."""
+        start = self.place + 1
+        self.inner()
+        return self._text[start : self._tokens[self._at - 1].start]
+
+    def inner(self) -> Cursor:
+        """Consume a balanced ``( … )`` and return a cursor over what is inside."""
         self.expect("(")
-        start, depth, end = self._tokens[self._at - 1].end + 1, 1, 0
+        first, depth = self._at, 1
         while depth:
-            end, depth = self.place, depth + self._paren(self._next("a closing parenthesis"))
-        return self._text[start:end]
+            depth += self._paren(self._next("a closing parenthesis"))
+        last = self._at - 1
+        return Cursor(self._text, self._tokens[first:last], self._tokens[last].start)
 
     def until(self, *words: str) -> str:
-        """Consume up to one of these words or signs, outside of parentheses; return the text."""
+        """Consume up to one of these words or signs, outside of ``( … )`` and ``CASE … END``."""
         start, depth, end = self.place, 0, self.place
         while not self.at_end and (depth or not any(self.peek(word) for word in words)):
+            depth += 1 if self.peek("case") else -1 if self.peek("end") else 0
             token = self._next("more")
             end, depth = token.end + 1, depth + self._paren(token)
         if start == end:
@@ -155,22 +230,54 @@ class Cursor:
 
     def end(self) -> None:
         """Check that no tokens are left."""
+        if self.words and is_keyword(self.words[0]):
+            raise self.lacks(self.words)
         if not self.at_end:
             raise self.error("unexpected text after the statement")
 
-    def error(self, message: str, *, back: int = 0) -> Exception:
+    def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
+        """Return the error for words that the embedded service does not read here.
+
+        Parameters
+        ----------
+        words
+            What is written next, in upper case.
+        known
+            The words that it would read here; one that is nearly the same is suggested.
+        """
+        near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
+        if near and not is_keyword(words[0]):
+            return self.error(
+                f"{words[0]} cannot be read here",
+                advice=f"check the spelling: did you mean {near[0]}?",
+            )
+        shown = [words[0], *(w for w in words[1:] if is_keyword(w) and w not in _STATEMENTS)]
+        text, kind = " ".join(shown), self.kind
+        if kind and " " in kind:
+            text = f"{text} in {kind}"
+        elif kind and not text.startswith(kind):
+            text = f"{kind} {text}"
+        line, column = self.line_and_column
+        return faults.lacks(text, is_sure=is_keyword(words[0]), line=line, column=column)
+
+    def error(self, message: str, *, back: int = 0, advice: str = "") -> Exception:
         """Return a parse error at the position of the cursor."""
-        text = self._text[self._first : self._end]
-        at = self._at - back
-        start = (self._tokens[at].start if at < len(self._tokens) else self._end) - self._first
-        line = text.count("\n", 0, start) + 1
-        column = start - (text.rfind("\n", 0, start) + 1) + 1
-        near = text[start : start + 20].split("\n")[0]
+        line, column = self._line_and_column(self._at - back)
+        start = self._start(self._at - back)
+        near = self._text[start : min(self._end, start + 20)].split("\n")[0]
         return faults.parse_failed(
             f"{message}, near {near!r}" if near else f"{message}, at the end",
             line=line,
             column=column,
+            advice=advice,
         )
+
+    def _start(self, at: int) -> int:
+        return int(self._tokens[at].start) if at < len(self._tokens) else self._end
+
+    def _line_and_column(self, at: int) -> tuple[int, int]:
+        before = self._text[: self._start(at)]
+        return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
     @staticmethod
     def _paren(token: Any) -> int:

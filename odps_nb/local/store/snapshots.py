@@ -111,6 +111,7 @@ class Snapshots:
         additions: Sequence[Addition],
         *,
         replace: Sequence[PartitionSpec] | None = None,
+        since: int | None = None,
     ) -> int:
         """Make files visible and remove those they replace, as one new version; return it.
 
@@ -118,11 +119,15 @@ class Snapshots:
         ----------
         replace
             Specs whose current rows are removed (an empty spec: the whole table); ``None`` appends.
+        since
+            The version of the table that the rows were made of; 409 if it has a later one.
         """
         now = self._clock()
         with self._db.transaction() as db:
             self._db.must_last()
             table = self._catalog.table_by_id(table.table_id)
+            if since is not None and table.version != since:
+                raise faults.table_modified(table.name)
             version = table.version + 1
             if replace is not None:
                 self._replace(table, self.visible(table, replace), version)

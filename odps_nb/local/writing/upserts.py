@@ -41,6 +41,7 @@ class Publisher:
         additions: Sequence[Addition],
         *,
         replace: Sequence[PartitionSpec] | None = None,
+        since: int | None = None,
     ) -> int:
         """Publish as `Snapshots.publish` does, merged by key if there is one; return the version.
 
@@ -48,7 +49,7 @@ class Publisher:
         changes of the version are kept in the change log.
         """
         if not table.key_columns:
-            return self._snapshots.publish(table, additions, replace=replace)
+            return self._snapshots.publish(table, additions, replace=replace, since=since)
         with self._db.transaction():
             replaced = [
                 s.spec for one in replace or () for s in self._snapshots.visible(table, [one])

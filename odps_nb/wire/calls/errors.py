@@ -36,6 +36,8 @@ __all__ = [
     "encode_error_xml",
     "hint_of_code",
     "is_storage_timeout",
+    "split_advice",
+    "with_advice",
 ]
 
 MAX_ERROR_BYTES = 2**20
@@ -111,11 +113,13 @@ _CODE_OF_NUMBER = {
     "0130013": "NoPermission",
     "0130131": "NoSuchTable",
     "0130161": "ParseError",
+    "0420111": "NoSuchProject",
     "0420153": "InternalServerError",
     "0420411": "InvalidArgument",
     "0430055": "InternalConnectionError",
 }
 _NUMBER = re.compile(r"ODPS-(\d{7})")
+_ADVICE = re.compile(r" \(to do: ([^()]{1,400}(?:\([^()]*\)[^()]*)*)\)\s*\Z")
 _EXPIRED_CODES = {
     "NoSuchSession",
     "StreamSessionNotFound",
@@ -214,7 +218,8 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
     if code is None or code not in STATUS_OF_CODE:
         code = code_of_text(f"{code} {parts.message}") or code
     kind = _class_of(status, code, parts.message)
-    message = parts.message or f"the server answered with HTTP status {status}"
+    message, advice = split_advice(parts.message)
+    message = message or f"the server answered with HTTP status {status}"
     shown = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
     return kind(
         shown,
@@ -222,7 +227,7 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
         code=code,
         request_id=find_header(headers, REQUEST_ID) or parts.request_id,
         retry_after=_retry_after(headers, parts.hold_millis),
-        hint=_hint(kind, code, message),
+        hint=advice or _hint(kind, code, message),
     )
 
 
@@ -236,6 +241,17 @@ def code_of_text(text: str) -> str | None:
     """Return the error code for the first ``ODPS-nnnnnnn`` number in a text."""
     number = _NUMBER.search(text)
     return _CODE_OF_NUMBER.get(number[1]) if number else None
+
+
+def with_advice(message: str, advice: str) -> str:
+    """Return a message with what to do at its end, as the embedded service sends it."""
+    return f"{message} (to do: {advice})" if advice else message
+
+
+def split_advice(message: str) -> tuple[str, str | None]:
+    """Return a message without the advice at its end, and the advice."""
+    found = _ADVICE.search(message)
+    return (message, None) if found is None else (message[: found.start()], found[1])
 
 
 def hint_of_code(code: str | None) -> str | None:

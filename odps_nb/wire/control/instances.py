@@ -20,7 +20,7 @@ from odps_nb.errors import (
     QueryError,
 )
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
-from odps_nb.wire.calls.errors import code_of_text, hint_of_code
+from odps_nb.wire.calls.errors import code_of_text, hint_of_code, split_advice
 from odps_nb.wire.control.core import XML_TYPE, date_text, epoch, project_path, rest_request
 from odps_nb.wire.json_fields import dump, in_request, parse_object
 from odps_nb.wire.xml_text import (
@@ -136,7 +136,14 @@ def query_error(task: TaskResult) -> QueryError:
     """Make the error of a failed task: its text, and the code and hint found in it."""
     text = task.text.strip() or f"task {task.name} ended as {task.status or 'unknown'}"
     code = code_of_text(text)
-    return QueryError(text[:4000], code=code, hint=hint_of_code(code))
+    text, advice = split_advice(text)
+    hint = advice or _HINT_IN_SQL.get(code or "") or hint_of_code(code)
+    return QueryError(text[:4000], code=code, hint=hint)
+
+
+_HINT_IN_SQL = {
+    "NoSuchProject": "check the names in the query: project.table, or project.schema.table in full"
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,3 +206,56 @@ def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: Name
     made.drop(error)
     assert "dropping it failed" in error.__notes__[0]
     assert table.exists()
+
+
+@pytest.mark.parametrize(
+    "partitioned_by",
+    [
+        "ds string, hour int",
+        ["ds string", "hour int"],
+        ("ds string comment 'a, b'", "hour int"),
+        ["ds string, hour int"],
+        ["ds", "hour int"],
+        [" ds ", "HOUR int"],
+    ],
+    ids=str,
+)
+def test_partition_columns_are_names_or_texts_with_a_type_in_any_list(
+    odps: Connection, new_name: Name, partitioned_by: str | list[str]
+) -> None:
+    frame = pd.DataFrame({"id": [1], "ds": ["x"], "hour": np.array([3], "int32")})
+    name = new_name("listed")
+    for _ in range(2):  # the second time the table is there, and is compared
+        odps.table(name).write(frame, create=True, partitioned_by=partitioned_by)
+    found = {key.lower(): kind for key, kind in types(odps, name).items()}
+    assert found == {"id": "bigint", "ds": "string", "hour": "int"}
+    assert [str(p).lower() for p in odps.table(name).partitions()] == ["ds=x,hour=3"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "id bigint, d decimal(10,2)",
+        ["id bigint", "d decimal(10,2)"],
+        ("id bigint, d decimal(10,2)",),
+    ],
+)
+def test_columns_are_one_text_or_a_list_of_texts(
+    odps: Connection, new_name: Name, columns: str | list[str]
+) -> None:
+    name = new_name("columns")
+    odps.create_table(name, columns, partitioned_by=["ds string"])
+    assert types(odps, name) == {"id": "bigint", "d": "decimal(10,2)", "ds": "string"}
+
+
+def test_a_name_without_a_type_says_how_to_write_it_and_that_works(
+    odps: Connection, new_name: Name
+) -> None:
+    name = new_name("advice")
+    with pytest.raises(ArgumentError) as caught:
+        odps.create_table(name, "id bigint", partitioned_by=["ds"])
+    written = (caught.value.hint or "").split("'")[1]
+    odps.create_table(name, "id bigint", partitioned_by=[written])
+    assert types(odps, name) == {"id": "bigint", "ds": "string"}
+    with pytest.raises(ArgumentError, match="partitioned_by holds a int"):
+        odps.create_table(new_name("no"), "id bigint", partitioned_by=[1])  # type: ignore[list-item]

@@ -58,7 +58,9 @@ def bounded() -> Iterator[LocalService]:
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: text[:40])
 def test_a_query_that_needs_too_much_memory_fails_alone(bounded: LocalService, text: str) -> None:
     peer = Peer(bounded)
-    with pytest.raises(QueryError, match=r"^ODPS-0121095: Out of (Memory|Range) Error"):
+    with pytest.raises(
+        QueryError, match=r"^ODPS-0121095: (the query needs more|a value is out of range)"
+    ):
         peer.sql(f"{text};")
     assert psutil.Process(bounded.pid).memory_info().rss < 2 * MEMORY * MIB
     assert peer.query("SELECT count(*) AS n FROM kept;").to_pylist() == [{"n": 0}]
@@ -89,7 +91,7 @@ def hurried() -> Iterator[LocalService]:
 
 def test_a_query_that_takes_too_long_is_ended_with_the_reason(hurried: LocalService) -> None:
     peer = Peer(hurried)
-    with pytest.raises(QueryError, match=r"Timeout Error.*1 seconds"):
+    with pytest.raises(QueryError, match=r"longer than 1 seconds"):
         peer.sql(f"{LONG};")
     assert peer.query("SELECT 1 AS a;").to_pylist() == [{"a": 1}]
     assert len(psutil.Process(hurried.pid).children()) == 1
@@ -198,7 +200,7 @@ def test_processes_that_nobody_needs_end_and_the_next_query_has_a_new_one(tmp_pa
     before = set(psutil.Process().children())
     try:
         for _ in range(2):
-            with queries.run({}) as run:
+            with queries.run({}, ValueError) as run:
                 assert run.describe("select 1 as a").columns == ("a",)
                 process = (set(psutil.Process().children()) - before).pop()
             process.wait(60)

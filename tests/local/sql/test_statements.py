@@ -11,8 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from odps_nb.access.connection import Connection
+from odps_nb.client.sql.query import SqlInstance, cancel_sql
 from odps_nb.errors import (
     ArgumentError,
+    ConflictError,
     InvalidRequestError,
     NotFoundError,
     QueryError,
@@ -164,13 +167,11 @@ def test_a_table_is_made_from_a_query_or_like_another(peer: Peer) -> None:
         peer.sql(f"CREATE TABLE {name}_3 AS SELECT CAST('x' AS BIGINT) / 0 FROM no_such_table;")
 
 
-def test_settings_and_several_statements_run_in_order(peer: Peer) -> None:
-    name = f"script{time.time_ns()}"
+def test_settings_and_comments_stand_before_the_statement(peer: Peer) -> None:
     read = peer.query(
-        f"SET odps.sql.allow.fullscan=true;\nCREATE TABLE {name} (a bigint); -- a comment; here\n"
-        f"INSERT INTO {name} VALUES (1), (2);\nSELECT count(*) AS n FROM {name};"
+        "SET odps.sql.allow.fullscan=true;\n-- a comment; here\nSELECT 1 AS n; -- and here;\n"
     )
-    assert read.to_pylist() == [{"n": 2}]
+    assert read.to_pylist() == [{"n": 1}]
 
 
 def test_a_statement_that_cannot_be_read_says_where(peer: Peer) -> None:
@@ -366,3 +367,43 @@ def test_a_table_with_a_blob_needs_its_properties_and_settings(peer: Peer) -> No
 
 def test_a_blob_can_be_the_value_of_a_map(new_table: Callable[[str], str]) -> None:
     assert new_table("(a map<string,blob>)")
+
+
+def test_an_instance_that_is_over_cannot_be_stopped_and_our_client_takes_that(
+    peer: Peer, odps: Connection
+) -> None:
+    """evidence 169: refused with InvalidStateSetting (pyodps: test_create_instance)"""
+    peer.sql("SELECT 1;")
+    over = control.CancelInstance(project=peer.service.project, instance_id=peer.last_instance)
+    with pytest.raises(ConflictError) as caught:
+        peer.ok(over.encode())
+    assert (caught.value.code, caught.value.status) == ("InvalidStateSetting", 409)
+    result = odps.sql("select 1 as a").wait()
+    result.cancel()
+    unknown = SqlInstance(project=peer.service.project, instance_id="2024nope")
+    with pytest.raises(NotFoundError):
+        cancel_sql(odps.storage, unknown)
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("map('k', 'v')", '{"k":"v"}'),
+        ("map(1, array('a', null))", '{"1":["a",null]}'),
+        ("array(1, 2, null)", "[1,2,null]"),
+        ("array('a', 'b\"c')", r'["a","b\"c"]'),
+        ("named_struct('a', 1, 'b', array(true))", '{"a":1,"b":[true]}'),
+        ("array(cast('1.50' as decimal(10,2)))", '["1.50"]'),
+        ("array(cast('2024-01-01 10:00:00' as datetime))", '["2024-01-01 10:00:00"]'),
+        ("cast(null as array<bigint>)", None),
+    ],
+)
+def test_nested_values_are_json_in_the_text_of_a_result(
+    peer: Peer, expression: str, text: str | None
+) -> None:
+    """evidence 167: ``{"k":"v"}`` and ``[…]`` (pyodps: test_read_map_array_sql_instance)"""
+    peer.sql(f"SELECT {expression} AS v;")
+    result = control.GetInstanceResult(project=peer.service.project, instance_id=peer.last_instance)
+    (task,) = result.decode_answer(peer.ok(result.encode()).content, {}).tasks
+    cell = "\\N" if text is None else '"' + text.replace('"', '""') + '"'
+    assert task.text == f'"v"\n{cell}\n'

@@ -240,11 +240,14 @@ def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
 def test_an_error_in_sql_shows_its_place(ip, odps, capsys):
     with pytest.raises(OdpsNbError) as caught:
         run(ip, "%%odps sql\nselect id\nfrom orders\nwhre id = 1")
-    assert caught.value.excerpt == "  whre id = 1\n       ^"
+    assert caught.value.excerpt == "  whre id = 1\n  ^"
     ip.run_cell("%%odps sql\nselect id frm orders")
-    assert "\n  select id frm orders\n                ^\nwhere: " in capsys.readouterr().out
+    assert "\n  select id frm orders\n            ^\nwhere: " in capsys.readouterr().out
     with pytest.raises(OdpsNbError) as caught:
         odps.sql("select no_such_column from orders")
+    assert caught.value.excerpt == "  select no_such_column from orders\n         ^"
+    with pytest.raises(OdpsNbError) as caught:
+        odps.sql("select id from orders group by 2")
     assert caught.value.excerpt is None  # the service names no place
 
 

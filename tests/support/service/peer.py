@@ -95,19 +95,27 @@ class Peer:
 
     # -- SQL ----------------------------------------------------------------------------------
 
-    def sql(self, text: str, settings: Mapping[str, str] | None = None) -> control.InstanceStatus:
+    def start(self, text: str, settings: Mapping[str, str] | None = None) -> str:
+        """Submit a statement; return the id of its instance."""
         submit = control.SubmitSql(
             project=self.service.project, sql=text, settings=dict(settings or {})
         )
         response = self.ok(submit.encode())
-        instance = submit.decode_answer(response.content, dict(response.headers)).instance_id
+        return submit.decode_answer(response.content, dict(response.headers)).instance_id
+
+    def wait(self, instance: str) -> control.InstanceStatus:
+        """Wait for the end of an instance; return its status."""
         status = control.GetTaskStatus(project=self.service.project, instance_id=instance)
         while True:
             response = self.ok(status.encode())
             found = status.decode_answer(response.content, dict(response.headers))
             if found.is_over:
-                break
+                return found
             time.sleep(0.02)  # polling is what the protocol offers
+
+    def sql(self, text: str, settings: Mapping[str, str] | None = None) -> control.InstanceStatus:
+        instance = self.start(text, settings)
+        found = self.wait(instance)
         (task,) = found.tasks
         if task.status != "Success":
             raise self.failure(instance)
@@ -128,8 +136,8 @@ class Peer:
         (task,) = result.decode_answer(response.content, dict(response.headers)).tasks
         return control.query_error(task)
 
-    def query(self, text: str) -> pa.Table:
-        self.sql(text)
+    def query(self, text: str, settings: Mapping[str, str] | None = None) -> pa.Table:
+        self.sql(text, settings)
         project, instance = self.service.project, self.last_instance
         made = self.call(calls.CreateInstanceReadSession(project=project, instance_id=instance))
         read = calls.ReadInstance(

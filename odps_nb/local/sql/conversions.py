@@ -1,0 +1,267 @@
+"""Writes out what MaxCompute converts by its own rules, where DuckDB has others.
+
+Text that meets a DATETIME or TIMESTAMP is a time of the session's clock, numbers with a point are
+DOUBLE, a cast to an integer cuts the fraction, an average and a quotient of DECIMAL are DECIMAL.
+Sources: the vendor's manual, *Data type conversion*, *DECIMAL data type* and *AVG*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from odps_nb.local.sql.times import Clock
+from odps_nb.local.sql.types_of_query import (
+    Types,
+    average_type,
+    duck_time,
+    quotient_type,
+    type_name,
+    wrap,
+)
+
+__all__ = ["convert"]
+
+_INSTANTS = ("DATETIME", "TIMESTAMP")
+_TEXTS = ("TEXT", "VARCHAR", "CHAR")
+_CLOCKS = ("DATE", "TIMESTAMPNTZ")
+_REALS = ("DOUBLE", "FLOAT", "DECIMAL")
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
+# Functions of clock times: which arguments are times, and whether they return an instant.
+_OF_CLOCKS = {
+    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY"), (1, True)),
+    **dict.fromkeys(("DATEPART", "WEEKDAY", "TO_CHAR", "TRUNC"), (1, False)),
+    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS"), (1, False)),
+    "DATEDIFF": (2, False),
+}
+
+
+def convert(query: Any, types: Types, clock: Clock, *, exact_values: bool = False) -> None:
+    """Write out the conversions of a query, in place.
+
+    Parameters
+    ----------
+    clock
+        The clock of the session.
+    exact_values
+        Keep numbers of VALUES as they are written: they go into columns that have a type.
+    """
+    _Conversions(types, clock).run(query, exact_values=exact_values)
+
+
+class _Conversions:
+    def __init__(self, types: Types, clock: Clock) -> None:
+        self._types, self._clock = types, clock
+
+    def run(self, query: Any, *, exact_values: bool) -> None:
+        nodes = list(query.walk(bfs=False))
+        if not self._clock.is_utc:
+            for node in nodes:
+                self._meet(node)
+            for node in reversed(nodes):  # inner ones first
+                self._move(node)
+        for node in reversed(nodes):
+            self._convert(node, exact_values=exact_values)
+
+    def _convert(self, node: Any, *, exact_values: bool) -> None:
+        from sqlglot import exp
+
+        if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)):
+            self._compute(node)
+        elif isinstance(node, exp.Avg):
+            self._average(node)
+        elif isinstance(node, exp.Cast):
+            self._cast(node)
+        elif isinstance(node, exp.Literal):
+            self._number(node, exact_values=exact_values)
+        elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
+            wrap(node, _escaped)
+
+    # -- times --------------------------------------------------------------------------------
+
+    def _meet(self, node: Any) -> None:
+        """Convert text and dates to instants where an instant is among what they meet."""
+        for values in _groups(node):
+            names = [self._types.name(one) for one in values]
+            instant = next((name for name in names if name in _INSTANTS), None)
+            for value, name in zip(values, names, strict=True):
+                if instant is not None and name in (*_TEXTS, *_CLOCKS):
+                    self._clock.read(value, instant)
+
+    def _move(self, node: Any) -> None:
+        """Show instants by the session's clock to casts and functions that look at a clock."""
+        from sqlglot import exp
+
+        if isinstance(node, exp.Cast):
+            wanted, given = type_name(node.to), self._types.name(node.this)
+            if wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
+                if not isinstance(node.this, exp.Literal):  # `constants_in_utc` has read those
+                    self._clock.read(node, wanted)
+            elif wanted in (*_TEXTS, *_CLOCKS):
+                self._show(node.this)
+        elif isinstance(node, exp.Anonymous):
+            self._move_call(node)
+        elif isinstance(node, (exp.Concat, exp.ConcatWs)):
+            for one in node.expressions:
+                self._show(one)
+        elif isinstance(node, _shown_by_clock()):
+            inner = node.this
+            while isinstance(inner, (exp.TsOrDsToDate, exp.TimeStrToTime)):
+                inner = inner.this
+            self._show(inner)
+
+    def _move_call(self, node: Any) -> None:
+        name = node.name.upper()
+        if name == "UNIX_TIMESTAMP":
+            for one in node.expressions:
+                if self._types.name(one) in (*_TEXTS, *_CLOCKS):
+                    self._clock.read(one, "DATETIME")
+        count, is_instant = _OF_CLOCKS.get(name, (0, False))
+        for one in node.expressions[:count]:
+            self._show(one)
+        if is_instant:
+            self._clock.read(node, "DATETIME")
+
+    def _show(self, node: Any) -> None:
+        if self._types.name(node) in _INSTANTS:
+            self._clock.show(node)
+
+    # -- numbers ------------------------------------------------------------------------------
+
+    def _compute(self, node: Any) -> None:
+        """Make text that is computed with DOUBLE."""
+        from sqlglot import exp
+
+        for one, other in ((node.left, node.right), (node.right, node.left)):
+            if self._types.name(one) in _TEXTS and self._types.name(other) in _NUMBERS:
+                wrap(one, lambda text: exp.Cast(this=text, to=exp.DataType.build("DOUBLE")))
+        if isinstance(node, exp.Div):
+            self._divide(node)
+
+    def _divide(self, node: Any) -> None:
+        left, right = self._types.decimal(node.left), self._types.decimal(node.right)
+        names = [self._types.name(one) for one in (node.left, node.right)]
+        if left is not None and right is not None and "DECIMAL" in names:
+            made = _quotient(node.left, node.right, quotient_type(left, right))
+            wrap(node, lambda _div: made)
+
+    def _average(self, node: Any) -> None:
+        """Write AVG of a DECIMAL as a sum and a count, both with the window and filter around."""
+        from sqlglot import exp
+
+        found = self._types.decimal(node.this)
+        if found is None or self._types.name(node.this) != "DECIMAL":
+            return
+        whole = node
+        while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
+            whole = whole.parent
+        parts: list[Any] = []
+        for kind in (exp.Sum, exp.Count):
+            part = whole.copy()
+            inner = next(one for one in part.walk() if isinstance(one, exp.Avg))
+            made = kind(this=inner.this.copy())
+            parts.append(made if inner is part else part)
+            if inner is not part:
+                inner.replace(made)
+        total, count = parts
+        wrap(whole, lambda _: _quotient(total, count, average_type(found)), mark_of=node)
+
+    def _cast(self, node: Any) -> None:
+        """Cut a fraction where DuckDB rounds, and give DATETIME and DECIMAL their own types."""
+        from sqlglot import exp
+
+        wanted, given = node.to, self._types.name(node.this)
+        if wanted.is_type("decimal") and not wanted.expressions:
+            node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
+        elif wanted.is_type("datetime"):
+            node.set("to", duck_time("TIMESTAMP_MS"))
+        elif type_name(wanted) in _WHOLE and given in (*_REALS, *_TEXTS):
+            name = "mc_cut" if given in _REALS else "mc_whole"
+            wrap(node.this, lambda one: exp.Anonymous(this=name, expressions=[one]))
+
+    def _number(self, node: Any, *, exact_values: bool) -> None:
+        """Make a number with a point DOUBLE, unless it meets a DECIMAL: that is the larger type."""
+        from sqlglot import exp
+
+        if node.is_string or "." not in node.this or "e" in node.this.lower():
+            return
+        around = node.find_ancestor(exp.Values, exp.Select, exp.TableSample, exp.DataTypeParam)
+        if isinstance(around, (exp.TableSample, exp.DataTypeParam)):
+            return
+        if exact_values and isinstance(around, exp.Values):
+            return
+        value = node
+        while isinstance(value.parent, (exp.Neg, exp.Paren)):
+            value = value.parent
+        around = value.parent
+        if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
+            return
+        if isinstance(around, exp.AggFunc) and value.arg_key != "this":
+            return  # a fraction such as that of PERCENTILE
+        beside = [
+            self._types.name(one)
+            for group in _groups(value.parent, arithmetic=True)
+            if any(one is value for one in group)
+            for one in group
+            if one is not value
+        ]
+        if not any(name in ("DECIMAL", "") for name in beside):
+            node.set("this", f"{node.this}e0")
+
+
+def _groups(node: Any, *, arithmetic: bool = False) -> Iterator[list[Any]]:
+    """Yield the operands of a node that are brought to one type."""
+    from sqlglot import exp
+
+    compared: Any = (
+        exp.EQ,
+        exp.NEQ,
+        exp.GT,
+        exp.GTE,
+        exp.LT,
+        exp.LTE,
+        exp.NullSafeEQ,
+        exp.NullSafeNEQ,
+    )
+    computed: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod) if arithmetic else ()
+    if isinstance(node, exp.Binary) and isinstance(node, (*compared, *computed)):
+        yield [node.left, node.right]
+    elif isinstance(node, exp.Between):
+        yield [node.this, node.args["low"], node.args["high"]]
+    elif isinstance(node, (exp.In, exp.Coalesce, exp.Greatest, exp.Least)):
+        yield [node.this, *node.expressions]
+    elif isinstance(node, exp.Array):
+        yield list(node.expressions)
+    elif isinstance(node, exp.Nullif):
+        yield [node.this, node.expression]
+    elif isinstance(node, exp.If) and not isinstance(node.parent, exp.Case):
+        yield [one for key in ("true", "false") if (one := node.args.get(key)) is not None]
+    elif isinstance(node, exp.Case):
+        default = node.args.get("default")
+        yield [*(one.args["true"] for one in node.args["ifs"]), *([default] if default else [])]
+        if node.args.get("this") is not None:
+            yield [node.this, *(one.this for one in node.args["ifs"])]
+
+
+def _shown_by_clock() -> tuple[Any, ...]:
+    from sqlglot import exp
+
+    return (
+        *(exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.Quarter),
+        *(exp.DayOfWeek, exp.DayOfMonth, exp.DayOfYear, exp.WeekOfYear, exp.LastDay),
+        *(exp.TimeToStr, exp.Extract, exp.TsOrDsToDate),
+    )
+
+
+def _escaped(like: Any) -> Any:
+    from sqlglot import exp
+
+    return exp.Escape(this=like, expression=exp.Literal.string("\\"))
+
+
+def _quotient(left: Any, right: Any, found: tuple[int, int]) -> Any:
+    from sqlglot import exp
+
+    call = exp.Anonymous(this="mc_quotient", expressions=[left, right])
+    return exp.Cast(this=call, to=exp.DataType.build(f"DECIMAL({found[0]}, {found[1]})"))

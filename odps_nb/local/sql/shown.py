@@ -1,0 +1,170 @@
+"""Runs SHOW and DESC statements."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from odps_nb.local import faults
+from odps_nb.local.server.rights import Right
+from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.store.catalog import Catalog
+from odps_nb.local.store.snapshots import Snapshots
+from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY, VIEW, Table
+from odps_nb.schema import Column
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["SHOWN", "Shown", "definition_of"]
+
+SHOWN = (
+    sql_statements.ShowTables,
+    sql_statements.ShowPartitions,
+    sql_statements.ShowSchemas,
+    sql_statements.ShowCreate,
+    sql_statements.Describe,
+)
+Show = (
+    sql_statements.ShowTables
+    | sql_statements.ShowPartitions
+    | sql_statements.ShowSchemas
+    | sql_statements.ShowCreate
+    | sql_statements.Describe
+)
+
+
+class Shown:
+    """Runs SHOW and DESC statements; their rows are texts."""
+
+    def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
+        self._catalog, self._snapshots = catalog, snapshots
+
+    def rows(self, statement: Show, place: Place) -> Rows:
+        """Return the rows of a statement."""
+        if isinstance(statement, sql_statements.ShowTables):
+            project, schema = self._scope(statement.scope, place)
+            place.rights.require(place.owner, project, Right.QUERY)
+            names = (t.name.table for t in self._catalog.tables(project, schema))
+            return _listed("table_name", names, statement.pattern)
+        if isinstance(statement, sql_statements.ShowSchemas):
+            project = statement.project or place.project
+            place.rights.require(place.owner, project, Right.QUERY)
+            return _listed("schema_name", self._catalog.schemas(project), statement.pattern)
+        table = place.named(self._catalog, statement.name)
+        if isinstance(statement, sql_statements.ShowCreate):
+            return text_rows(("statement",), [(definition_of(table),)])
+        if isinstance(statement, sql_statements.ShowPartitions):
+            within = table.spec(statement.within or PartitionSpec())
+            specs = (p.spec for p in self._catalog.partitions(table) if within.covers(p.spec))
+            return text_rows(("partition",), [(str(one).replace(",", "/"),) for one in specs])
+        return self._described(statement, table, place)
+
+    def _described(self, statement: sql_statements.Describe, table: Table, place: Place) -> Rows:
+        if statement.partition is not None:
+            facts = self._facts_of_partition(table, statement.partition, place)
+            return text_rows(("property", "value"), list(facts))
+        rows: list[tuple[str, ...]]
+        rows = [(c.name, format_type(c.type), c.comment) for c in table.schema]
+        if statement.extended:
+            rows += [("", "", ""), ("# table", "", "")]
+            rows += [(name, value, "") for name, value in self._facts(table, place)]
+        return text_rows(("name", "type", "comment"), rows)
+
+    def _scope(self, name: sql_statements.Name, place: Place) -> tuple[str, str | None]:
+        """Return the project and schema that ``SHOW TABLES IN …`` names."""
+        if not name:
+            return place.project, place.schema
+        if len(name) == 2:
+            return name[0], name[1]
+        if len(name) > 2:
+            raise faults.parse_failed(f"{'.'.join(name)} is not a schema")
+        is_project = not place.three_parts and name[0] in self._catalog.projects()
+        if is_project or name[0] not in self._catalog.schemas(place.project):
+            return name[0], None
+        return place.project, name[0]
+
+    def _facts(self, table: Table, place: Place) -> Iterator[tuple[str, str]]:
+        segments = self._snapshots.visible(table)
+        yield "name", str(table.name)
+        yield "owner", table.owner
+        yield "comment", table.comment
+        yield from _times(table.created, table.modified, place)
+        yield "lifecycle", str(table.lifecycle) if table.lifecycle > 0 else ""
+        yield "partitioned by", ", ".join(table.partition_keys)
+        yield "primary key", ", ".join(table.key_columns)
+        yield "is view", str(table.view is not None).lower()
+        yield "rows", str(sum(one.rows for one in segments))
+        yield "bytes", str(sum(one.raw_bytes for one in segments))
+        yield "files", str(len(segments))
+
+    def _facts_of_partition(
+        self, table: Table, spec: PartitionSpec, place: Place
+    ) -> Iterator[tuple[str, str]]:
+        found = self._catalog.partition(table, spec)
+        yield "partition", str(found.spec).replace(",", "/")
+        yield from _times(found.created, found.modified, place)
+        yield "rows", str(found.rows)
+        yield "bytes", str(found.raw_bytes)
+        yield "files", str(found.files)
+
+
+def definition_of(table: Table) -> str:
+    """Return the statement that makes a table or view of this definition."""
+    name = ".".join(
+        _quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part
+    )
+    comment = f"COMMENT {_text(table.comment)}" if table.comment else ""
+    if table.view is not None:
+        shown = ", ".join(_quoted(column.name) for column in table.schema.columns)
+        head = f"CREATE VIEW IF NOT EXISTS {name} ({shown})"
+        return "\n".join(filter(None, (head, comment, f"AS {table.view.text.strip()};")))
+    keys = ", ".join(map(_quoted, table.key_columns))
+    columns = [*map(_column, table.schema.columns), *([f"PRIMARY KEY ({keys})"] if keys else [])]
+    lines = [f"CREATE TABLE IF NOT EXISTS {name} (", ",\n".join(f"  {one}" for one in columns), ")"]
+    lines.append(comment)
+    if table.is_partitioned:
+        keys = ", ".join(map(_column, table.schema.partition_columns))
+        lines.append(f"PARTITIONED BY ({keys})")
+    if table.is_clustered:
+        buckets = table.properties.get("buckets")
+        into = f" INTO {buckets} BUCKETS" if buckets else ""
+        lines.append(f"CLUSTERED BY ({table.properties[CLUSTERED_BY]}){into}")
+    own = (PRIMARY_KEY, CLUSTERED_BY, VIEW, *(["buckets"] if table.is_clustered else []))
+    properties = {k: v for k, v in table.properties.items() if k not in own}
+    if properties:
+        listed = ", ".join(f"{_text(k)}={_text(v)}" for k, v in properties.items())
+        lines.append(f"TBLPROPERTIES ({listed})")
+    if table.lifecycle > 0:
+        lines.append(f"LIFECYCLE {table.lifecycle}")
+    return "\n".join(filter(None, lines)) + ";"
+
+
+def _column(column: Column) -> str:
+    parts = [_quoted(column.name), format_type(column.type)]
+    if not column.nullable:
+        parts.append("NOT NULL")
+    if column.comment:
+        parts.append(f"COMMENT {_text(column.comment)}")
+    return " ".join(parts)
+
+
+def _times(created: float, modified: float, place: Place) -> Iterator[tuple[str, str]]:
+    for name, at in (("created", created), ("modified", modified)):
+        moment = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(place.timezone))
+        yield name, moment.strftime("%Y-%m-%d %H:%M:%S") if at else ""
+
+
+def _listed(column: str, names: Iterable[str], pattern: str) -> Rows:
+    return text_rows((column,), [(n,) for n in names if fnmatch.fnmatch(n, pattern)])
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

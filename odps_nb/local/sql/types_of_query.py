@@ -1,0 +1,252 @@
+"""Finds the MaxCompute types of the expressions of a query, with sqlglot's own inference.
+
+A copy of the query is qualified and annotated; what was found is looked up by node of the
+original. An expression whose type cannot be found has none: it is left as it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any
+
+from odps_nb import sql_parser
+from odps_nb.local.sql.functions import maxcompute_dialect
+from odps_nb.local.store.tables import Table
+from odps_nb.schema import DecimalType, OdpsType, PrimitiveType, TypeCode
+from odps_nb.wire.type_text import format_type
+
+__all__ = [
+    "Types",
+    "average_type",
+    "duck_time",
+    "forget",
+    "quotient_type",
+    "type_name",
+    "types_of",
+    "wrap",
+]
+
+DECIMAL_DIGITS, DECIMAL_SCALE = 38, 18
+_MARK = "odps_nb"
+# Types whose names the parser does not read, or reads as another type.
+_AS_TEXT = {TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR}
+_UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BLOB}
+_RESULTS = ("this", "expressions", "true", "false", "ifs", "default")
+_WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
+# What functions of MaxCompute return whose names are only names to the parser.
+_RETURNS = {
+    **dict.fromkeys(("GETDATE", "DATEADD", "DATETRUNC", "LASTDAY"), "DATETIME"),
+    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC"), "DATE"),
+    **dict.fromkeys(
+        ("DATEDIFF", "DATEPART", "WEEKDAY", "UNIX_TIMESTAMP", "LENGTHB", "CHAR_MATCHCOUNT"),
+        "BIGINT",
+    ),
+    **dict.fromkeys(("TO_CHAR", "TOLOWER", "TOUPPER", "WM_CONCAT", "KEYVALUE", "MAX_PT"), "TEXT"),
+}
+
+
+class Types:
+    """The types of the nodes of one query."""
+
+    def __init__(self, found: Mapping[int, Any]) -> None:
+        self._found = found
+
+    def name(self, node: Any) -> str:
+        """Return the name of a type, such as ``DATETIME``; empty if it is unknown."""
+        return type_name(self._of(node))
+
+    def decimal(self, node: Any) -> tuple[int, int] | None:
+        """Return precision and scale of a DECIMAL, or of one that an integer fits."""
+        from sqlglot import exp
+
+        if isinstance(node, (exp.Paren, exp.Neg)):
+            return self.decimal(node.this)
+        return _decimal(node, self._of(node))
+
+    def _of(self, node: Any) -> Any:
+        meta = getattr(node, "meta", {})  # an argument may be missing, or be a name
+        return self._found.get(meta.get(_MARK, -1))
+
+
+def type_name(kind: Any) -> str:
+    """Return the name of sqlglot's type, such as ``DATETIME``; empty if it has none."""
+    return str(getattr(getattr(kind, "this", None), "name", ""))
+
+
+def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
+    """Return the types of a query over tables that are named by the keys of ``tables``."""
+    from sqlglot.errors import SqlglotError
+
+    for number, node in enumerate(query.walk()):
+        node.meta[_MARK] = number
+    columns = {
+        ours: {column.name: _sqlglot_type(column.type) for column in table.schema}
+        for ours, table in tables.items()
+    }
+    try:
+        typed = sql_parser.annotate(query, columns, _annotating())
+    except (SqlglotError, RecursionError):
+        return Types({})  # DuckDB, or who writes the query for it, says what is wrong
+    return Types({n.meta[_MARK]: n.type for n in typed.walk() if _MARK in n.meta and n.type})
+
+
+def forget(node: Any) -> None:
+    """Make the type of a node unknown: what was found for it holds no longer."""
+    node.meta[_MARK] = -1
+
+
+def duck_time(name: str) -> Any:
+    """Return DuckDB's type of that name, such as ``TIMESTAMP_MS``, for a cast."""
+    from sqlglot import exp
+
+    return exp.DataType(this=exp.DataType.Type[name])
+
+
+def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
+    """Put an expression in the place of a node, which it may hold.
+
+    It has the type of the node, or of ``mark_of``; with ``typed=False`` its type is unknown.
+    """
+    from sqlglot import exp
+
+    place = exp.Placeholder()
+    node.replace(place)
+    made = make(node)
+    made.meta[_MARK] = (mark_of or node).meta.get(_MARK, -1) if typed else -1
+    place.replace(made)
+
+
+def quotient_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Return precision and scale of a quotient: Hive's rule, within the limits of MaxCompute."""
+    scale = min(DECIMAL_SCALE, max(6, left[1] + right[0] + 1))
+    return min(DECIMAL_DIGITS, left[0] - left[1] + right[1] + scale), scale
+
+
+@cache
+def _annotating() -> Any:
+    """Return the dialect with the types of MaxCompute's functions and of DECIMAL arithmetic."""
+    from sqlglot import exp
+
+    base = maxcompute_dialect()
+    plain = {
+        kind: rule["annotator"]
+        for kind, rule in base.EXPRESSION_METADATA.items()
+        if "annotator" in rule
+    }
+    rules: dict[Any, Any] = {
+        exp.Avg: _annotate_average,
+        exp.Sum: partial(_annotate_sum, plain[exp.Sum]),
+        exp.Anonymous: _annotate_call,
+    }
+    arithmetic = ((exp.Add, _sum_type), (exp.Sub, _sum_type), (exp.Mod, _sum_type))
+    for kind, rule in (*arithmetic, (exp.Mul, _product_type), (exp.Div, quotient_type)):
+        rules[kind] = partial(_annotate_arithmetic, plain[kind], rule)
+    for choice in (exp.Coalesce, exp.Greatest, exp.Least, exp.If, exp.Case, exp.Nullif):
+        rules[choice] = partial(_annotate_choice, plain[choice])
+    made = {kind: {"annotator": rule} for kind, rule in rules.items()}
+    known = {**base.EXPRESSION_METADATA, **made}
+    return type("Annotating", (base,), {"EXPRESSION_METADATA": known})
+
+
+def _annotate_arithmetic(plain: Any, rule: Any, annotator: Any, node: Any) -> Any:
+    left, right = (_decimal(one, one.type) for one in (node.left, node.right))
+    if left is None or right is None or not (_is_decimal(node.left) or _is_decimal(node.right)):
+        return plain(annotator, node)
+    return annotator._set_type(node, _decimal_type(*rule(left, right)))
+
+
+def _annotate_average(annotator: Any, node: Any) -> Any:
+    from sqlglot import exp
+
+    found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
+    made = exp.DataType.Type.DOUBLE if found is None else _decimal_type(*average_type(found))
+    return annotator._set_type(node, made)
+
+
+def _annotate_sum(plain: Any, annotator: Any, node: Any) -> Any:
+    found = _decimal(node.this, node.this.type) if _is_decimal(node.this) else None
+    if found is None:
+        return plain(annotator, node)
+    return annotator._set_type(node, _decimal_type(DECIMAL_DIGITS, found[1]))
+
+
+def _annotate_call(annotator: Any, node: Any) -> Any:
+    from sqlglot import exp
+
+    return annotator._set_type(node, exp.DataType.Type[_RETURNS.get(node.name.upper(), "UNKNOWN")])
+
+
+def _annotate_choice(plain: Any, annotator: Any, node: Any) -> Any:
+    """Find the type of what is one of several values: an instant if one of them is."""
+    plain(annotator, node)
+    for one in (one for key in _RESULTS for one in _listed(node.args.get(key))):
+        if one.type is not None and one.type.is_type("datetime", "timestamp"):
+            return annotator._set_type(node, one.type)
+    return node
+
+
+def _is_decimal(node: Any) -> bool:
+    return node.type is not None and bool(node.type.is_type("decimal"))
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the results among an argument: WHEN … THEN of a CASE are nodes of their own."""
+    from sqlglot import exp
+
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    return [one.args["true"] if isinstance(one, exp.If) else one for one in values]
+
+
+def average_type(of: tuple[int, int]) -> tuple[int, int]:
+    """Return precision and scale of an average: four digits more on both sides, as in Hive."""
+    scale = min(DECIMAL_SCALE, of[1] + 4)
+    return min(DECIMAL_DIGITS, of[0] + 4), scale
+
+
+def _product_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    return min(DECIMAL_DIGITS, left[0] + right[0]), left[1] + right[1]
+
+
+def _sum_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    scale = max(left[1], right[1])
+    return min(DECIMAL_DIGITS, max(left[0] - left[1], right[0] - right[1]) + scale + 1), scale
+
+
+def _decimal(node: Any, found: Any) -> tuple[int, int] | None:
+    from sqlglot import exp
+
+    if isinstance(node, exp.Literal) and not node.is_string:
+        whole, _, fraction = node.this.partition(".")
+        if fraction.isdigit() and (not whole or whole.isdigit()):
+            return len(whole) + len(fraction), len(fraction)
+        return (_WHOLE["INT" if len(whole) < 10 else "BIGINT"], 0) if whole.isdigit() else None
+    name = type_name(found)
+    if name == "DECIMAL":
+        given = [int(one.name) for one in found.expressions]
+        return (given[0], given[1] if len(given) > 1 else 0) if given else (38, 18)
+    return (_WHOLE[name], 0) if name in _WHOLE else None
+
+
+def _decimal_type(precision: int, scale: int) -> Any:
+    from sqlglot import exp
+
+    return exp.DataType.build(f"DECIMAL({precision}, {scale})")
+
+
+@cache
+def _sqlglot_type(odps: OdpsType) -> Any:
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    if isinstance(odps, PrimitiveType) and odps.code in _UNREAD:
+        return exp.DataType.build("unknown")
+    if odps.code in _AS_TEXT:
+        return exp.DataType.build("text")
+    text = format_type(odps)
+    if isinstance(odps, DecimalType) and odps.precision is None:
+        text = "decimal(38,18)"
+    try:
+        return exp.DataType.build(text, dialect=maxcompute_dialect())
+    except SqlglotError:
+        return exp.DataType.build("unknown")  # nested, with one of those inside

@@ -1,0 +1,334 @@
+"""Conversions by MaxCompute's rules: times in the session's zone, numbers, DECIMAL, LIKE."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import ROUND_DOWN, Decimal, localcontext
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.errors import QueryError
+from tests.support.service.peer import Peer
+
+NewTable = Callable[[str], str]
+ZONES = ("UTC", "Asia/Shanghai", "America/New_York")
+CLOCK = "2024-07-01 22:30:00"
+FINE = f"{CLOCK}.123456789"
+
+
+def in_zone(name: str) -> dict[str, str]:
+    return {"odps.sql.timezone": name}
+
+
+def instant(clock: str, zone: str) -> datetime:
+    """The instant at which a zone's clock shows this, as stored: in UTC, without a zone."""
+    moment = datetime.fromisoformat(clock).replace(tzinfo=ZoneInfo(zone))
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+@pytest.fixture(params=ZONES)
+def zone(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def times(peer: Peer, new_table: NewTable, zone: str) -> str:
+    """A table of one row, written as Arrow: the clock of the zone shows 22:30 of the first."""
+    name = new_table(
+        "(id bigint, dt datetime, ts timestamp, n timestamp_ntz, s string, d date, f string)"
+    )
+    moment = instant(CLOCK, zone)
+    nanos = int((moment - datetime(1970, 1, 1)).total_seconds()) * 10**9 + 123456789
+    rows = {
+        "id": pa.array([1], pa.int64()),
+        "dt": pa.array([moment], pa.timestamp("ms")),
+        "ts": pa.array([nanos], pa.int64()).view(pa.timestamp("ns")),
+        "n": pa.array([datetime.fromisoformat(CLOCK)], pa.timestamp("ns")),
+        "s": [CLOCK],
+        "d": pa.array([date(2024, 7, 1)], pa.date32()),
+        "f": [FINE],
+    }
+    peer.write(name, pa.table(rows))
+    return name
+
+
+TRUE = (
+    f"dt = '{CLOCK}'",
+    f"'{CLOCK}' = dt",
+    f"dt <=> '{CLOCK}'",
+    f"not dt <> '{CLOCK}'",
+    f"dt >= '{CLOCK}' and dt <= '{CLOCK}'",
+    "dt > '2024-07-01 22:29:59' and dt < '2024-07-01 22:30:01'",
+    f"dt in ('2024-01-01 00:00:00', '{CLOCK}')",
+    f"dt not in ('{CLOCK}')" + " = false",
+    "dt between '2024-07-01 22:29:59' and '2024-07-01 22:30:01'",
+    "dt between '2024-07-01' and '2024-07-02'",
+    "ts between '2024-07-01 22:30:00' and '2024-07-01 22:30:01'",
+    "ts > '2024-07-01 22:30:00.123'",
+    "dt = s",
+    "s = dt",
+    f"n = '{CLOCK}'",
+    "n = s",
+    "dt > d and d < dt",
+    f"case dt when '{CLOCK}' then true else false end",
+    f"coalesce(null, dt) = '{CLOCK}'",
+    f"if(id = 1, dt, '2000-01-01 00:00:00') = '{CLOCK}'",
+    f"(case when id = 2 then '2000-01-01 00:00:00' else dt end) = '{CLOCK}'",
+    f"max(dt) over () = '{CLOCK}'",
+    "dateadd(dt, 1, 'hh') = '2024-07-01 23:30:00'",
+    f"dt = cast('{CLOCK}' as datetime)",
+    "dt = cast(s as datetime)",
+    f"cast(s as timestamp) = '{CLOCK}'",
+    f"cast(dt as string) = '{CLOCK}'",
+    f"concat(dt, '') = '{CLOCK}'",
+    "cast(dt as date) = d and to_date(dt) = d",
+    "cast(d as datetime) = '2024-07-01 00:00:00'",
+    "hour(dt) = 22 and day(dt) = 1 and month(dt) = 7 and year(dt) = 2024",
+    "datepart(dt, 'hh') = 22 and weekday(dt) = 0",
+    f"to_char(dt, 'yyyy-mm-dd hh:mi:ss') = '{CLOCK}'",
+    "date_format(dt, 'yyyy-MM-dd HH:mm:ss') = '2024-07-01 22:30:00'",
+    "datetrunc(dt, 'dd') = '2024-07-01 00:00:00'",
+    "datediff(dt, '2024-06-30 00:00:00', 'dd') = 1",
+    f"unix_timestamp(dt) = unix_timestamp('{CLOCK}')",
+    f"exists (select 1 from (select max(dt) as m from T) q where q.m = '{CLOCK}')",
+)
+
+
+@pytest.mark.parametrize("condition", TRUE)
+def test_text_and_dates_meet_instants_by_the_clock_of_the_session(
+    peer: Peer, times: str, zone: str, condition: str
+) -> None:
+    text = f"SELECT {condition.replace('T)', f'{times})')} AS v FROM {times};"
+    assert peer.query(text, in_zone(zone)).to_pylist() == [{"v": True}]
+
+
+def test_text_is_inserted_as_an_instant_of_the_session(
+    peer: Peer, times: str, zone: str, new_table: NewTable
+) -> None:
+    name = new_table("(k string, dt datetime, ts timestamp, n timestamp_ntz, d date)")
+    for row in (
+        f"VALUES ('values', '{CLOCK}', '{FINE}', '{CLOCK}', '2024-07-01')",
+        f"SELECT 'select', s, f, s, d FROM {times}",
+        f"SELECT 'constants', '{CLOCK}', '{FINE}', '{CLOCK}', '2024-07-01'",
+        f"SELECT 'union', s, f, s, d FROM (SELECT * FROM {times} UNION ALL SELECT * FROM {times}"
+        " WHERE false) u",
+    ):
+        peer.sql(f"INSERT INTO {name} {row};", in_zone(zone))
+    found = peer.query(f"SELECT * FROM {name};")
+    stored = peer.query(f"SELECT dt, ts, n, d FROM {times};")
+    assert found.num_rows == 4
+    for column in stored.column_names:
+        same = [stored.column(column)[0]] * 4
+        assert found.column(column).to_pylist() == [one.as_py() for one in same], column
+    nanos = found.column("ts").cast(pa.int64()).to_pylist()
+    assert nanos == stored.column("ts").cast(pa.int64()).to_pylist() * 4
+
+
+def test_a_date_becomes_the_midnight_of_the_session(
+    peer: Peer, zone: str, new_table: NewTable
+) -> None:
+    name = new_table("(dt datetime, ts timestamp)")
+    peer.sql(f"INSERT INTO {name} SELECT date '2024-07-01', date '2024-07-01';", in_zone(zone))
+    read = peer.query(f"SELECT dt, ts FROM {name};")
+    for column in read.columns:
+        assert column.cast(pa.timestamp("us")).to_pylist() == [instant("2024-07-01 00:00:00", zone)]
+
+
+def test_an_unknown_zone_is_named(peer: Peer) -> None:
+    with pytest.raises(QueryError, match="no time zone 'Asia/Shangai'") as caught:
+        peer.sql("SELECT 1;", in_zone("Asia/Shangai"))
+    assert caught.value.hint
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected", "kind"),
+    [
+        ("cast(1.9 as bigint)", 1, pa.int64()),
+        ("cast(-1.9 as int)", -1, pa.int32()),
+        ("cast(1.9BD as bigint)", 1, pa.int64()),
+        ("cast(x as bigint)", 2, pa.int64()),
+        ("cast(y as tinyint)", 2, pa.int8()),
+        ("cast('1.9' as bigint)", 1, pa.int64()),
+        ("cast('-1.9e0' as bigint)", -1, pa.int64()),
+        ("cast('9007199254740993' as bigint)", 9007199254740993, pa.int64()),
+        ("cast('x' as bigint)", None, pa.int64()),
+        ("1.5", 1.5, pa.float64()),
+        ("-1.5", -1.5, pa.float64()),
+        ("1e-7", 1e-7, pa.float64()),
+        ("0.1 + 0.2", 0.1 + 0.2, pa.float64()),
+        ("1.5BD", Decimal("1.5"), pa.decimal128(2, 1)),
+        ("cast('1.2345678901' as decimal)", Decimal("1.2345678901"), pa.decimal128(38, 18)),
+        ("'3' * 2", 6.0, pa.float64()),
+        ("'1.5' + x", 4.49, pa.float64()),
+        ("x * 2", 5.98, pa.float64()),
+        ("y * 1.5", Decimal("4.485"), pa.decimal128(12, 3)),
+        ("y = 2.99", True, pa.bool_()),
+        ("y in (2.99) and y between 2.98 and 2.995", True, pa.bool_()),
+        ("big = 12345678901234567.89", True, pa.bool_()),
+        ("3 / 2", 1.5, pa.float64()),
+        ("3 / 0", None, pa.float64()),
+        ("percentile(k, 0.5)", 7, None),
+        ("percentile_approx(k, 0.5)", 7, None),
+    ],
+)
+def test_numbers_have_the_types_and_values_of_maxcompute(
+    peer: Peer, expression: str, expected: object, kind: pa.DataType | None
+) -> None:
+    table = (
+        "(SELECT 2.99 AS x, cast('2.99' AS decimal(10,2)) AS y, 7 AS k,"
+        " cast('12345678901234567.89' AS decimal(38,2)) AS big) t"
+    )
+    read = peer.query(f"SELECT {expression} AS v FROM {table};")
+    (value,) = read.column("v").to_pylist()
+    assert value == pytest.approx(expected) if isinstance(expected, float) else value == expected
+    assert kind is None or read.schema.field("v").type == kind
+
+
+def test_fractions_are_cut_on_the_way_into_a_column_of_integers(
+    peer: Peer, new_table: NewTable
+) -> None:
+    name = new_table("(a bigint, b int, d decimal(38,18))")
+    peer.sql(f"INSERT INTO {name} VALUES (1.9, -1.9, 12345678901234567.123456789);")
+    peer.sql(f"INSERT INTO {name} SELECT cast('2.9' AS double), cast('2.9' AS decimal(3,1)), 0;")
+    assert peer.query(f"SELECT a, b, d FROM {name} ORDER BY a;").to_pylist() == [
+        {"a": 1, "b": -1, "d": Decimal("12345678901234567.123456789")},
+        {"a": 2, "b": 2, "d": 0},
+    ]
+
+
+D = "decimal(10,2)"
+QUOTIENTS: tuple[tuple[str, Decimal | None, tuple[int, int]], ...] = (
+    ("avg(a)", Decimal("1.333333"), (14, 6)),
+    ("avg(distinct a)", Decimal("1.5"), (14, 6)),
+    ("max(w)", Decimal("1.333333"), (14, 6)),
+    ("sum(a)", Decimal(4), (38, 2)),
+    ("sum(a) / count(*)", Decimal("1.333333333333333333"), (38, 18)),
+    ("max(a) / 3", Decimal("0.6666666666667"), (21, 13)),
+    ("max(a) / max(b)", Decimal("-0.2857142857143"), (23, 13)),
+    ("1 / max(b)", Decimal("-0.14285714286"), (23, 11)),
+    ("max(a) / 0", None, (21, 13)),
+    ("avg(if(a > 5, a, null))", None, (14, 6)),
+    ("avg(a * b)", Decimal("-9.33333333"), (24, 8)),
+)
+
+
+@pytest.mark.parametrize(("expression", "expected", "kind"), QUOTIENTS)
+def test_averages_and_quotients_of_decimal_are_exact_decimals(
+    peer: Peer, expression: str, expected: Decimal | None, kind: tuple[int, int]
+) -> None:
+    rows = " UNION ALL ".join(
+        f"SELECT cast({a} AS {D}) AS a, cast(-7 AS {D}) AS b" for a in (1, 1, 2)
+    )
+    table = f"(SELECT *, avg(a) OVER () AS w FROM ({rows}) q) t"
+    read = peer.query(f"SELECT {expression} AS v FROM {table};")
+    assert read.column("v").to_pylist() == [expected]
+    assert read.schema.field("v").type == pa.decimal128(*kind)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("99999999999999999999.999999999999999999", "1"),
+        ("0.000000000000000001", "3"),
+        ("-12345678901234567890.123456789012345678", "7"),
+        ("1", "99999999999999999"),
+        ("1", "-0.000000000000000003"),
+    ],
+)
+def test_a_quotient_has_eighteen_exact_digits(peer: Peer, left: str, right: str) -> None:
+    text = f"SELECT cast('{left}' AS decimal) / cast('{right}' AS decimal) AS v;"
+    (value,) = peer.query(text).column("v").to_pylist()
+    with localcontext(prec=80, rounding=ROUND_DOWN):
+        exact = Decimal(left) / Decimal(right)
+        assert value == exact.quantize(Decimal(10) ** -18)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (r"'a%b' like 'a\\%b'", True),
+        (r"'axb' like 'a\\%b'", False),
+        (r"'a_b' like 'a\\_b'", True),
+        (r"'axb' like 'a\\_b'", False),
+        (r"'axb' not like 'a\\_b'", True),
+        (r"'axb' like 'a_b'", True),
+        (r"'a\\b' like 'a\\\\b'", True),
+        (r"'a%b' like p", True),
+        (r"'axxb' like p", False),
+        ("'a!%b' like 'a!!%b' escape '!'", True),
+    ],
+)
+def test_a_backslash_escapes_in_like(peer: Peer, condition: str, expected: bool) -> None:
+    text = rf"SELECT {condition} AS v FROM (SELECT 'a\\%b' AS p) t;"
+    assert peer.query(text).to_pylist() == [{"v": expected}]
+
+
+@pytest.mark.parametrize(
+    "text", ["cast('2024-07-01 12:00:00' as datetime)", "datetime '2024-07-01'"]
+)
+def test_a_cast_to_datetime_has_milliseconds(peer: Peer, text: str) -> None:
+    assert peer.query(f"SELECT {text} AS v;").schema.field("v").type == pa.timestamp("ms")
+
+
+@pytest.mark.parametrize("written", ["'{}'", '"{}"', "p.'{}'"])
+def test_text_is_no_table(peer: Peer, new_table: NewTable, written: str) -> None:
+    name = new_table("(a bigint)")
+    with pytest.raises(QueryError) as caught:
+        peer.sql(f"SELECT a FROM {written.format(name)};")
+    assert caught.value.hint
+    assert peer.query(f"SELECT a FROM `{name}`;").num_rows == 0
+
+
+def test_a_wide_decimal_is_computed_as_far_as_its_values_have_38_digits(peer: Peer) -> None:
+    name = f"wide{time.time_ns()}"
+    settings = {
+        "odps.sql.decimal256.enable": "true",
+        "odps.sql.decimal2.extended.scale.enable": "true",
+    }
+    peer.sql(
+        f"CREATE TABLE {name} (id bigint, d decimal(60,20), a array<decimal(50,2)>);", settings
+    )
+    kind, items = pa.decimal256(60, 20), pa.list_(pa.decimal256(50, 2))
+    values = [Decimal("12345678901234567.12345678901234567891"), None]
+    more = Decimal("12345678901234568.12345678901234567891")
+    rows = {
+        "id": [1, 2],
+        "d": pa.array(values, kind),
+        "a": pa.array([[Decimal("1.5")], None], items),
+    }
+    peer.write(name, pa.table(rows))
+    read = peer.query(f"SELECT d, d + 1 AS e, a[0] AS f FROM {name} WHERE d > 1.5;")
+    assert read.schema.field("d").type == kind  # as it is stored
+    assert read.to_pylist() == [{"d": values[0], "e": more, "f": Decimal("1.50")}]
+    peer.write(name, pa.table(rows | {"d": pa.array([Decimal("9" * 40), None], kind)}))
+    with pytest.raises(QueryError, match="no DECIMAL of more than 38 digits in SQL"):
+        peer.query(f"SELECT d FROM {name};")
+    assert peer.query(f"SELECT count(*) AS n FROM {name};").to_pylist() == [{"n": 4}]
+
+
+@pytest.mark.parametrize("value", [1.5, -2.25, 1e-7, 1e300, 0.1, np.float64(2.5), np.float32(0.5)])
+def test_a_float_that_is_bound_comes_back_as_a_float(odps: Connection, value: float) -> None:
+    read = odps.sql("select :x as v", params={"x": value}).to_arrow()
+    assert read.schema.field("v").type == pa.float64()
+    assert read.column("v").to_pylist() == [float(value)]
+
+
+@pytest.mark.parametrize("zone", [zone for zone in ZONES if zone != "UTC"])
+def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> None:
+    with odps_nb.connect(odps.profile, timezone=zone) as odps:
+        odps.create_table(name := f"zoned{time.time_ns()}", "id bigint, a datetime")
+        odps.sql(f"insert into {name} values (1, '{CLOCK}')")
+        assert odps.sql(f"select id from {name} where a = '{CLOCK}'").row_count == 1
+        (shown,) = odps.table(name).read().to_pandas()["a"]
+        assert str(shown).startswith(CLOCK)
+        odps.drop_table(name)

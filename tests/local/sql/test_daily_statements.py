@@ -1,0 +1,319 @@
+"""What people type daily: SHOW, DESC, max_pt, ALTER, MERGE; and what the service lacks says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import InvalidRequestError, QueryError, ServiceError
+from odps_nb.terms import SplitMode
+from tests.support.service.peer import Peer
+
+TRANSACTIONAL = "TBLPROPERTIES ('transactional'='true')"
+NewTable = Callable[[str], str]
+
+
+def test_a_table_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
+    name = new_table(
+        "(id BIGINT NOT NULL COMMENT 'the key; it\\'s \"one\"', `from` DECIMAL(18,2),"
+        " s STRUCT<a:INT,b:ARRAY<STRING>>, PRIMARY KEY (id)) COMMENT 'a \\\\ table'"
+        f" PARTITIONED BY (ds STRING COMMENT 'day', h BIGINT) {TRANSACTIONAL} LIFECYCLE 7"
+    )
+    (row,) = peer.query(f"SHOW CREATE TABLE {name};").to_pylist()
+    peer.sql(f"DROP TABLE {name};")
+    peer.sql(row["statement"])
+    assert peer.query(f"SHOW CREATE TABLE {name};").to_pylist() == [row]
+
+
+def test_a_view_is_made_again_from_its_own_definition(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint)")
+    peer.sql(f"CREATE VIEW {name}_v (b) COMMENT 'c' AS SELECT a + 1 FROM {name};")
+    (row,) = peer.query(f"SHOW CREATE TABLE {name}_v;").to_pylist()
+    peer.sql(f"DROP VIEW {name}_v;")
+    peer.sql(row["statement"])
+    assert peer.query(f"SELECT b FROM {name}_v;").column_names == ["b"]
+
+
+def test_a_partition_is_described_with_its_rows(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (ds string)")
+    peer.sql(f"INSERT INTO {name} PARTITION (ds='x') VALUES (1), (2);")
+    rows = peer.query(f"DESC {name} PARTITION (ds='x');").to_pylist()
+    found = {row["property"]: row["value"] for row in rows}
+    assert (found["partition"], found["rows"], found["files"]) == ("ds=x", "2", "1")
+    with pytest.raises(QueryError, match="partition does not exist"):
+        peer.sql(f"DESC {name} PARTITION (ds='y');")
+    extended = peer.query(f"DESC EXTENDED {name};").to_pylist()
+    assert {row["name"]: row["type"] for row in extended}["rows"] == "2"
+    assert peer.query(f"DESC {name};").column_names == ["name", "type", "comment"]
+
+
+def test_schemas_and_partitions_are_listed(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (ds string, h string)")
+    peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='x', h='1') PARTITION (ds='y', h='1');")
+    shown = peer.query(f"SHOW PARTITIONS {name} PARTITION (ds='y');").to_pylist()
+    assert shown == [{"partition": "ds=y/h=1"}]
+    project = peer.service.project
+    for scope in ("", f" IN {project}", " LIKE 'def*'"):
+        assert {"schema_name": "default"} in peer.query(f"SHOW SCHEMAS{scope};").to_pylist()
+    for scope in ("", f" IN {project}", " IN default", f" IN {project}.default"):
+        assert {"table_name": name} in peer.query(f"SHOW TABLES{scope};").to_pylist(), scope
+
+
+@pytest.mark.parametrize("quote", ["'", '"'])
+@pytest.mark.parametrize("qualified", [False, True])
+def test_max_pt_is_the_greatest_partition_that_has_rows(
+    peer: Peer, new_table: NewTable, quote: str, qualified: bool
+) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (ds string, h string)")
+    peer.sql(f"INSERT INTO {name} PARTITION (ds='1', h='9') VALUES (1);")
+    peer.sql(f"INSERT INTO {name} PARTITION (ds='2', h='1') VALUES (2), (3);")
+    peer.sql(f"ALTER TABLE {name} ADD PARTITION (ds='3', h='1');")  # empty
+    written = f"{peer.service.project}.{name}" if qualified else name
+    call = f"max_pt({quote}{written}{quote})"
+    read = peer.query(f"SELECT a, {call} AS p FROM {name} WHERE ds = {call} ORDER BY a;")
+    assert read.to_pylist() == [{"a": 2, "p": "2"}, {"a": 3, "p": "2"}]
+    peer.sql(f"CREATE VIEW {name}_v AS SELECT a FROM {name} WHERE ds = {call};")
+    peer.sql(f"INSERT INTO {name} PARTITION (ds='4', h='1') VALUES (4);")
+    assert peer.query(f"SELECT a FROM {name}_v;").to_pylist() == [{"a": 4}]
+
+
+def test_max_pt_needs_the_name_of_a_partitioned_table(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint)")
+    with pytest.raises(QueryError, match="has no partitions"):
+        peer.sql(f"SELECT max_pt('{name}');")
+    with pytest.raises(QueryError, match=r"\[1,8\].*one name in quotes") as caught:
+        peer.sql(f"SELECT max_pt({name});")
+    assert "max_pt('table')" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "clause",
+    [
+        "ADD COLUMN b string",
+        "ADD COLUMNS (b string)",
+        "ADD COLUMN (b string COMMENT 'x')",
+        "ADD COLUMNS b string COMMENT 'x, y'",
+        "ADD COLUMN IF NOT EXISTS b string",
+        "ADD COLUMNS IF NOT EXISTS (a bigint, b string)",
+    ],
+)
+def test_columns_are_added_with_parentheses_or_without(
+    peer: Peer, new_table: NewTable, clause: str
+) -> None:
+    name = new_table("(a bigint)")
+    peer.sql(f"ALTER TABLE {name} {clause};")
+    described = peer.query(f"DESC {name};").to_pylist()
+    assert [(row["name"], row["type"]) for row in described] == [("a", "bigint"), ("b", "string")]
+
+
+def test_an_insert_may_follow_its_common_tables(peer: Peer, new_table: NewTable) -> None:
+    name = new_table("(a bigint)")
+    peer.sql(f"WITH s AS (SELECT 1 AS a), u AS (SELECT 2 AS a) INSERT INTO {name} SELECT a FROM u;")
+    assert peer.read(name).to_pylist() == [{"a": 2}]
+
+
+# -- MERGE, UPDATE, DELETE ------------------------------------------------------------------------
+
+KINDS = {"key": f"(id bigint not null, v string, PRIMARY KEY (id)) {TRANSACTIONAL}"}
+KINDS["append"] = f"(id bigint, v string) {TRANSACTIONAL}"
+KINDS["partitioned"] = f"(id bigint, v string) PARTITIONED BY (ds string) {TRANSACTIONAL}"
+
+
+@pytest.fixture(params=KINDS)
+def changed(request: pytest.FixtureRequest, peer: Peer, new_table: NewTable) -> str:
+    """A transactional table with rows 1, 2 and 3 (evidence 170: also without a primary key)."""
+    name = new_table(KINDS[request.param])
+    ds = " PARTITION (ds='x')" if request.param == "partitioned" else ""
+    peer.sql(f"INSERT INTO {name}{ds} VALUES (1, 'a'), (2, 'b'), (3, null);")
+    return name
+
+
+def rows(peer: Peer, name: str) -> dict[int, str | None]:
+    read = peer.query(f"SELECT id, v FROM {name};").to_pylist()
+    assert len({row["id"] for row in read}) == len(read)
+    return {row["id"]: row["v"] for row in read}
+
+
+def version(peer: Peer, name: str) -> int:
+    return peer.open_read(name, split_mode=SplitMode.ROW_OFFSET).latest_version
+
+
+def source(*values: tuple[int, str]) -> str:
+    return "(" + " UNION ALL ".join(f"SELECT {i} AS id, '{v}' AS v" for i, v in values) + ") AS s"
+
+
+def test_merge_updates_deletes_and_inserts_in_one_version(peer: Peer, changed: str) -> None:
+    before = version(peer, changed)
+    ds = ", 'y'" if "ds" in peer.query(f"SELECT * FROM {changed};").column_names else ""
+    peer.sql(
+        f"MERGE INTO {changed} AS t USING {source((1, 'A'), (2, 'gone'), (9, 'new'), (8, 'no'))}"
+        " ON t.id = s.id WHEN MATCHED AND s.v = 'gone' THEN DELETE"
+        " WHEN MATCHED THEN UPDATE SET v = concat(s.v, t.v)"
+        f" WHEN NOT MATCHED AND s.v <> 'no' THEN INSERT VALUES (s.id, s.v{ds});"
+    )
+    assert rows(peer, changed) == {1: "Aa", 3: None, 9: "new"}
+    assert version(peer, changed) == before + 1
+
+
+def test_merge_names_the_columns_that_it_inserts(peer: Peer, changed: str) -> None:
+    ds = (", ds", ", 'z'") if "ds" in peer.query(f"SELECT * FROM {changed};").column_names else ""
+    names, values = ds or ("", "")
+    peer.sql(
+        f"MERGE INTO {changed} USING {source((7, 'x'))} ON {changed}.id = s.id"
+        f" WHEN NOT MATCHED THEN INSERT (id{names}) VALUES (s.id{values});"
+    )
+    assert rows(peer, changed) == {1: "a", 2: "b", 3: None, 7: None}
+
+
+@pytest.mark.parametrize("do", ["UPDATE SET v = s.v", "DELETE"])
+def test_merge_fails_where_two_rows_match_one_and_changes_nothing(
+    peer: Peer, changed: str, do: str
+) -> None:
+    with pytest.raises(QueryError, match="matched by 2 rows"):
+        peer.sql(
+            f"MERGE INTO {changed} t USING {source((1, 'x'), (1, 'y'))} ON t.id = s.id"
+            f" WHEN MATCHED THEN {do};"
+        )
+    assert rows(peer, changed) == {1: "a", 2: "b", 3: None}
+
+
+def test_a_case_inside_of_a_change_ends_nothing(peer: Peer, changed: str) -> None:
+    new = "CASE WHEN {0} IS NULL THEN 'none' ELSE {0} END"
+    peer.sql(f"UPDATE {changed} SET v = {new.format('v')} WHERE CASE WHEN id > 2 THEN true END;")
+    assert rows(peer, changed) == {1: "a", 2: "b", 3: "none"}
+    peer.sql(
+        f"MERGE INTO {changed} t USING {source((1, 'x'), (2, 'y'))}"
+        " ON t.id = CASE WHEN s.id = 1 THEN 1 ELSE 2 END"
+        " WHEN MATCHED AND CASE WHEN s.v = 'x' THEN true ELSE false END"
+        f" THEN UPDATE SET v = {new.format('s.v')}"
+        " WHEN MATCHED THEN DELETE;"
+    )
+    assert rows(peer, changed) == {1: "x", 3: "none"}
+
+
+def test_an_error_in_a_change_names_no_wrong_place(peer: Peer, changed: str) -> None:
+    for text in (
+        f"UPDATE {changed} SET v = vv",
+        f"MERGE INTO {changed} t USING {source((1, 'x'))} ON t.id = s.nope"
+        " WHEN MATCHED THEN DELETE",
+    ):
+        with pytest.raises(QueryError, match=r"\[1,1\].*there is no column (vv|nope)"):
+            peer.sql(f"{text};")
+
+
+def test_update_and_delete_keep_the_other_rows(peer: Peer, changed: str) -> None:
+    peer.sql(f"UPDATE {changed} SET v = concat(v, '!') WHERE id >= 2;")
+    assert rows(peer, changed) == {1: "a", 2: "b!", 3: None}
+    peer.sql(f"DELETE FROM {changed} WHERE v = 'a';")  # not where the condition is null
+    assert rows(peer, changed) == {2: "b!", 3: None}
+    peer.sql(f"DELETE FROM {changed};")
+    assert rows(peer, changed) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "UPDATE {} SET v = 'x'",
+        "DELETE FROM {}",
+        "MERGE INTO {} t USING {} s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_a_plain_table_takes_no_changes_and_the_error_says_which_do(
+    peer: Peer, new_table: NewTable, text: str
+) -> None:
+    name = new_table("(id bigint, v string)")
+    with pytest.raises(QueryError, match="'transactional'='true'"):
+        peer.sql(text.format(name, name) + ";")
+
+
+# -- what the embedded service lacks --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("EXPLAIN SELECT 1", "EXPLAIN"),
+        ("@a := SELECT 1", "script mode"),
+        ("ANALYZE TABLE t COMPUTE STATISTICS", "ANALYZE TABLE"),
+        ("GRANT SELECT ON TABLE t TO USER u", "GRANT"),
+        ("UNLOAD FROM t INTO LOCATION 'oss://x'", "UNLOAD"),
+        ("LOAD OVERWRITE TABLE t FROM LOCATION 'oss://x'", "LOAD OVERWRITE"),
+        ("CLONE TABLE t TO u", "CLONE TABLE"),
+        ("KILL 123", "KILL"),
+        ("USE other", "USE"),
+        ("CREATE FUNCTION f AS 'x'", "CREATE FUNCTION"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT 1", "CREATE MATERIALIZED VIEW"),
+        ("CREATE TABLE t (a bigint) AUTO PARTITIONED BY (trunc_time(d, 'day') AS p)", "AUTO PART"),
+        ("CREATE TABLE t (a bigint) STORED AS parquet", "STORED"),
+        ("CREATE TABLE t (a bigint) LOCATION 'oss://x'", "LOCATION in CREATE TABLE"),
+        ("DROP FUNCTION f", "DROP FUNCTION"),
+        ("SHOW FUNCTIONS", "SHOW FUNCTIONS"),
+        ("SHOW GRANTS", "SHOW GRANTS"),
+        ("ALTER TABLE t CHANGE COLUMN a b bigint", "CHANGE COLUMN in ALTER TABLE"),
+        ("ALTER TABLE t MERGE SMALLFILES", "MERGE SMALLFILES in ALTER TABLE"),
+        ("FROM t INSERT INTO u SELECT a", "INSERT after FROM"),
+        ("SELECT some_udf(1)", "function some_udf"),
+    ],
+)
+def test_what_only_maxcompute_runs_is_named_with_what_to_do(
+    peer: Peer, text: str, what: str
+) -> None:
+    with pytest.raises(ServiceError, match=f"embedded service has no {what}.*; MaxCompute ") as it:
+        peer.sql(f"{text};")
+    assert it.value.hint == "write it without that, or run it in a project of MaxCompute"
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "column"),
+    [
+        ("SELCT 1", "SELECT", 1),
+        ("SHWO TABLES", "SHOW", 1),
+        ("SHOW TABELS", "TABLES", 6),
+        ("CREATE TABEL t (a bigint)", "TABLE", 8),
+        ("ALTER TABLE t RENAM TO u", "RENAME", 15),
+        ("CREATE TABLE t (a bigint) COMENT 'x'", "COMMENT", 27),
+        ("SELECT a FORM t", "FROM", 10),
+        ("SELECT a FROM t WHRE a = 1", "WHERE", 17),
+    ],
+)
+def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
+    peer: Peer, text: str, near: str, column: int
+) -> None:
+    with pytest.raises(ServiceError) as caught:
+        peer.sql(f"{text};")
+    assert f"[1,{column}]" in caught.value.message
+    assert caught.value.hint == f"check the spelling: did you mean {near}?"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE {} (a bigint); SELECT 1",
+        "SELECT 1; CREATE TABLE {} (a bigint);",
+        "SET a=b; CREATE TABLE {} (a bigint); SELECT * FROM no_such_table",
+    ],
+)
+def test_of_two_statements_in_a_text_none_runs(peer: Peer, new_table: NewTable, text: str) -> None:
+    name = f"{new_table('(a bigint)')}_b"
+    with pytest.raises(InvalidRequestError, match="one text takes one statement") as caught:
+        peer.sql(text.format(name))
+    assert "call of its own" in (caught.value.hint or "")
+    assert {"table_name": name} not in peer.query("SHOW TABLES;").to_pylist()
+
+
+def test_a_table_that_changes_during_a_rewrite_keeps_the_other_change(
+    peer: Peer, new_table: NewTable
+) -> None:
+    name = new_table(KINDS["append"])
+    peer.write(name, pa.table({"id": pa.array([1], pa.int64()), "v": ["a"]}))
+    started = peer.start(
+        f"UPDATE {name} SET v = 'z' WHERE id IN"
+        " (SELECT x * 0 + 1 FROM (SELECT explode(sequence(1, 40000000)) AS x) s);"
+    )
+    peer.write(name, pa.table({"id": pa.array([2], pa.int64()), "v": ["b"]}))
+    (task,) = peer.wait(started).tasks
+    found = rows(peer, name)
+    assert found[2] == "b"
+    assert found[1] == ("z" if task.status == "Success" else "a")

@@ -1,0 +1,104 @@
+"""Errors of SQL: in our words, at the right place, with the nearest name and what to do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.errors import NotFoundError, ServiceError
+
+ENGINE = re.compile(r"Binder|Catalog Error|Parser Error|Conversion Error|DuckDB|sqlglot|__\w+|mc_")
+
+
+def refused(odps: Connection, text: str) -> ServiceError:
+    with pytest.raises(ServiceError) as caught:
+        odps.sql(text).wait()
+    error = caught.value
+    assert not ENGINE.search(error.message), error.message
+    assert error.hint
+    assert error.hint != "check the SQL text"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("text", "marked", "near"),
+    [
+        ("select amont from orders", "amont", "amount"),
+        ("select o.amont from orders o", "amont", "amount"),
+        ("select id\nfrom orders\nwhere statsu = 'paid'", "statsu", "status"),
+        ("select id from orders group by id having max(amout) > 1", "amout", "amount"),
+        ("with c as (select id from orders) select idd from c", "idd", "id"),
+        ("select n from (select id as number, 1 as nn from orders) t", "n", "nn"),
+        ("create table never as select amont from orders", "amont", "amount"),
+        ("insert into orders partition (ds='x') select amont from orders", "amont", "amount"),
+        (
+            "with c as (select 1) insert into orders select amont from orders",
+            "amont",
+            "amount",
+        ),
+        ("-- a comment\nselect amont from orders", "amont", "amount"),
+        ("select id from ordrs", "ordrs", "orders"),
+        ("select a.id from orders a join local.ordrs b on a.id = b.id", "local.ordrs", "orders"),
+        ("select ordes.id from orders", "ordes", "orders"),
+        ("select summ(amount) from orders", "summ", "sum"),
+        ("select id, to_chr(created, 'yyyy') from orders", "to_chr", "to_char"),
+        ("select id frm orders", "frm", "FROM"),
+    ],
+)
+def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
+    odps: Connection, text: str, marked: str, near: str
+) -> None:
+    error = refused(odps, text)
+    assert error.hint == f"check the spelling: did you mean {near}?"
+    line, caret = (error.excerpt or "").split("\n")
+    at = caret.index("^")
+    assert line[at:].startswith(marked.rpartition(".")[2] if "." in marked else marked), error
+    assert line[at - 1] in " (.", error  # its beginning
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "to_do"),
+    [
+        ("select id, count(*) from orders", "column id is neither grouped", "GROUP BY"),
+        ("select id from orders a join orders b on a.id = b.id", "in several tables", "a.id"),
+        ("select dateadd(id) from orders", "function dateadd does not take", "arguments"),
+        ("select * from orders where count(id) > 1", "WHERE cannot hold an aggregate", "HAVING"),
+        ("select id from orders union all select id, note from orders", "UNION", "the same"),
+        ("select id from orders where id = 'abc'", "'abc' cannot be converted to BIGINT", "cast"),
+        ("select address.citi from orders", "no member citi", "members"),
+        ("select id + from orders", "missing", "marked|this place"),
+        ("select zzz from orders", "no column zzz", "columns are id, customer"),
+        ("select x.id from orders", "no table or alias x", "FROM: orders"),
+        ("select id from (select id as x from orders) t", "no column id", "subquery"),
+        ("create table never (a bigintt)", "'bigintt' is not a type", "bigint"),
+        ("select id from orders where gift > array(1)", "BOOLEAN cannot be cast to ARRAY", "types"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_do(
+    odps: Connection, text: str, said: str, to_do: str
+) -> None:
+    error = refused(odps, text)
+    assert said in error.message
+    assert re.search(to_do, error.hint or "")
+
+
+def test_a_schema_that_is_read_as_a_project_is_explained(odps: Connection) -> None:
+    error = refused(odps, "select id from default.orders limit 1")
+    assert isinstance(error, NotFoundError)
+    assert error.code == "NoSuchProject"
+    written = re.search(r"write (\S+):", error.hint or "")
+    assert written is not None
+    assert odps.sql(f"select id from {written[1]} limit 1").row_count == 1  # the advice works
+    assert "local.sales.t" in (refused(odps, "select a from sales.t").hint or "")
+    for text in ("insert into sales.t values (1)", "drop table sales.t", "desc sales.t"):
+        assert "local.sales.t" in (refused(odps, text).hint or ""), text
+
+
+def test_the_real_service_gets_a_hint_for_the_same(odps: Connection) -> None:
+    from odps_nb.wire.control import TaskResult, query_error
+
+    text = "ODPS-0420111:[1,15] Project not found - 'default'."
+    error = query_error(TaskResult(name="t", status="Failed", text=text))
+    assert "project.schema.table" in (error.hint or "")
