@@ -56,6 +56,7 @@ __all__ = [
     "MissingDependencyError",
     "NotFoundError",
     "OdpsNbError",
+    "OdpsNbWarning",
     "ProtocolError",
     "QueryError",
     "RequestTimeoutError",
@@ -201,6 +202,10 @@ class OdpsNbError(_Facts):
 
 
 # -- the bytes --------------------------------------------------------------------------------
+
+
+class OdpsNbWarning(UserWarning):
+    """Category of all warnings of this package."""
 
 
 class ProtocolError(OdpsNbError):

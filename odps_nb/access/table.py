@@ -295,6 +295,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         image_format: str = "png",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
+        index: bool | None = None,
         progress: Progress = None,
     ) -> Receipt:
         """Write rows and commit them once; after an error nothing is written.
@@ -302,9 +303,12 @@ class Table(TableMetadata, ByKey, ForEngines):
         Parameters
         ----------
         data
-            A pandas DataFrame, an Arrow table, batch or reader (anything with
-            ``__arrow_c_stream__``), or a Spark DataFrame. Columns are matched by name; absent
-            ones become null. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
+            A pandas or Spark DataFrame; a polars DataFrame or LazyFrame, an Arrow table, batch or
+            reader (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or
+            an iterator or generator of rows or tables, which is streamed in bounded memory. Rows
+            are dicts, dataclasses, named tuples, or tuples and lists with one value for each
+            column in the table's order. Columns are matched by name; absent ones become null. A
+            Series is one column. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
             type are kept), a picture of PIL, an array of numpy, a binary file object, an
             `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
@@ -331,6 +335,10 @@ class Table(TableMetadata, ByKey, ForEngines):
         partitioned_by
             With ``create``: names of columns of the data, or ``"ds string"``. By default the keys
             of ``partition``.
+        index
+            ``True``: write the named levels of the index of pandas data as columns. ``False``:
+            leave the index out. By default it is left out with an `OdpsNbWarning` if it has names
+            or labels; a column of the table that is only in the index is an error.
 
         Raises
         ------
@@ -347,6 +355,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         2
         >>> table.write(pd.DataFrame({"id": [3]}), overwrite=True).rows
         1
+        >>> table.write([{"id": 4, "name": "d"}, {"id": 5}]).rows
+        2
         >>> odps.table("doc_write_new").write(pd.DataFrame({"id": [4]}), create=True).rows
         1
         >>> odps.drop_table("doc_write"), odps.drop_table("doc_write_new")
@@ -362,6 +372,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             workers=workers,
             compression=Compression.of(compression),
             image_format=ImageFormat.of(image_format),
+            index=index,
             progress=progress,
         )
         receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)

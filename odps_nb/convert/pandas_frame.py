@@ -34,7 +34,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 
-from odps_nb.convert.arrow_schema import fit_table
+from odps_nb.convert.arrow_schema import fit_batch, fit_table
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.python_values import array_of
@@ -100,7 +100,11 @@ def to_pandas(
 
 
 def from_pandas(
-    frame: pd.DataFrame, schema: TableSchema | None = None, *, timezone: str | None = None
+    frame: pd.DataFrame,
+    schema: TableSchema | None = None,
+    *,
+    timezone: str | None = None,
+    first_row: int = 0,
 ) -> pa.Table:
     """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out.
 
@@ -112,24 +116,33 @@ def from_pandas(
         The table to be written: the result then has exactly its columns and write types.
     timezone
         Whose clocks showed the times without a zone that become instants; ``None``: UTC.
+    first_row
+        Number of the first row in the whole of the data, for errors.
 
     Raises
     ------
     ConversionError
         Names, types or values that do not fit, with columns and rows (counted from 0).
     """
-    check_names(frame, schema)
+    check_names(frame)
     arrays = []
     for place, name in enumerate(frame.columns):
         column = schema.find(name) if schema is not None else None
         target = column.type if column is not None else None
-        arrays.append(column_array(frame.iloc[:, place], str(name), target, timezone))
+        series = frame.iloc[:, place]
+        arrays.append(column_array(series, str(name), target, timezone, first_row=first_row))
     table = pa.table(arrays, names=[str(name) for name in frame.columns])
-    return table if schema is None else fit_table(table, schema, timezone=timezone)
+    if schema is None:
+        return table
+    if not first_row:
+        return fit_table(table, schema, timezone=timezone)
+    (batch,) = table.combine_chunks().to_batches()
+    fitted = fit_batch(batch, schema, first_row=first_row, timezone=timezone)
+    return pa.Table.from_batches([fitted])
 
 
-def check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
-    """Raise unless the names of a frame are texts, and its index holds no column of the table."""
+def check_names(frame: pd.DataFrame) -> None:
+    """Raise unless the names of a frame are texts."""
     for name in frame.columns:
         if not isinstance(name, str):
             raise ConversionError(
@@ -137,20 +150,15 @@ def check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
                 column=str(name),
                 hint="set df.columns to the names of the table's columns",
             )
-    if schema is None:
-        return
-    present = {name.casefold() for name in frame.columns}
-    for level in frame.index.names:
-        if isinstance(level, str) and schema.find(level) and level.casefold() not in present:
-            raise ConversionError(
-                f"the column {level!r} is in the index, and the index is not written",
-                column=level,
-                hint="write df.reset_index()",
-            )
 
 
 def column_array(
-    series: pd.Series[Any], name: str, target: OdpsType | None, timezone: str | None
+    series: pd.Series[Any],
+    name: str,
+    target: OdpsType | None,
+    timezone: str | None,
+    *,
+    first_row: int = 0,
 ) -> pa.Array:
     """Return a column as Arrow; `target` decides about Python objects where it is known.
 
@@ -162,7 +170,7 @@ def column_array(
     if isinstance(series.dtype, pd.SparseDtype):
         series = pd.Series(np.asarray(series))
     if series.dtype == object and target is not None:
-        return array_of(list(series), name, target, timezone=timezone)
+        return array_of(list(series), name, target, first_row=first_row, timezone=timezone)
     try:
         return pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.writing.rows import fitted_batches
-from odps_nb.access.writing.sources import Target, is_spark, open_input
+from odps_nb.access.writing.sources import Target, open_input
+from odps_nb.access.writing.tabular import is_spark
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
@@ -169,12 +170,12 @@ class OpenWrite:
         self._streams[name] = OpenStream(self, lane)
         return self._streams[name]
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, *, index: bool | None = None) -> int:
         """Write rows into this process' own stream; return their number.
 
         See `OpenStream.write`.
         """
-        return self._own().write(data)
+        return self._own().write(data, index=index)
 
     def flush(self) -> None:
         """Send the rows buffered in streams of this process."""
@@ -331,13 +332,14 @@ class OpenStream:
         """Whether an error ended it; its rows are never committed."""
         return self._lane.failed
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, *, index: bool | None = None) -> int:
         """Buffer rows and return their number; blobs are uploaded at once.
 
         Parameters
         ----------
-        data
-            As for ``Table.write``, but for Spark DataFrames.
+        data, index
+            As for ``Table.write``, without Spark DataFrames. If an iterator or a reader fails,
+            the rows before stay in the stream; leave the session without a commit to drop them.
 
         Raises
         ------
@@ -352,7 +354,7 @@ class OpenStream:
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
-        given = open_input(data, self._owner._target, workers=1)
+        given = open_input(data, self._owner._target, workers=1, index=index)
         token = self._owner._session.cancel
         for lane in given.lanes:
             for batch in fitted_batches(lane, self._uploader, token):

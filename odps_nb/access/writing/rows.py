@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,9 @@ from odps_nb.access.writing.sources import (
     Chunk,
     Target,
     WriteInput,
-    is_spark,
     open_input,
 )
+from odps_nb.access.writing.tabular import is_spark, refuse_index
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
@@ -46,8 +46,10 @@ def _nothing() -> None:
 class WriteOptions:
     """The checked arguments of ``Table.write``.
 
-    ``before_commit`` is called once, right before the service is asked to commit; ``cancel``
-    stops the write, beside what stops all operations of the connection.
+    ``index`` is whether to write the index of pandas data, as in
+    ``odps_nb.convert.python_rows.with_index``. ``before_commit`` is called once, right before the
+    service is asked to commit; ``cancel`` stops the write, beside what stops all operations of the
+    connection.
     """
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
@@ -55,6 +57,7 @@ class WriteOptions:
     workers: int | None = None
     compression: Compression = Compression.NONE
     image_format: ImageFormat = PNG
+    index: bool | None = None
     progress: Progress = None
     change: Change | None = None
     before_commit: Callable[[], None] = _nothing
@@ -62,6 +65,10 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
+        if self.index not in (None, True, False):
+            raise ArgumentError(
+                f"index is {self.index!r}", argument="index", hint="pass True, False or None"
+            )
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
@@ -71,6 +78,7 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     """
     faces = table.connection.faces
     if is_spark(data):
+        refuse_index(data, index=options.index)
         return faces.spark_write(table, data, _spark_options(options))
     timezone = table.connection.profile.timezone
     if options.change is None:
@@ -85,8 +93,10 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
         target = options.change.target(
             table.schema, table.name, options.partition, timezone=timezone
         )
-        data = options.change.narrowed(data, target)
-    given = open_input(data, target, workers=options.workers)
+        data = options.change.narrowed(data, target, index=options.index)
+        if options.change.only_keys:
+            options = replace(options, index=None)  # no index is left
+    given = open_input(data, target, workers=options.workers, index=options.index)
     return write_chunks(table, target, given, options)
 
 

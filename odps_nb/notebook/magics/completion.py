@@ -140,6 +140,7 @@ _FLAGS = {
     "--bg",
     "--create",
     "--dry-run",
+    "--index",
     "--overwrite",
     "--render",
     "--all",

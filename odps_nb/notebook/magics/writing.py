@@ -21,11 +21,12 @@ __all__ = ["write"]
 
 
 @parsed_as("odps write")
-@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow table or reader; or a folder.")
+@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
 @argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
 @argument("--create", action="store_true", help="Make the table if it is not there.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")
+@argument("--index", action="store_true", help="Write the index of pandas data as columns.")
 @argument("--pattern", metavar="GLOB", action="append", help="Of a folder: files like *.jpg.")
 @argument("--resume", action="store_true", help="Of a folder: go on where a call ended early.")
 @argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
@@ -59,11 +60,14 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             overwrite=overwrite,
             create=args.create,
             partitioned_by=args.partitioned_by,
+            index=args.index or None,
             progress=progress,
         )
 
     if folder is not None and args.partitioned_by:
         raise UsageError("--partitioned-by is for rows: a folder has -p KEY=VALUE")
+    if folder is not None and args.index:
+        raise UsageError("--index is for pandas data, not for a folder")
     if folder is None and (args.pattern or args.resume):
         raise UsageError(f"{'--pattern' if args.pattern else '--resume'} is for a folder")
     return reading.stoppable(f"write {args.table}", run)
