@@ -14,7 +14,6 @@ from odps_nb.access.checks import (
     check_count,
     check_overwrite,
     check_partition,
-    partition_list,
 )
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.table_metadata import TableMetadata
@@ -86,7 +85,10 @@ class Table(TableMetadata, ByKey, ForEngines):
         params
             Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``.
         partitions
-            One or several, e.g. ``"ds=2024-01-01"``; partial specs are allowed.
+            One or several: ``"ds=2024-01-01"``, also a part of the levels; a range such as
+            ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the largest
+            first level that has rows. Values are compared by the type of the column. Ranges and
+            ``"latest"`` are resolved by this call, from the service's list of partitions.
         limit
             Rows at most.
         splits, split_bytes
@@ -119,7 +121,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         Raises
         ------
         NotFoundError
-            No such table or column; close names are in the hint.
+            No such table or column; close names are in the hint. Or no partition in a range.
         ArgumentError
             An argument that makes no sense; nothing was read.
         ConflictError
@@ -153,7 +155,12 @@ class Table(TableMetadata, ByKey, ForEngines):
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
-            self._name, lambda: self.schema, options, timezone=zone, increment=increment
+            self._name,
+            lambda: self.schema,
+            options,
+            self._connection.storage,
+            timezone=zone,
+            increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(
@@ -185,11 +192,15 @@ class Table(TableMetadata, ByKey, ForEngines):
             Who is shown the progress; by default nobody.
         """
         from odps_nb.access.blobs.frames import blob_dtypes, learn_heads
+        from odps_nb.access.partitions import choose_partitions
         from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
-        specs = partition_list(partitions)
+        specs: tuple[PartitionSpec, ...] = ()
+        if partitions is not None:
+            storage = self._connection.storage
+            specs = choose_partitions(partitions, self.schema, self._name, storage)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)

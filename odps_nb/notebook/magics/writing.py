@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics import reading
-from odps_nb.notebook.magics.arguments import parse_partitions
+from odps_nb.notebook.magics.arguments import parse_partition
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
@@ -38,7 +38,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     A folder becomes a table of its files, made if it is not there: path, name, size, mime_type,
     modified, content.
     """
-    parse_partitions([args.partition] if args.partition else None)
+    parse_partition(args.partition)
     folder, value = _source(context, args.source)
     overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
+from odps_nb.access.partitions import parse_choices
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
@@ -149,7 +150,7 @@ class ReadSettings:
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
         options = ReadOptions(
             columns=tuple(name for name in names if name) or None,
-            partitions=tuple(PartitionSpec.of(spec) for spec in specs if spec) or None,
+            partitions=parse_choices(spec for spec in specs if spec) or None,
             where=where,
             limit=limit,
             splits=_number(given, "splits"),

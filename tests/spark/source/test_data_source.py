@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
+from odps_nb.access.partitions import PartitionRange
 from odps_nb.client.write.session import commit_write, open_write_stream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
 from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, Options
@@ -203,7 +204,7 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
             **{key.upper(): value for key, value in profile.as_options().items()},
             "TABLE": "orders",
             "Columns": "id, amount,",
-            "partitions": "ds=2024-01-01,hour=1; ds=2024-01-02",
+            "partitions": "ds=2024-01-01,hour=1; ds>=2024-01-02; latest",
             "limit": "5",
             "split_bytes": "1000",
         }
@@ -211,7 +212,8 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert settings.options.columns == ("id", "amount")
     assert settings.options.partitions == (
         PartitionSpec.of("ds=2024-01-01,hour=1"),
-        PartitionSpec.of("ds=2024-01-02"),
+        PartitionRange(exact=PartitionSpec(), bounds=(("ds", ">=", "2024-01-02"),)),
+        "latest",
     )
     assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)
 
