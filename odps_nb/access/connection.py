@@ -225,6 +225,36 @@ class Connection(ByReference, MakesTables):
             )
         return Result(self, instance)
 
+    def result(self, instance_id: str) -> Result:
+        """Return the result of a query by its instance id, also from another process; two requests.
+
+        The query may still run: `Result.status`, `Result.wait` and `Result.cancel` work as for
+        the result of `sql`, and its rows can be read for as long as the service keeps them.
+
+        Parameters
+        ----------
+        instance_id
+            `Result.instance_id` of the query, which is also on its card and page. It must have run
+            in the project of this connection.
+
+        Raises
+        ------
+        NotFoundError
+            The project has no such instance; or later, when rows are read, its result is gone.
+        ArgumentError
+            This cannot be the id of an instance.
+
+        Examples
+        --------
+        >>> noted = odps.sql("select count(*) as n from orders").instance_id
+        >>> odps.result(noted).to_arrow().to_pylist()
+        [{'n': 250616}]
+        """
+        from odps_nb.access.sql import Result
+        from odps_nb.client.sql.query import find_sql
+
+        return Result(self, find_sql(self.storage, instance_id))
+
     def sql_cost(
         self,
         query: str,
