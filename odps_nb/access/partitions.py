@@ -264,15 +264,15 @@ class PartitionDetails:
 
     Parameters
     ----------
-    spec
-        Keys and values.
+    partition
+        Keys and values, as ``partitions=`` takes them.
     rows, bytes
         Number of rows, and their size on the service.
     created, modified
         When it was made, and when its rows were changed last, in UTC.
     """
 
-    spec: PartitionSpec
+    partition: str
     rows: int | None = None
     bytes: int | None = None
     created: datetime.datetime | None = None
@@ -304,7 +304,7 @@ def _details(
         request = GetPartition(table=table, partition=listed.spec)
         info = control_call(storage, request, cancel=token)
     return PartitionDetails(
-        spec=listed.spec,
+        partition=str(listed.spec),
         rows=info.record_count,
         bytes=info.size,
         created=_moment(info.created_at),

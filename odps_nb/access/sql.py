@@ -64,6 +64,10 @@ class Result(RowForms):
         """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> Any:
+        session = self._session if self._whole is None else self._whole._session
+        return _unpickled, (self._connection, self._instance, session, self._limit)
+
     def first(self, rows: int) -> Result:
         """Return the result limited to its first rows; only those are fetched.
 
@@ -290,3 +294,14 @@ class Result(RowForms):
         rows += " or more" if session is not None and session.is_cut and not self._limit else ""
         title = f"{self._instance.title!r}, " if self._instance.title else ""
         return f"Result({title}instance {self.instance_id}{rows})"
+
+
+def _unpickled(
+    connection: Connection,
+    instance: SqlInstance,
+    session: ResultSession | None,
+    limit: int | None,
+) -> Result:
+    made = Result(connection, instance)
+    made._session, made._limit = session, limit
+    return made

@@ -49,6 +49,9 @@ class TableMetadata:
         """Use new locks in a forked child: a thread of the parent may be fetching."""
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> Any:
+        return type(self), (self._connection, self._name)
+
     @property
     def name(self) -> TableName:
         """Project, schema and table."""
@@ -125,11 +128,11 @@ class TableMetadata:
         Examples
         --------
         >>> (day,) = odps.table("orders").partition_details("ds=2024-01-02")
-        >>> day.rows, str(day.spec)
-        (31288, 'ds=2024-01-02')
+        >>> day.rows, day.partition
+        (243008, 'ds=2024-01-02')
         >>> import pandas as pd
         >>> pd.DataFrame(odps.table("orders").partition_details()).rows.sum()
-        np.int64(250616)
+        np.int64(2048000)
         """
         from odps_nb.access.partitions import fetch_details
 

@@ -158,7 +158,7 @@ def test_text_with_comparison_signs_in_values_stays_exact() -> None:
 
 
 def test_details_of_partitions(table: Table) -> None:
-    found = {str(one.spec): one for one in table.partition_details()}
+    found = {one.partition: one for one in table.partition_details()}
     assert list(found) == [str(spec) for spec in table.partitions()]
     full, empty = found["ds=2024-01-01,hour=9"], found["ds=2024-03-01,hour=1"]
     assert (full.rows, empty.rows, empty.bytes) == (1, 0, 0)
