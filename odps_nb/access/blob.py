@@ -97,7 +97,8 @@ class Blob(BlobContent):
     @property
     def _storage(self) -> StorageClient:
         """The client of its connection, which another process opens at the first use."""
-        storage: StorageClient = getattr(self._source, "storage", self._source)
+        source: Any = self._source
+        storage: StorageClient = getattr(source, "storage", source)
         return storage
 
     @property

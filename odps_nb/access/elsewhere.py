@@ -83,11 +83,14 @@ def _profile_here(
     here = [one for one in list(_OPEN.values()) if one.has_profile and not one.closed]
     for connection in reversed(here):
         if address.leads_to(connection):
-            fixed = {name: settings.get(name) for name in ("schema", "timezone", "quota")}
+            fixed: dict[str, Any] = {
+                name: settings.get(name) for name in ("schema", "timezone", "quota")
+            }
             return replace(connection.profile, **fixed)
     if address.root is not None and local_keys is not None:
         settings.pop("name", None)
-        return Profile(**settings, **local_keys(address.root))
+        keys: Mapping[str, Any] = local_keys(address.root)
+        return Profile(**settings, **keys)
     return profile_from_settings(settings)
 
 

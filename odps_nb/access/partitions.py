@@ -79,10 +79,11 @@ def parse_choices(
     """
     if partitions is None:
         return ()
-    one = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
-    if one or not isinstance(partitions, Iterable):
-        partitions = [partitions]
-    return tuple(_parsed(one) for one in partitions)
+    single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
+    many: Iterable[Any] = partitions  # type: ignore[assignment]  # checked one by one
+    if single or not isinstance(partitions, Iterable):
+        many = (partitions,)
+    return tuple(_parsed(one) for one in many)
 
 
 def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:

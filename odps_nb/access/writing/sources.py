@@ -168,7 +168,8 @@ def open_input(
 
 
 def _names_of(table: Any) -> Iterable[Any]:
-    return table.columns if is_pandas(table) else table.schema.names
+    names: Iterable[Any] = table.columns if is_pandas(table) else table.schema.names
+    return names
 
 
 def _require_columns(names: Iterable[Any], target: Target) -> None:

@@ -63,11 +63,12 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
         from odps_nb.convert.python_rows import with_index
 
         return with_index(data, names, index=index)
+    if is_spark(data):
+        refuse_index(data, index=index)
+        return data
     iterates = isinstance(data, Iterable) and not isinstance(data, (str, bytes, bytearray))
     if _has_arrow(data) or isinstance(data, (Mapping, np.ndarray)) or not iterates:
         refuse_index(data, index=index)
-    if is_spark(data):
-        return data
     if _is_lazy(data):
         parts = data.collect_batches()
         return Chunks(parts, names, empty=lambda: data.head(0).collect())

@@ -73,7 +73,7 @@ class Change:
         whole = replace(schema, columns=columns)
         return Target.of(whole, table, fixed, timezone=timezone)
 
-    def narrowed(self, data: Any, target: Target, *, index: bool | None) -> Any:
+    def narrowed(self, data: Any, target: Target, *, index: bool | None = None) -> Any:
         """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data

@@ -56,6 +56,20 @@ def test_columns_come_from_the_option_or_from_the_schema(
 
 
 @pytest.mark.spark
+def test_partitions_are_chosen_by_ranges_and_latest(
+    reader: DataFrameReader, odps: Connection, spark: SparkSession
+) -> None:
+    days = [str(spec).removeprefix("ds=") for spec in odps.table("orders").partitions()]
+    chosen = reader.option("partitions", f"ds<{days[1]}; latest").option("columns", "ds")
+    found = {row.ds for row in chosen.load("orders").distinct().collect()}
+    assert found == {days[0], days[-1]}
+    frame = odps_nb.spark.read(
+        spark, odps, "orders", columns=["ds"], partitions={"ds >=": days[-2], "ds <": days[-1]}
+    )
+    assert [row.ds for row in frame.distinct().collect()] == [days[-2]]
+
+
+@pytest.mark.spark
 def test_a_schema_with_other_types_is_refused(reader: DataFrameReader) -> None:
     frame = reader.schema("id string").load("orders")
     with pytest.raises(Exception, match="id is bigint, not string"):
