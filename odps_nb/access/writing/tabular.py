@@ -22,7 +22,7 @@ __all__ = ["Chunks", "as_arrow", "as_tables", "is_pandas", "is_spark", "refuse_i
 CHUNK_ROWS = 16_384
 """Maximum number of rows of an iterator that are converted together."""
 CHUNK_BYTES = 16 * 2**20
-"""Bytes of texts and bytes objects in these rows after which a chunk ends."""
+"""Bytes of texts, arrays and bytes objects in these rows after which a chunk ends."""
 
 
 def is_spark(data: Any) -> bool:
@@ -115,18 +115,21 @@ def _is_lazy(data: Any) -> bool:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series as a DataFrame of one column; where one value is a row, its name is free."""
+    """Return a Series or an Index as a DataFrame; where one value is a row, its name is free."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
+        is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
+        options = {"index": False} if is_index else {}
         if names.single:
-            return data.to_frame(names.order[0])
-        if isinstance(data.name, str) and data.name:
-            return data.to_frame()
-        raise ConversionError(
-            "a Series without a name cannot tell its column",
-            source_type="Series",
-            hint="name it: series.rename('id')",
-        )
+            return data.to_frame(name=names.order[0], **options)
+        if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
+            kind = type(data).__name__
+            raise ConversionError(
+                f"a {kind} without a name cannot tell its column",
+                source_type=kind,
+                hint="name it, e.g. series.rename('id')",
+            )
+        return data.to_frame(**options)
     if names.single and isinstance(data, (pa.Array, pa.ChunkedArray)):
         return pa.table({names.order[0]: data})
     return data
@@ -193,8 +196,6 @@ class Chunks:
             found = next(self._tables(), None)
             if found is None and self._empty is not None:
                 found = as_tables(self._empty(), self._names)
-            if isinstance(found, pa.RecordBatchReader):
-                found = found.read_all()
             if found is not None:
                 self._peeked.append(found)
         return self._peeked[0] if self._peeked else None
@@ -263,7 +264,8 @@ _END = object()
 
 def _size(row: Any) -> int:
     """Return the bytes of the large values of a row, roughly."""
-    values = row.values() if isinstance(row, Mapping) else getattr(row, "__dict__", {}).values()
-    if isinstance(row, (list, tuple)):
-        values = row
-    return sum(len(one) for one in values if isinstance(one, (str, bytes, bytearray)))
+    values = row if isinstance(row, (list, tuple)) else getattr(row, "__dict__", {}).values()
+    if isinstance(row, Mapping):
+        values = row.values()
+    sized = (str, bytes, bytearray, list, tuple, dict, np.ndarray)
+    return sum(getattr(one, "nbytes", len(one)) for one in values if isinstance(one, sized))

@@ -99,6 +99,7 @@ WAYS = {
     "batches": lambda: iter(
         [pa.record_batch({"name": ["a"], "id": [1]}), pl.DataFrame({"id": [2]})]
     ),
+    "an index": pd.MultiIndex.from_arrays([[1, 2], ["a", None]], names=["id", "name"]),
     "a lazy frame": pl.LazyFrame({"id": [1, 2], "name": ["a", None]}),
     "lazy frames": [pl.LazyFrame({"id": [1], "name": ["a"]}), pl.LazyFrame({"id": [2]})],
 }
@@ -291,6 +292,35 @@ def test_a_new_table_from_rows(odps: Connection, new_name: Name) -> None:
     odps.drop_table(name)
 
 
+def test_a_lazy_frame_that_does_not_fit_is_refused_and_the_process_goes_on(table: Table) -> None:
+    numbers = pl.LazyFrame({"id": range(100_000)})
+    halves = numbers.select(pl.col("id") / 2)
+    with pytest.raises(ConversionError, match=r"id\[1\] = 0\.5"):
+        table.write(halves)
+    with pytest.raises(ConversionError, match="no column 'x'"):
+        table.write(numbers.select(x="id"))
+    assert table.write(numbers).rows == 100_000
+
+
+def test_readers_in_an_iterator_are_streamed(odps: Connection, new_name: Name) -> None:
+    taken = []
+
+    def batches(first: int) -> Iterator[pa.RecordBatch]:
+        for number in range(first, first + 2):
+            taken.append(number)
+            yield pa.record_batch({"id": [number]})
+
+    def readers() -> Iterator[pa.RecordBatchReader]:
+        for first in (0, 2):
+            schema = pa.schema({"id": pa.int64()})
+            yield pa.RecordBatchReader.from_batches(schema, batches(first))
+
+    table = odps.table(new_name("readers"))
+    assert table.write(readers(), create=True).rows == 4
+    assert sorted(table.read().to_arrow().column("id").to_pylist()) == taken == [0, 1, 2, 3]
+    odps.drop_table(table.name)
+
+
 def test_a_new_table_is_not_made_of_what_has_no_columns(odps: Connection, new_name: Name) -> None:
     table = odps.table(new_name("never"))
     for nothing in ([], iter([]), {}):
@@ -313,7 +343,7 @@ def test_upserts_and_deletes_take_rows(odps: Connection, new_name: Name) -> None
     table.delete([{"id": 3, "other": object()}])
     table.delete(n for n in [4])
     table.delete([(5,)])
-    table.delete(pd.Series([6], name="any"))
+    table.delete(pd.Index([6], name="any"))
     table.delete(np.array([7]))
     table.delete({8})
     found = table.read().to_arrow().sort_by("id").to_pylist()
