@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
-from odps_nb.access.partitions import parse_choices
+from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
@@ -283,6 +283,12 @@ class StreamReadSettings:
                 "what a filter leaves is not counted",
                 option="max_rows_per_trigger",
                 hint="use max_versions_per_trigger, or filter after load()",
+            )
+        if LATEST in (read.options.partitions or ()):
+            raise ConfigError(
+                "partitions is 'latest', which changes while a stream runs",
+                option="partitions",
+                hint="name partitions or a range such as ds>=2024-01-01",
             )
         return cls(
             read=read,
