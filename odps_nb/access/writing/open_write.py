@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from odps_nb.access.writing.rows import fitted_batches
 from odps_nb.access.writing.sources import Target, open_input
@@ -275,6 +275,12 @@ class OpenWrite:
                 if not stream.failed:
                     stream.close()
         self._session.__exit__(kind, error, trace)
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            "a write session is never pickled: it holds rows and sockets",
+            hint="send session.handle, and pass it to open_write(session_id=…)",
+        )
 
     def __repr__(self) -> str:
         state = "committed" if self._committed else "over" if self._session.is_over else "open"

@@ -284,7 +284,7 @@ class StreamReadSettings:
                 option="max_rows_per_trigger",
                 hint="use max_versions_per_trigger, or filter after load()",
             )
-        if LATEST in (read.options.partitions or ()):
+        if LATEST in parse_choices(read.options.partitions):
             raise ConfigError(
                 "partitions is 'latest', which changes while a stream runs",
                 option="partitions",
