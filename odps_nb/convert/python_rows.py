@@ -331,9 +331,9 @@ def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
     """
     if data.dtype.names is not None:
         return pd.DataFrame(data)
-    if data.ndim == 2 and data.dtype != object:
+    if data.ndim == 2 and data.dtype != object and len(data):
         if data.shape[1] != len(names.order):
-            _placed_columns(list(data[:1]), names, 0)  # raises, unless there is no row
+            _placed_columns(list(data[:1]), names, 0)  # raises
         return pd.DataFrame(data, columns=list(names.order))
     return rows_frame(list(data), names)
 

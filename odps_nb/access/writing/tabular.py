@@ -81,7 +81,7 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
             from odps_nb.convert.python_rows import columns_frame
 
             return columns_frame(data)
-        if iterates:
+        if iterates and not isinstance(data, np.ndarray):  # of no dimension
             return _of_items(data, names, index=index)
     return as_arrow(data)
 

@@ -143,7 +143,15 @@ def test_dataclasses_inside_of_dataclasses_are_structs(table: Table) -> None:
 
 
 def test_no_rows_are_zero_rows(table: Table) -> None:
-    for nothing in ([], (), iter([]), {"id": []}, pl.LazyFrame({"id": [1]}).head(0), [{}][:0]):
+    for nothing in (
+        [],
+        (),
+        iter([]),
+        {"id": []},
+        np.zeros((0, 3)),
+        pl.LazyFrame({"id": [1]}).head(0),
+        [{}][:0],
+    ):
         assert table.write(nothing).rows == 0
     table.write([(1, "a", None)])
     assert table.write([], overwrite=True).rows == 0
