@@ -70,7 +70,7 @@ class Connection(ByReference, MakesTables):
         self._profile, self._faces, self._service = profile, faces, service
         self._storage: StorageClient | None = None
         self._closed = False
-        self._address = address
+        self._made_address = address
         remember(self)
 
     @property
@@ -87,7 +87,7 @@ class Connection(ByReference, MakesTables):
         return self._profile
 
     @property
-    def has_profile(self) -> bool:
+    def _has_profile(self) -> bool:
         """Whether the credentials are known already; ``False`` before the first use elsewhere."""
         return isinstance(self._profile, Profile)
 
@@ -97,13 +97,15 @@ class Connection(ByReference, MakesTables):
         return self._closed
 
     @property
-    def address(self) -> Address:
+    def _address(self) -> Address:
         """What a pickle holds: settings without credentials."""
-        if self._address is None:
+        if self._made_address is None:
             settings = tuple(self.profile.as_settings().items())
             root = None if self._service is None else self._service.root
-            self._address = Address(connection_id=uuid.uuid4().hex, settings=settings, root=root)
-        return self._address
+            self._made_address = Address(
+                connection_id=uuid.uuid4().hex, settings=settings, root=root
+            )
+        return self._made_address
 
     @property
     def faces(self) -> Faces:
@@ -383,7 +385,7 @@ class Connection(ByReference, MakesTables):
         self.close()
 
     def __reduce__(self) -> Any:
-        return self._faces.reconnect, (self.address,)
+        return self._faces.reconnect, (self._address,)
 
     def __copy__(self) -> Connection:
         return self
@@ -392,7 +394,7 @@ class Connection(ByReference, MakesTables):
         return self
 
     def __repr__(self) -> str:
-        there = dict(self.address.settings)
+        there = dict(self._address.settings)
         where = ".".join(there[name] for name in ("project", "schema") if name in there)
         state = " (closed)" if self._closed else ""
         return f"<Connection to {where} at {there['endpoint']}{state}>"

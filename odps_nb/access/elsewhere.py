@@ -38,13 +38,13 @@ class Address:
 
     def leads_to(self, connection: Connection) -> bool:
         """Whether a connection is to the same endpoint and project."""
-        there, here = dict(self.settings), connection.address.settings
+        there, here = dict(self.settings), connection._address.settings
         return all(there.get(name) == dict(here).get(name) for name in ("endpoint", "project"))
 
 
 def remember(connection: Connection) -> None:
     """Note an open connection, which pickles may lead to; held weakly."""
-    _OPEN[connection.address.connection_id] = connection
+    _OPEN[connection._address.connection_id] = connection
 
 
 def connect_again(
@@ -80,7 +80,7 @@ def _profile_here(
     """
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
-    here = [one for one in list(_OPEN.values()) if one.has_profile and not one.closed]
+    here = [one for one in list(_OPEN.values()) if one._has_profile and not one.closed]
     for connection in reversed(here):
         if address.leads_to(connection):
             fixed: dict[str, Any] = {
