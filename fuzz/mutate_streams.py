@@ -26,17 +26,19 @@ import pyarrow.types as pt
 from budget import Budget, read
 from stream_damage import COLUMNS, Mutator, session_batch
 
+from odps_nb.arrow.text import as_bytes
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.convert.pandas_frame import to_pandas
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import InvalidRequestError, ProtocolError
+from odps_nb.errors import ConversionError, InvalidRequestError, ProtocolError
 from odps_nb.http.transport import HttpRequest, RequestsTransport
 from odps_nb.local.routes.tunnel_arrow import decode_arrow
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
+from odps_nb.terms import TextMode
 from odps_nb.wire._ipc_message import parse_message
 from odps_nb.wire.arrow_stream import END_MARKER, EndMarkerCheck
 from odps_nb.wire.codings import encoder
@@ -110,6 +112,18 @@ class Readers:
                 look(shown)
                 to_pandas([shown], schema=shown.schema)
 
+    def replaced_rows(self, data: bytes) -> None:
+        """The same with U+FFFD in place of what is not UTF-8."""
+        with RowStream(self._bodies.answer(data), text=TextMode.REPLACE) as stream:
+            for batch in iter(stream.next, None):
+                look(batch)
+
+    def rows_as_bytes(self, data: bytes) -> None:
+        """The same with all text as bytes."""
+        with RowStream(self._bodies.answer(data), text=TextMode.BINARY) as stream:
+            for batch in iter(stream.next, None):
+                look(batch)
+
     def coded_rows(self, data: bytes) -> None:
         """The same inside of a content coding."""
         coder = encoder("zstd")
@@ -134,7 +148,9 @@ class Readers:
         matches = None
         for batch in read_body(self._file):
             matches = matches or match_columns(batch.schema, self._columns)
-            look(coerce_batch(batch, self._columns, matches, blobs=lambda array: array))
+            stored = coerce_batch(batch, self._columns, matches, blobs=lambda array: array)
+            arrays = [array.view(as_bytes(array.type)) for array in stored.columns]
+            look(pa.record_batch(arrays, names=stored.schema.names))  # a STRING holds any bytes
 
     def tunnelled(self, data: bytes) -> None:
         """What somebody writes through the tunnel: batches only, under the table's schema."""
@@ -149,6 +165,7 @@ class Readers:
         """Return each."""
         return [
             *(self.row_stream, self.session_rows, self.coded_rows, self.arrow_reader),
+            *(self.replaced_rows, self.rows_as_bytes),
             *(self.end_marker, self.uploaded, self.tunnelled),
         ]
 
@@ -214,7 +231,7 @@ def child(seed: int, start: int, stop: int) -> None:
             print(f"{number} {reader.__name__} ", end="", flush=True)
             try:
                 reader(data)
-            except (ProtocolError, InvalidRequestError) as error:
+            except (ConversionError, ProtocolError, InvalidRequestError) as error:
                 print(type(error).__name__, flush=True)
             except BaseException as error:  # noqa: BLE001 - any other is what is looked for
                 print(f"! {type(error).__name__}: {' '.join(str(error).split())[:200]}", flush=True)

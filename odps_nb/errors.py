@@ -349,13 +349,19 @@ class ArgumentError(OdpsNbError, ValueError):
 
 
 class ConversionError(OdpsNbError):
-    """A value or type does not fit its target."""
+    """A value or type does not fit its target.
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "column", "source_type", "target_type", "row")
+    ``row`` counts from 0; ``path`` leads to a value inside of ARRAY, MAP or STRUCT: ``[1].price``.
+    """
+
+    fact_names: ClassVar[tuple[str, ...]] = (
+        "hint", "column", "source_type", "target_type", "row", "path",
+    )  # fmt: skip
     column: str | None
     source_type: str | None
     target_type: str | None
     row: int | None
+    path: str | None
 
 
 class ConfigError(OdpsNbError):

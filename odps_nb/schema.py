@@ -8,10 +8,11 @@ Must not know: formats. Text and JSON forms are in ``odps_nb.wire.type_text`` an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 __all__ = [
+    "TEXT",
     "ArrayType",
     "Column",
     "DecimalType",
@@ -26,6 +27,7 @@ __all__ = [
     "has_any",
     "has_blob",
     "has_timestamp",
+    "text_as_binary",
 ]
 
 
@@ -56,6 +58,10 @@ class TypeCode(IntEnum):
     TIMESTAMP_NTZ = 21
     BLOB = 22
     VARIANT = 23
+
+
+TEXT = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
+"""Types whose values are shown as text; STRING holds any bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +183,22 @@ def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     if isinstance(odps, StructType):
         return any(has_any(member.type, codes) for member in odps.fields)
     return odps.code in codes
+
+
+def text_as_binary(schema: TableSchema) -> TableSchema:
+    """Return the schema with BINARY in place of text in data columns, nested text too.
+
+    References of BLOBs and partition columns stay text.
+    """
+    columns = tuple(replace(one, type=_text_as_binary(one.type)) for one in schema.columns)
+    return replace(schema, columns=columns)
+
+
+def _text_as_binary(odps: OdpsType) -> OdpsType:
+    if isinstance(odps, ArrayType):
+        return ArrayType(_text_as_binary(odps.element))
+    if isinstance(odps, MapType):
+        return MapType(_text_as_binary(odps.key), _text_as_binary(odps.value))
+    if isinstance(odps, StructType):
+        return StructType(tuple(replace(f, type=_text_as_binary(f.type)) for f in odps.fields))
+    return PrimitiveType(TypeCode.BINARY) if odps.code in TEXT else odps

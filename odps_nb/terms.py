@@ -28,6 +28,7 @@ __all__ = [
     "Split",
     "SplitMode",
     "TableName",
+    "TextMode",
     "TimeUnit",
     "WriteMode",
     "check_partition_value",
@@ -77,6 +78,38 @@ _COMPRESSIONS = {
     **dict.fromkeys(("zstd", "odps_zstd"), "zstd"),
     **dict.fromkeys(("lz4", "lz4_frame", "x-lz4-frame", "odps_lz4", "odps_arrow_lz4"), "lz4"),
 }
+
+
+class TextMode(str, Enum):
+    """What a read does with text that is not UTF-8.
+
+    Examples
+    --------
+    >>> TextMode.of("replace")
+    <TextMode.REPLACE: 'replace'>
+    """
+
+    STRICT = "strict"
+    REPLACE = "replace"
+    BINARY = "binary"
+
+    @classmethod
+    def of(cls, value: str | None) -> TextMode:
+        """Accept a member, its value in any case, or ``None`` for the default (strict).
+
+        Raises
+        ------
+        ArgumentError
+            Anything else.
+        """
+        try:
+            return cls.STRICT if value is None else cls(value.lower())
+        except (AttributeError, ValueError):
+            raise ArgumentError(
+                f"unknown text {value!r}",
+                argument="text",
+                hint="use 'strict', 'replace' or 'binary'",
+            ) from None
 
 
 class SplitMode(str, Enum):

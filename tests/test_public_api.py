@@ -98,7 +98,7 @@ CONTRACT = [
     ),
     (odps_nb.torch.loader, 1, {"dataset": NEEDED, "collate_fn": None}),
     (Table.partitions, 0, {}),
-    (Table.head, 1, {"rows": 5, "partitions": None, "columns": None}),
+    (Table.head, 1, {"rows": 5, "partitions": None, "columns": None, "text": "strict"}),
     (
         Table.read,
         1,
@@ -113,7 +113,8 @@ CONTRACT = [
                 "compression",
                 "progress",
             ]
-        ),
+        )
+        | {"text": "strict"},
     ),
     (
         Table.write,
@@ -145,7 +146,8 @@ CONTRACT = [
         odps_nb.spark.read,
         3,
         {"spark": NEEDED, "odps": NEEDED, "table": NEEDED}
-        | NONE_OF(["columns", "partitions", "where", "limit"]),
+        | NONE_OF(["columns", "partitions", "where", "limit"])
+        | {"text": "strict"},
     ),
     (
         odps_nb.spark.write,
@@ -196,7 +198,6 @@ RETIRED = {
     "filename": "file_name",
     "mode": "overwrite",
     "overwrite_scope": "overwrite",
-    "text": "query",
 }
 FACES = [Connection, Table, Scan, Result, Blob, BlobColumn, odps_nb.Receipt, odps_nb.NewBlob]
 FACES += [odps_nb.connect, odps_nb.spark.read, odps_nb.spark.write, odps_nb.spark.sql]
@@ -321,6 +322,8 @@ def test_one_thing_has_one_name(face):
     for name, signature in _signatures(face):
         for parameter in signature.parameters.values():
             assert parameter.name not in RETIRED, f"{name}: {RETIRED[parameter.name]}"
+            if parameter.name == "text":  # a query is ``query``
+                assert parameter.default in ("strict", "exact"), name  # of a read, of a write
             if parameter.name == "progress":
                 assert parameter.annotation == "Progress", name
             if parameter.name == "overwrite" and name not in ("Blob.save", "Connection.save_blobs"):

@@ -21,8 +21,9 @@ import pytest
 import odps_nb
 from odps_nb.access.binding import bind
 from odps_nb.access.writing.blob_cells import check_leaf_types
+from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.blob_array import BlobDtype
-from odps_nb.convert.fit import KindError, check_kind
+from odps_nb.convert.fitting.nested import KindError, check_kind
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, has_blob
 from odps_nb.spark.tasks.types import spark_type
@@ -85,6 +86,7 @@ def tables(odps: Connection, zoned: Connection, new_name: Callable[[str], str]) 
     return {
         "types": types_table(odps, new_name),
         "writes": writes_table(),
+        "rules": rules_table(),
         "new": new_table(odps, new_name),
         "times read": times_read(odps, zoned, new_name),
         "times written": times_written(odps, zoned, new_name),
@@ -150,6 +152,51 @@ def writes_table() -> str:
             yield kind.upper(), ", ".join(taken)
 
     return markdown(("into", "taken, where each value fits"), rows())
+
+
+# A type, values that fit it, and values that do not.
+RULES: list[tuple[str, list[Any], list[Any]]] = [
+    ("tinyint", [1, 2.0, Decimal("3.00")], [1.5, 128, True, "1"]),
+    ("double", [0.1, 2**60], [2**53 + 1, Decimal("0.1")]),
+    ("float", [0.1, 16777216], [1e300]),
+    ("decimal(10,2)", [Decimal("1.5"), 19.99, 7], [19.999, Decimal("123456789.5"), "19.99"]),
+    ("boolean", [True], [1]),
+    ("string", ["a", b"a"], [1, {"a": 1}, b"\xff"]),
+    ("varchar(2)", ["ab"], ["abc"]),
+    ("date", [CLOCK.date(), dt.datetime(2024, 1, 31)], [CLOCK, "2024-01-31", 19753]),
+    ("datetime", [CLOCK, CLOCK.date()], [pd.Timestamp("2024-01-31 10:00:00.0001")]),
+    ("timestamp", [pd.Timestamp("2024-01-31 10:00:00.000000001"), CLOCK], [1706695200]),
+    ("timestamp_ntz", [CLOCK], [AWARE]),
+    ("interval_day_time", [dt.timedelta(hours=1)], [3600]),
+    ("array<bigint>", [[1, 2.0, None], []], [[1, 1.5], 1]),
+    ("map<string,bigint>", [{"a": 1}, [("a", 1)]], [{"a": "x"}, {None: 1}]),
+    ("struct<a:bigint>", [{"a": 1}, {"A": 1}, {}], [{"b": 1}, {"a": 0.5}]),
+]
+
+
+def rules_table() -> str:
+    def rows() -> Iterator[tuple[str, ...]]:
+        for kind, fitting, refused in RULES:
+            column = Column(name="c", type=parse_type(kind))
+            fit_object_column([*fitting, None, float("nan")], column)
+            into, fits = kind.upper(), ", ".join(code(written(value)) for value in fitting)
+            for value in refused:
+                with pytest.raises(ConversionError) as caught:
+                    fit_object_column([value], column)
+                where, _, reason = str(caught.value).rpartition("): ")
+                path = where.partition("c[0]")[2].partition(" = ")[0]
+                shown = code(written(value)) + (f", at {code(path)}" if path else "")
+                to_do, _, end = (caught.value.hint or "").rpartition("; ")
+                assert end == "nothing was written"
+                yield into, fits, shown, reason, to_do
+                into = fits = ""
+
+    return markdown(("into", "fits", "does not fit", "because", "what to do"), rows())
+
+
+def written(value: Any) -> str:
+    text = repr(value).replace("datetime.", "").replace("zoneinfo.", "")
+    return text.replace("tzinfo=ZoneInfo(key='Asia/Shanghai')", "tzinfo=…")
 
 
 # What a column holds, and columns that do; the types they make in a new table.

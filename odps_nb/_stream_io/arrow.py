@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb._stream_io.ahead import OneAhead
 from odps_nb._stream_io.reader import Status, StreamReader
 from odps_nb.errors import StateError
+from odps_nb.terms import TextMode
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
 
 if TYPE_CHECKING:
@@ -64,12 +65,18 @@ class ArrowReader:
         decompressed.
     max_output
         Bytes that a coding around the stream may decode to.
+    text
+        What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
+        ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all text
+        as bytes.
     prefetch
         Read the next batch while the last one is worked on, in a helper thread that ends with
         the stream, with `close`, and with the reader itself.
 
     Raises
     ------
+    ConversionError
+        Of the iteration: a text is not UTF-8, and ``text`` is strict.
     TruncatedError
         Of the iteration: the stream stops too early.
     FramingError
@@ -99,9 +106,10 @@ class ArrowReader:
         max_batch: int = DEFAULT_MAX_BODY,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
         max_output: int | None = None,
+        text: str = "strict",
         prefetch: bool = False,
     ) -> None:
-        self._stream = stream_reader
+        self._stream, mode = stream_reader, TextMode.of(text)
 
         def open_rows() -> RowStream:
             from odps_nb.client.read.arrow_body import RowStream
@@ -112,6 +120,7 @@ class ArrowReader:
                 max_message=max_batch,
                 max_decompressed=max_decompressed,
                 max_output=max_output,
+                text=mode,
             )
 
         self._batches = _Batches(open_rows)

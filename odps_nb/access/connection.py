@@ -18,7 +18,7 @@ from odps_nb.access.making_tables import MakesTables
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.errors import StateError
-from odps_nb.terms import TableName
+from odps_nb.terms import TableName, TextMode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -212,6 +212,7 @@ class Connection(ByReference, MakesTables):
         settings: Mapping[str, str] | None = None,
         wait: bool = True,
         timeout: float | None = None,
+        text: str = "strict",
         progress: Progress = None,
     ) -> Result:
         """Run a query on the service.
@@ -232,6 +233,8 @@ class Connection(ByReference, MakesTables):
             Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
         timeout
             Seconds to wait at most. An interrupt or the end of this time stops the query.
+        text
+            What to do with text of the result that is not UTF-8, as for `Table.read`.
 
         Raises
         ------
@@ -252,9 +255,10 @@ class Connection(ByReference, MakesTables):
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql, submit_sql
 
+        mode = TextMode.of(text)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
         if not wait:
-            return Result(self, submit_sql(self.storage, query, settings=settings))
+            return Result(self, submit_sql(self.storage, query, settings=settings), text=mode)
         listener = listener_of(progress, default=self._faces.listener)
         with ProgressTracker("sql", _title(query), listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
@@ -266,9 +270,9 @@ class Connection(ByReference, MakesTables):
                 tracker=tracker,
                 cancel=self.storage.operation(),
             )
-        return Result(self, instance)
+        return Result(self, instance, text=mode)
 
-    def result(self, instance_id: str) -> Result:
+    def result(self, instance_id: str, *, text: str = "strict") -> Result:
         """Return the result of a query by its instance id, also from another process; two requests.
 
         The query may still run: `Result.status`, `Result.wait` and `Result.cancel` work as for
@@ -279,6 +283,8 @@ class Connection(ByReference, MakesTables):
         instance_id
             `Result.instance_id` of the query, which is also on its card and page. It must have run
             in the project of this connection.
+        text
+            As for `sql`.
 
         Raises
         ------
@@ -296,7 +302,7 @@ class Connection(ByReference, MakesTables):
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import find_sql
 
-        return Result(self, find_sql(self.storage, instance_id))
+        return Result(self, find_sql(self.storage, instance_id), text=TextMode.of(text))
 
     def sql_cost(
         self,
@@ -324,7 +330,12 @@ class Connection(ByReference, MakesTables):
         return estimate_sql(self.storage, text, settings=settings)
 
     def accelerated_rows(
-        self, instance_id: str, query_id: int, *, columns: Sequence[str] | None = None
+        self,
+        instance_id: str,
+        query_id: int,
+        *,
+        columns: Sequence[str] | None = None,
+        text: str = "strict",
     ) -> pa.RecordBatchReader:
         """Return the rows of an accelerated query that ran elsewhere (pyodps' interactive SQL).
 
@@ -337,6 +348,8 @@ class Connection(ByReference, MakesTables):
             The instance that runs such queries, and the number of the query in it.
         columns
             Names in the order wanted; ``None`` for all.
+        text
+            As for `Table.read`; ``"binary"`` shows all columns that arrive as text as bytes.
 
         Returns
         -------
@@ -351,7 +364,8 @@ class Connection(ByReference, MakesTables):
         """
         from odps_nb.access.reading.accelerated import accelerated_rows
 
-        return accelerated_rows(self, instance_id, query_id, tuple(columns or ()))
+        names, mode = tuple(columns or ()), TextMode.of(text)
+        return accelerated_rows(self, instance_id, query_id, names, mode)
 
     # -- life ---------------------------------------------------------------------------------
 

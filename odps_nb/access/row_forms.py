@@ -72,6 +72,8 @@ class RowForms(ABC):
             Bytes went missing or were damaged, and trying again did not help.
         LimitExceededError
             The rows are more than the ``max_bytes`` of the read.
+        ConversionError
+            A text is not UTF-8, and ``text`` of `Table.read` or `Connection.sql` is strict.
         CancelledError
             `cancel` was called.
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
@@ -25,7 +26,7 @@ from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import Split, TimeUnit
+from odps_nb.terms import Split, TextMode, TimeUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +147,7 @@ class Scan(RowForms, ForEngines):
             self._table_schema = self._connection.table(self._plan.table).schema
         return self._table_schema
 
-    def _learn(self, schema: TableSchema) -> Scan:
+    def _learn(self, schema: TableSchema | None) -> Scan:
         """Take the table's columns from who knows them, so that nobody asks for them again."""
         self._table_schema = schema
         return self
@@ -257,6 +258,18 @@ class Scan(RowForms, ForEngines):
         """Return another read over the same connection; by default of the session named here."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
+    def _replacing(self) -> Scan:
+        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
+        if self._plan.text is not TextMode.STRICT:
+            return self
+        session = self._opened()
+        plan = replace(self._plan, text=TextMode.REPLACE)
+        made = Scan(
+            self._connection, plan, max_bytes=self._max_bytes, progress=self._progress
+        )._learn(self._table_schema)
+        made._session = replace(session, text=TextMode.REPLACE)
+        return made
+
     def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""
         with self._lock:
@@ -328,6 +341,7 @@ class Scan(RowForms, ForEngines):
         parts += [f"partitions={_short([str(p) for p in plan.partitions])}"] * bool(plan.partitions)
         parts += [f"where={_short(plan.where)}"] if plan.where else []
         parts += [f"limit={plan.limit}"] if plan.limit is not None else []
+        parts += [f"text={plan.text.value!r}"] if plan.text is not TextMode.STRICT else []
         parts += [f"max_bytes={self._max_bytes}"] if self._max_bytes is not None else []
         if self._session is not None:
             rows = "?" if self.row_count is None else f"{self.row_count:,}"

@@ -26,6 +26,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
+from odps_nb.terms import TextMode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,8 +52,14 @@ class Result(RowForms):
     (('ds', 'n'), 1)
     """
 
-    def __init__(self, connection: Connection, instance: SqlInstance) -> None:
-        self._connection, self._instance = connection, instance
+    def __init__(
+        self,
+        connection: Connection,
+        instance: SqlInstance,
+        *,
+        text: TextMode = TextMode.STRICT,
+    ) -> None:
+        self._connection, self._instance, self._text = connection, instance, text
         self._session: ResultSession | None = None
         self._lock = threading.Lock()
         self._token = CancelToken()
@@ -66,7 +73,7 @@ class Result(RowForms):
 
     def __reduce__(self) -> Any:
         session = self._session if self._whole is None else self._whole._session
-        return _unpickled, (self._connection, self._instance, session, self._limit)
+        return _unpickled, (self._connection, self._instance, session, self._limit, self._text)
 
     def first(self, rows: int) -> Result:
         """Return the result limited to its first rows; only those are fetched.
@@ -79,10 +86,18 @@ class Result(RowForms):
         0  1000001
         1  1000002
         """
-        made = Result(self._connection, self._instance)
-        made._whole, made._token = self, self._token
+        made = self._derived(self._text)
         limit = check_count("rows", rows, at_least=0)
         made._limit = limit if self._limit is None or limit is None else min(limit, self._limit)
+        return made
+
+    def _replacing(self) -> Result:
+        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
+        return self._derived(TextMode.REPLACE) if self._text is TextMode.STRICT else self
+
+    def _derived(self, text: TextMode) -> Result:
+        made = Result(self._connection, self._instance, text=text)
+        made._whole, made._token, made._limit = self, self._token, self._limit
         return made
 
     @property
@@ -97,7 +112,7 @@ class Result(RowForms):
 
     def _reopened(self) -> Result:
         """Return the same result with a new session, for one that has expired."""
-        made = Result(self._connection, self._instance)
+        made = Result(self._connection, self._instance, text=self._text)
         made._limit = self._limit
         return made
 
@@ -136,7 +151,7 @@ class Result(RowForms):
     @property
     def schema(self) -> TableSchema:
         """The columns of the result; waits for the query."""
-        return self._opened(None).schema
+        return self._opened(None).shown(self._text)
 
     @property
     def row_count(self) -> int:
@@ -235,6 +250,7 @@ class Result(RowForms):
             limit=self._limit,
             workers=workers,
             read_ahead=read_ahead,
+            text=self._text,
             tracker=tracker,
             cancel=token,
         )
@@ -248,7 +264,7 @@ class Result(RowForms):
 
     def _columns(self, zone: str | None) -> pa.Schema:
         # Checked, as who asks will read: an error of theirs would come through Arrow's C interface.
-        return arrow_schema(self._open(None).schema, timezone=zone)
+        return arrow_schema(self._open(None).shown(self._text), timezone=zone)
 
     def _cut(self, rows: int) -> int:
         return rows if self._limit is None else min(rows, self._limit)
@@ -301,7 +317,8 @@ def _unpickled(
     instance: SqlInstance,
     session: ResultSession | None,
     limit: int | None,
+    text: TextMode,
 ) -> Result:
-    made = Result(connection, instance)
+    made = Result(connection, instance, text=text)
     made._session, made._limit = session, limit
     return made

@@ -20,9 +20,10 @@ from odps_nb.access.table_metadata import TableMetadata
 from odps_nb.access.writing.upserting import ByKey
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
+from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import Compression, PartitionSpec, TimeUnit
+from odps_nb.terms import Compression, PartitionSpec, TextMode, TimeUnit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +64,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         split_bytes: int | None = None,
         compression: str | Compression | None = None,
         timestamp_unit: str | None = None,
+        text: str = "strict",
         max_bytes: int | None = None,
         progress: Progress = None,
         since: Bound | None = None,
@@ -99,6 +101,10 @@ class Table(TableMetadata, ByKey, ForEngines):
             ``"us"`` for TIMESTAMPs before 1677 or after 2262, such as the ``9999-12-31`` of a
             "valid to": nanoseconds do not reach them, and what is finer than a microsecond is cut
             then. ``"ns"`` by default, and ``"us"`` where the service says that it must be.
+        text
+            What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
+            ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all
+            text of data columns as bytes, nested text too (``docs/types-and-times.md``).
         max_bytes
             Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
             no more than that is fetched to find out.
@@ -152,6 +158,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             split_bytes=split_bytes,
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
+            text=text,
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
@@ -175,6 +182,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         columns: Sequence[str] | None = None,
         decimals: Decimals = "exact",
         dtype_backend: DtypeBackend | None = None,
+        text: str = "strict",
         progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
@@ -188,6 +196,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             As for `read`.
         decimals, dtype_backend
             As for `Scan.to_pandas`.
+        text
+            As for `read`.
         progress
             Who is shown the progress; by default nobody.
         """
@@ -201,14 +211,17 @@ class Table(TableMetadata, ByKey, ForEngines):
         if partitions is not None:
             storage = self._connection.storage
             specs = choose_partitions(partitions, self.schema, self._name, storage)
+        mode = TextMode.of(text)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
-            found = preview_rows(self, rows, partitions=specs, columns=columns, tracker=tracker)
+            found = preview_rows(
+                self, rows, partitions=specs, columns=columns, text=mode, tracker=tracker
+            )
         if found is not None:
             dtypes = blob_dtypes(self._connection, self.schema)
             frame = to_pandas(found, options=options, blobs=dtypes)
         else:
-            scan = self.read(columns, partitions=specs, limit=rows, splits=1)
+            scan = self.read(columns, partitions=specs, limit=rows, splits=1, text=mode)
             frame = scan.to_pandas(
                 decimals=decimals, dtype_backend=dtype_backend, progress=listener
             )
@@ -304,6 +317,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         workers: int | None = None,
         compression: str | Compression | None = None,
         image_format: str = "png",
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
         index: bool | None = None,
@@ -339,6 +354,13 @@ class Table(TableMetadata, ByKey, ForEngines):
             What pictures and arrays of BLOB columns become: ``"png"``, ``"webp"`` (both without
             loss), ``"jpeg"`` (with loss), or ``"npy"`` for arrays of any shape and numbers. What
             it does not keep is refused before anything is sent.
+        decimals
+            ``"exact"``: a value with more digits after the point than its DECIMAL column has is
+            refused. ``"round"``: it is rounded half away from zero.
+        text
+            ``"exact"``: text fits text and binary columns only. ``"parse"``: text in a column of
+            numbers, times or booleans is read as such a value (``12.5``, ``2024-01-31 10:00:00``,
+            ``true``); other text is refused.
         create
             Make the table if it is not there, with the types of ``docs/types-and-times.md``; one
             that is there is written to as ever. If the write fails, a table that it made is
@@ -384,6 +406,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             compression=Compression.of(compression),
             image_format=ImageFormat.of(image_format),
             index=index,
+            conversions=Conversions(decimals=decimals, text=text),
             progress=progress,
         )
         receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
@@ -397,12 +420,14 @@ class Table(TableMetadata, ByKey, ForEngines):
         overwrite: Overwrite = False,
         session_id: str | WriteSessionRef | None = None,
         compression: str | Compression | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
     ) -> OpenWrite:
         """Open a write session for several steps: write at any time, from any process, commit once.
 
         Parameters
         ----------
-        partition, overwrite, compression
+        partition, overwrite, compression, decimals, text
             As for `write`, without ``overwrite="all"``.
         session_id
             Go on with a session that another process opened, by its id or (with its partition)
@@ -445,6 +470,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             overwrite=check_overwrite(overwrite, spec, self.schema, self._name, takes_all=False),
             session=session_id,
             compression=Compression.of(compression),
+            conversions=Conversions(decimals=decimals, text=text),
         )
 
     def _whole(self) -> Scan:

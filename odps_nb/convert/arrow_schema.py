@@ -1,38 +1,46 @@
 """Converts table schemas to Arrow schemas and back, and data to the schema of a table.
 
-Single types are in `odps_nb.convert.arrow_types`, the conversion rules in `odps_nb.convert.fit`;
-here are names, order, nulls and the one error that lists everything that does not fit.
+Single types are in `odps_nb.convert.arrow_types`, the rules of values in `odps_nb.convert.fitting`.
+This module matches names and lists everything that does not fit in one error.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from odps_nb.convert.arrow_types import arrow_type, odps_type
-from odps_nb.convert.fit import KindError, ValueMisfit, check_kind, fit_array, misfits
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit
+from odps_nb.convert.fitting.nested import KindError, check_kind, fit_array
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
 __all__ = [
     "arrow_schema",
     "arrow_type",
+    "column_type",
     "fit_batch",
+    "fit_chunks",
+    "fit_columns",
+    "fit_object_column",
     "fit_table",
     "match_columns",
+    "match_names",
     "misfit_error",
     "odps_type",
+    "refuse_twins",
     "table_schema",
 ]
 
 MAX_LISTED = 8
 FIT_ROWS = 65_536
-_SHOWN = 60
 
 
 def arrow_schema(
@@ -70,17 +78,28 @@ def table_schema(schema: pa.Schema) -> TableSchema:
     ConversionError
         A field has a type that MaxCompute lacks, or two fields have one name.
     """
-    columns: list[Column] = []
-    for field in schema:
-        try:
-            found = odps_type(field.type)
-        except ConversionError as error:
-            error.column = field.name
-            error.add_note(f"column {field.name!r}")
-            raise
-        columns.append(Column(name=field.name, type=found, nullable=field.nullable))
-    _refuse_twins([column.name for column in columns])
-    return TableSchema(columns=tuple(columns))
+    columns = tuple(
+        Column(name=field.name, type=column_type(field.type, field.name), nullable=field.nullable)
+        for field in schema
+    )
+    refuse_twins([column.name for column in columns])
+    return TableSchema(columns=columns)
+
+
+def column_type(arrow: pa.DataType, name: str) -> OdpsType:
+    """Return the type of a column that holds what an Arrow type describes.
+
+    Raises
+    ------
+    ConversionError
+        MaxCompute has no such type; the column is named.
+    """
+    try:
+        return odps_type(arrow)
+    except ConversionError as error:
+        error.column = name
+        error.add_note(f"column {name!r}")
+        raise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +108,29 @@ class _Misfit:
     source: str
     target: str
     reason: str
+    cure: str
     row: int | None = None
+    path: str = ""
     value: str | None = None
+
+    @classmethod
+    def of(cls, column: Column, one: Misfit, first_row: int) -> _Misfit:
+        return cls(
+            column=column.name,
+            source=one.source,
+            target=one.target,
+            reason=one.reason,
+            cure=one.cure,
+            row=first_row + one.position,
+            path=one.path,
+            value=one.value,
+        )
 
     def __str__(self) -> str:
         where = self.column if self.row is None else f"{self.column}[{self.row}]"
         value = "" if self.value is None else f" = {self.value}"
         reason = f": {self.reason}" if self.reason else ""
-        return f"{where}{value} ({self.source} → {self.target}){reason}"
+        return f"{where}{self.path}{value} ({self.source} → {self.target}){reason}"
 
 
 def misfit_error(found: Sequence[_Misfit]) -> ConversionError:
@@ -104,62 +138,90 @@ def misfit_error(found: Sequence[_Misfit]) -> ConversionError:
     listed = "; ".join(str(one) for one in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
     first = found[0]
+    cures = list(dict.fromkeys((one.column, one.cure) for one in found[:MAX_LISTED]))
+    if len({cure for _, cure in cures}) == 1:
+        to_do = first.cure
+    else:
+        to_do = "; ".join(f"{column}: {cure}" for column, cure in cures)
     return ConversionError(
         f"the data does not fit the table: {listed}{more}",
         column=first.column,
         source_type=first.source,
         target_type=first.target,
         row=first.row,
-        hint="cast these columns before writing; nothing was written",
+        path=first.path or None,
+        hint=f"{to_do}; nothing was written",
     )
 
 
-def match_columns(source: pa.Schema, target: TableSchema) -> tuple[int | None, ...]:
-    """Return the field for each column, by name in any case; ``None``: filled with nulls.
+def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, ...]:
+    """Return the place of each column among names, in any case; ``None``: filled with nulls.
 
     Raises
     ------
     ConversionError
-        A field that the table lacks, a required column that is absent, a name that occurs
-        twice, or types that can never fit: all of them in one error.
+        A name that the table lacks or that occurs twice, or a required column that is absent.
     """
-    _refuse_twins(source.names)
-    places = {name.casefold(): index for index, name in enumerate(source.names)}
-    names = list(target.names)
-    known = {name.casefold() for name in names}
-    if strangers := [name for name in source.names if name.casefold() not in known]:
-        raise _unknown_columns(strangers, names)
+    refuse_twins(names)
+    places = {name.casefold(): index for index, name in enumerate(names)}
+    columns = list(target.names)
+    known = {name.casefold() for name in columns}
+    if strangers := [name for name in names if name.casefold() not in known]:
+        raise _unknown_columns(strangers, columns)
+    matched = tuple(places.get(column.name.casefold()) for column in target)
+    absent = [
+        _Misfit(
+            column=column.name,
+            source="absent",
+            target=f"{format_type(column.type)} not null",
+            reason="",
+            cure="add the column to the data",
+        )
+        for column, place in zip(target, matched, strict=True)
+        if place is None and not column.nullable
+    ]
+    if absent:
+        raise misfit_error(absent)
+    return matched
+
+
+def match_columns(
+    source: pa.Schema, target: TableSchema, conversions: Conversions = AS_THEY_ARE
+) -> tuple[int | None, ...]:
+    """Return the field for each column, as `match_names`; types that can never fit are refused.
+
+    For data whose rows are made after this check, by Spark for instance. Elsewhere the values
+    decide: a column without any value fits, whatever its type.
+
+    Raises
+    ------
+    ConversionError
+        As `match_names`, or types that fit no value; all of them in one error.
+    """
+    matched = match_names(source.names, target)
     found: list[_Misfit] = []
-    matched = []
-    for column in target:
-        place = places.get(column.name.casefold())
-        matched.append(place)
-        wanted = format_type(column.type)
+    for column, place in zip(target, matched, strict=True):
         if place is None:
-            if not column.nullable:
-                found.append(
-                    _Misfit(
-                        column=column.name, source="absent", target=f"{wanted} not null", reason=""
-                    )
-                )
             continue
         try:
-            check_kind(source.field(place).type, column.type)
+            check_kind(source.field(place).type, column.type, conversions=conversions)
         except KindError as error:
             found.append(
                 _Misfit(
                     column=column.name + error.path,
                     source=str(source.field(place).type),
-                    target=wanted,
+                    target=format_type(column.type),
                     reason=str(error),
+                    cure=error.cure,
                 )
             )
     if found:
         raise misfit_error(found)
-    return tuple(matched)
+    return matched
 
 
-def _refuse_twins(names: Sequence[str]) -> None:
+def refuse_twins(names: Sequence[str]) -> None:
+    """Raise `ConversionError` if a name occurs twice, in whatever case."""
     folded = [name.casefold() for name in names]
     twins = sorted({name for name in names if folded.count(name.casefold()) > 1})
     if twins:
@@ -182,13 +244,17 @@ def _unknown_columns(strangers: Sequence[str], names: Sequence[str]) -> Conversi
     )
 
 
+Source = Callable[[int, Column], "list[pa.Array]"]
+"""Gives the values of a place, fitted to a column; raises `ValueMisfit`."""
+
+
 def fit_batch(
     batch: pa.RecordBatch,
     schema: TableSchema,
     *,
     places: Sequence[int | None] | None = None,
     first_row: int = 0,
-    timezone: str | None = None,
+    conversions: Conversions = AS_THEY_ARE,
 ) -> pa.RecordBatch:
     """Return the batch with exactly the columns and types that a write of the table sends.
 
@@ -199,22 +265,107 @@ def fit_batch(
     schema
         The columns that the write takes (dynamic partition columns included).
     places
-        The answer of `match_columns` for this schema, where it is known already.
+        The answer of `match_names` for this schema, where it is known already.
     first_row
         Number of the batch's first row in the whole of the data, for the error.
-    timezone
-        Whose clocks showed the times without a zone that become instants; ``None``: UTC.
 
     Raises
     ------
     ConversionError
         Lists column, row, value and wanted type of what does not fit.
     """
-    chosen = match_columns(batch.schema, schema) if places is None else places
-    arrays, found = _fit_columns(batch, schema, chosen, first_row, timezone)
+
+    def source(place: int, column: Column) -> list[pa.Array]:
+        return [fit_array(batch.column(place), column.type, conversions=conversions)]
+
+    chosen = match_names(batch.schema.names, schema) if places is None else places
+    arrays = [parts[0] for parts in _fit_columns(source, schema, chosen, batch.num_rows, first_row)]
+    return pa.record_batch(arrays, schema=_schema_of(arrays, schema))
+
+
+def fit_table(
+    table: pa.Table, schema: TableSchema, *, conversions: Conversions = AS_THEY_ARE
+) -> pa.Table:
+    """Return the whole table fitted, or one error for everything that does not fit.
+
+    Columns that fit already are not copied. All columns are checked before the error is raised, so
+    that it lists the first problems of each.
+    """
+
+    def source(place: int, column: Column) -> list[pa.Array]:
+        return fit_chunks(table.column(place), column.type, conversions)
+
+    return fit_columns(source, table.schema.names, table.num_rows, schema)
+
+
+def fit_columns(
+    source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
+) -> pa.Table:
+    """Return columns with names, given by their places, as a table that fits; as `fit_table`.
+
+    ``first_row`` is the number of the first row in the whole of the data, for the error.
+    """
+    columns = _fit_columns(source, schema, match_names(names, schema), rows, first_row)
+    if not rows:
+        return arrow_schema(schema, for_write=True).empty_table()
+    wanted = _schema_of([parts[0] for parts in columns], schema)
+    return pa.table([pa.chunked_array(parts) for parts in columns], schema=wanted)
+
+
+def fit_chunks(
+    column: pa.ChunkedArray | pa.Array, target: OdpsType, conversions: Conversions
+) -> list[pa.Array]:
+    """Return the values of a column fitted, in parts of one type.
+
+    Raises
+    ------
+    ValueMisfit
+        Values do not fit.
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+
+    def parts(unit: str | None) -> list[pa.Array]:
+        fitted, found, begin = [], [], 0
+        for chunk in chunks:
+            for start in range(0, len(chunk), FIT_ROWS):
+                part = chunk.slice(start, FIT_ROWS)
+                try:
+                    fitted.append(fit_array(part, target, unit=unit, conversions=conversions))
+                except ValueMisfit as error:
+                    found += [replace(one, position=one.position + begin) for one in error.found]
+                begin += len(part)
+        if found:
+            raise ValueMisfit(found)
+        return fitted
+
+    fitted = parts(None)
+    # Some parts may need microseconds; then all are sent in these.
+    return fitted if len({part.type for part in fitted}) <= 1 else parts("us")
+
+
+def _fit_columns(
+    source: Source,
+    schema: TableSchema,
+    places: Sequence[int | None],
+    rows: int,
+    first_row: int,
+) -> list[list[pa.Array]]:
+    columns: list[list[pa.Array]] = []
+    found: list[_Misfit] = []
+    for column, place in zip(schema, places, strict=True):
+        if place is None:
+            columns.append([pa.nulls(rows, arrow_type(column.type, for_write=True))])
+            continue
+        try:
+            columns.append(source(place, column))
+        except ValueMisfit as error:
+            found += [_Misfit.of(column, one, first_row) for one in error.found]
+            continue
+        if not column.nullable:
+            found += _null_misfits(columns[-1], column, first_row)
     if found:
         raise misfit_error(_spread(found))
-    return pa.record_batch(arrays, schema=_schema_of(arrays, schema))
+    return columns
 
 
 def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
@@ -223,106 +374,22 @@ def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
 
-def _fit_columns(
-    batch: pa.RecordBatch,
-    schema: TableSchema,
-    places: Sequence[int | None],
-    first_row: int,
-    timezone: str | None,
-) -> tuple[list[pa.Array], list[_Misfit]]:
-    arrays: list[pa.Array] = []
-    found: list[_Misfit] = []
-    for column, place in zip(schema, places, strict=True):
-        if place is None:
-            arrays.append(pa.nulls(batch.num_rows, arrow_type(column.type, for_write=True)))
-            continue
-        array = batch.column(place)
-        try:
-            arrays.append(fit_array(array, column.type, timezone=timezone))
-        except ValueMisfit:
-            found += _misfits(array, column, first_row, timezone)
-        if not column.nullable and array.null_count:
-            found.append(_null_misfit(array, column, first_row))
-    return arrays, found
-
-
-def _misfits(
-    array: pa.Array, column: Column, first_row: int, timezone: str | None
-) -> list[_Misfit]:
-    return [
-        _Misfit(
-            column=column.name,
-            source=str(array.type),
-            target=format_type(column.type),
-            row=first_row + row,
-            value=_shown(array, row),
-            reason=reason,
-        )
-        for row, reason in misfits(array, column.type, timezone=timezone)
-    ]
-
-
-def _shown(array: pa.Array, row: int) -> str:
-    try:
-        return shorten(array[row].as_py())
-    except (OverflowError, ValueError):  # Python's dates have a smaller range than Arrow's
-        return shorten(array.slice(row, 1).cast(pa.string())[0].as_py())
-
-
-def _null_misfit(array: pa.Array, column: Column, first_row: int) -> _Misfit:
-    return _Misfit(
-        column=column.name,
-        source=str(array.type),
-        target=f"{format_type(column.type)} not null",
-        row=first_row + array.is_null().index(True).as_py(),
-        value="null",
-        reason="",
-    )
-
-
-def shorten(value: object) -> str:
-    """Format a value for an error message, with limited length."""
-    if isinstance(value, (bytes, bytearray)):
-        return f"<{len(value)} bytes>"
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-def fit_table(table: pa.Table, schema: TableSchema, *, timezone: str | None = None) -> pa.Table:
-    """Return the whole table fitted, or one error for everything that does not fit.
-
-    ``timezone`` is that of times without a zone, as for `fit_batch`.
-
-    Columns that fit already are not copied. All batches are checked before the error is raised, so
-    that it lists the first problems of every column.
-    """
-    places = match_columns(table.schema, schema)
-    fitted: list[list[pa.Array]] = []
-    found: list[_Misfit] = []
-    row = 0
-    for batch in table.to_batches(max_chunksize=FIT_ROWS):
-        arrays, wrong = _fit_columns(batch, schema, places, row, timezone)
-        found += wrong
-        if not found:
-            fitted.append(arrays)
-        row += batch.num_rows
-    if found:
-        raise misfit_error(_spread(found))
-    if not fitted:
-        return arrow_schema(schema, for_write=True).empty_table()
-    columns = [
-        _one_unit([arrays[place] for arrays in fitted], column)
-        for place, column in enumerate(schema)
-    ]
-    wanted = _schema_of([parts[0] for parts in columns], schema)
-    return pa.table([pa.chunked_array(parts) for parts in columns], schema=wanted)
-
-
-def _one_unit(parts: list[pa.Array], column: Column) -> list[pa.Array]:
-    """Cast all parts to the unit that one of them needs; they come from one Arrow type."""
-    if len({part.type for part in parts}) == 1:
-        return parts
-    return [fit_array(part, column.type, unit="us") for part in parts]  # already instants here
+def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> list[_Misfit]:
+    for part in parts:
+        if part.null_count:
+            return [
+                _Misfit(
+                    column=column.name,
+                    source="null",
+                    target=f"{format_type(column.type)} not null",
+                    row=first_row + part.is_null().index(True).as_py(),
+                    value="null",
+                    reason="",
+                    cure="fill it, or drop the row",
+                )
+            ]
+        first_row += len(part)
+    return []
 
 
 def _spread(found: Sequence[_Misfit]) -> list[_Misfit]:
@@ -333,3 +400,25 @@ def _spread(found: Sequence[_Misfit]) -> list[_Misfit]:
         seen[one.column] = seen.get(one.column, 0) + 1
         order.append((seen[one.column], index))
     return [found[index] for _, index in sorted(order)]
+
+
+def fit_object_column(
+    values: Sequence[object],
+    column: Column,
+    *,
+    first_row: int = 0,
+    conversions: Conversions = AS_THEY_ARE,
+) -> pa.Array:
+    """Return Python objects fitted to a column, by the rules of `fit_objects`.
+
+    Raises
+    ------
+    ConversionError
+        Lists row, value and wanted type of what does not fit.
+    """
+
+    def source(_: int, column: Column) -> list[pa.Array]:
+        return [fit_objects(values, column.type, conversions=conversions)]
+
+    schema = TableSchema(columns=(column,))
+    return _fit_columns(source, schema, [0], len(values), first_row)[0][0]

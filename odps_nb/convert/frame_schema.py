@@ -29,13 +29,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
-from odps_nb.convert.arrow_schema import table_schema
-from odps_nb.convert.arrow_types import BARE_DECIMAL
+from odps_nb.convert.arrow_schema import column_type, refuse_twins
+from odps_nb.convert.fitting.inference import object_type
 from odps_nb.convert.pandas_frame import check_names, column_array
 from odps_nb.errors import ConversionError
-from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 
 __all__ = ["frame_schema"]
 
@@ -60,8 +59,8 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
         if _holds_blobs(series, is_blob):
             columns.append(Column(name=name, type=PrimitiveType(TypeCode.BLOB)))
         else:
-            found = table_schema(pa.schema([pa.field(name, _arrow_type(series, name))]))
-            columns += found.columns
+            columns.append(Column(name=name, type=_type_of(series, name)))
+    refuse_twins([column.name for column in columns])
     return TableSchema(columns=tuple(columns))
 
 
@@ -72,7 +71,7 @@ def _holds_blobs(series: pd.Series[Any], is_blob: Callable[[Any], bool]) -> bool
     return first is not None and any(is_blob(value) for value in series.dropna())
 
 
-def _arrow_type(series: pd.Series[Any], name: str) -> pa.DataType:
+def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
     if isinstance(series.dtype, (pd.PeriodDtype, pd.IntervalDtype)):
         raise ConversionError(
             f"the column {name!r} is of {series.dtype}, for which there is no type",
@@ -80,11 +79,6 @@ def _arrow_type(series: pd.Series[Any], name: str) -> pa.DataType:
             source_type=str(series.dtype),
             hint="cast it, e.g. with .dt.to_timestamp() or .astype(str)",
         )
-    if series.dtype != object:
-        return column_array(series.iloc[:0], name, None, None).type
-    found = column_array(series, name, None, None).type
-    if pa.types.is_decimal(found) and found.scale <= BARE_DECIMAL[1]:
-        # The digits of the values that happen to be there are no promise for those to come.
-        whole = BARE_DECIMAL[0] - BARE_DECIMAL[1]
-        return pa.decimal128(*BARE_DECIMAL) if found.precision - found.scale <= whole else found
-    return found
+    if series.dtype == object:
+        return object_type(list(series), name)
+    return column_type(column_array(series.iloc[:0], name).type, name)

@@ -20,7 +20,7 @@ INTERVAL_DAY_TIME                     ``timedelta64[ns]``
 ARRAY, MAP, STRUCT                    Arrow-backed: nulls and integers inside stay what they are
 ====================================  =====================================================
 
-A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fit`
+A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fitting`
 decides what fits. The index is not written.
 """
 
@@ -34,12 +34,13 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
 
-from odps_nb.convert.arrow_schema import fit_batch, fit_table
+from odps_nb.convert.arrow_schema import fit_chunks, fit_columns
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
-from odps_nb.convert.python_values import array_of
 from odps_nb.errors import ConversionError
-from odps_nb.schema import OdpsType, TableSchema
+from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["check_names", "column_array", "from_pandas", "to_pandas"]
@@ -103,7 +104,7 @@ def from_pandas(
     frame: pd.DataFrame,
     schema: TableSchema | None = None,
     *,
-    timezone: str | None = None,
+    conversions: Conversions = AS_THEY_ARE,
     first_row: int = 0,
 ) -> pa.Table:
     """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out.
@@ -114,8 +115,6 @@ def from_pandas(
         Text as column names.
     schema
         The table to be written: the result then has exactly its columns and write types.
-    timezone
-        Whose clocks showed the times without a zone that become instants; ``None``: UTC.
     first_row
         Number of the first row in the whole of the data, for errors.
 
@@ -125,20 +124,18 @@ def from_pandas(
         Names, types or values that do not fit, with columns and rows (counted from 0).
     """
     check_names(frame)
-    arrays = []
-    for place, name in enumerate(frame.columns):
-        column = schema.find(name) if schema is not None else None
-        target = column.type if column is not None else None
-        series = frame.iloc[:, place]
-        arrays.append(column_array(series, str(name), target, timezone, first_row=first_row))
-    table = pa.table(arrays, names=[str(name) for name in frame.columns])
     if schema is None:
-        return table
-    if not first_row:
-        return fit_table(table, schema, timezone=timezone)
-    (batch,) = table.combine_chunks().to_batches()
-    fitted = fit_batch(batch, schema, first_row=first_row, timezone=timezone)
-    return pa.Table.from_batches([fitted])
+        arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
+        return pa.table(arrays, names=[str(name) for name in frame.columns])
+
+    def source(place: int, column: Column) -> list[pa.Array]:
+        series = _dense(frame.iloc[:, place])
+        if series.dtype == object:
+            return [fit_objects(list(series), column.type, conversions=conversions)]
+        array = column_array(series, column.name, column.type)
+        return fit_chunks(array, column.type, conversions)
+
+    return fit_columns(source, list(frame.columns), len(frame), schema, first_row=first_row)
 
 
 def check_names(frame: pd.DataFrame) -> None:
@@ -152,27 +149,24 @@ def check_names(frame: pd.DataFrame) -> None:
             )
 
 
+def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
+    if isinstance(series.dtype, pd.SparseDtype):
+        return pd.Series(np.asarray(series))
+    return series
+
+
 def column_array(
-    series: pd.Series[Any],
-    name: str,
-    target: OdpsType | None,
-    timezone: str | None,
-    *,
-    first_row: int = 0,
-) -> pa.Array:
-    """Return a column as Arrow; `target` decides about Python objects where it is known.
+    series: pd.Series[Any], name: str, target: OdpsType | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """Return a column as the Arrow type of its dtype.
 
     Raises
     ------
     ConversionError
-        Arrow cannot hold the values.
+        Arrow has no type for it.
     """
-    if isinstance(series.dtype, pd.SparseDtype):
-        series = pd.Series(np.asarray(series))
-    if series.dtype == object and target is not None:
-        return array_of(list(series), name, target, first_row=first_row, timezone=timezone)
     try:
-        return pa.array(series, from_pandas=True)
+        return pa.array(_dense(series), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConversionError(
             f"the column {name!r} ({series.dtype}) cannot be converted to Arrow: {error}",

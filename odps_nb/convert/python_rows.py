@@ -1,7 +1,7 @@
 """Converts Python rows and columns to DataFrames whose columns hold the objects.
 
 The target types then decide what the objects become, as for any object column
-(``odps_nb.convert.python_values``): no type is guessed here, and no value is changed.
+(``odps_nb.convert.fitting.objects``): no type is guessed here, and no value is changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from odps_nb.convert.arrow_schema import shorten
+from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError, OdpsNbWarning
 
 __all__ = ["Names", "array_frame", "columns_frame", "rows_frame", "with_index"]

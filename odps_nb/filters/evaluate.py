@@ -1,5 +1,8 @@
 """Evaluates a condition on Arrow batches, column by column.
 
+Text may come as bytes, where some of it is not UTF-8: comparisons and ``in`` compare bytes, as they
+do with text; ``like``, functions and casts take U+FFFD in place of each invalid sequence.
+
 Null, true and false follow SQL (Kleene logic). A value that does not fit, such as a text that is
 not a number or a sum beyond its type, is an error: MaxCompute documents an error there, too.
 """
@@ -86,7 +89,21 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
         values = values.combine_chunks()
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
-    return pc.utf8_rtrim(values, " ") if node.kind is Kind.CHAR else values
+    return _without_padding(values) if node.kind is Kind.CHAR else values
+
+
+def _without_padding(values: Values) -> Values:
+    if pt.is_string(values.type) or pt.is_large_string(values.type):
+        return pc.utf8_rtrim(values, " ")
+    return pc.replace_substring_regex(values, pattern=" +$", replacement="")
+
+
+def _as_text(values: Values) -> Values:
+    """Return text that came as bytes as text; other values as they are."""
+    if not (pt.is_binary(values.type) or pt.is_large_binary(values.type)):
+        return values
+    shown = [None if one is None else one.decode("utf-8", "replace") for one in values.to_pylist()]
+    return pa.array(shown, pa.string())
 
 
 def _constant(node: Constant, columns: Columns) -> Values:
@@ -224,7 +241,7 @@ def _fits(steps: int, stored: pa.DataType) -> bool:
 
 
 def _like(node: Like, columns: Columns) -> Values:
-    return pc.match_substring_regex(_value(node.value, columns), pattern=node.pattern)
+    return pc.match_substring_regex(_as_text(_value(node.value, columns)), pattern=node.pattern)
 
 
 # -- logic --------------------------------------------------------------------------------------
@@ -273,9 +290,11 @@ _DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
 
 
 def _cast(node: Cast, columns: Columns) -> Values:
-    values = _value(node.value, columns)
+    values = _as_text(_value(node.value, columns))
     if node.kind is Kind.DECIMAL:
-        return values.cast(pa.decimal128(19, 0)).cast(pa.decimal128(node.precision, node.scale))
+        # Arrow's cast to more decimal places wraps around in 128 bits; in 256 bits all fit.
+        exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
+        return exact.cast(pa.decimal128(node.precision, node.scale))
     if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
@@ -292,7 +311,7 @@ _CASTS = {
 
 
 def _call(node: Call, columns: Columns) -> Values:
-    return _CALLS[node.name](*(_value(argument, columns) for argument in node.arguments))
+    return _CALLS[node.name](*(_as_text(_value(one, columns)) for one in node.arguments))
 
 
 def _substring(values: Values, start: Values, length: Values | None = None) -> Values:

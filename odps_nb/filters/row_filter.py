@@ -56,12 +56,20 @@ class RowFilter:
         ArgumentError
             A value for which the condition has no meaning.
         """
-        places = {name.casefold(): n for n, name in enumerate(batch.schema.names)}
-        columns = {name: batch.column(places[name.casefold()]) for name in self.columns}
-        mask = mask_of(self.condition, columns, batch.num_rows)
+        mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:
             batch = batch.select(range(keep))
         wanted = pc.sum(mask).as_py() or 0
         if wanted == batch.num_rows:
             return batch
         return batch.filter(mask) if wanted else batch.slice(0, 0)
+
+    def rows(self, batch: pa.RecordBatch) -> list[int]:
+        """Return the numbers of the rows that satisfy the condition."""
+        found: list[int] = pc.indices_nonzero(self._mask(batch)).to_pylist()
+        return found
+
+    def _mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        places = {name.casefold(): n for n, name in enumerate(batch.schema.names)}
+        columns = {name: batch.column(places[name.casefold()]) for name in self.columns}
+        return mask_of(self.condition, columns, batch.num_rows)

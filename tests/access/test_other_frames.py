@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.client.calls.progress import silent
-from odps_nb.convert.fit import fit_array
+from odps_nb.convert.fitting.nested import fit_array
 from odps_nb.errors import ConversionError
 from odps_nb.wire.type_text import parse_type
 

@@ -297,3 +297,22 @@ def test_insert_and_select_move_rows(
             ("a", Decimal("4.00")),
             ("b", Decimal("4.00")),
         ]
+
+
+def test_text_that_is_not_utf8_goes_through_the_tunnel_as_it_is(entry: ODPS, name: str) -> None:
+    texts = [b"caf\xe9", b"\x00\x01\x02", None]
+    entry.create_table(name, "id bigint, s string")
+    options.tunnel.string_as_binary = True
+    try:
+        with entry.get_table(name).open_writer() as writer:
+            writer.write([[n, text] for n, text in enumerate(texts)])
+        with entry.get_table(name).open_reader() as reader:
+            assert [row[1] for row in reader] == texts
+        with entry.execute_sql(f"select s from {name} order by id").open_reader(
+            tunnel=True
+        ) as rows:
+            assert [row[0] for row in rows] == texts
+    finally:
+        options.tunnel.string_as_binary = False
+    with entry.execute_sql(f"select s from {name} where id = 1").open_reader(tunnel=False) as rows:
+        assert rows.raw == '"s"\n"\x00\x01\x02"\n'

@@ -179,33 +179,54 @@ MISFITS = [
     ("struct<a:varchar(1)>", pa.array([{"a": "x"}, {"a": "xy"}]), 1),
 ]  # fmt: skip
 
+NESTED_PATHS = {
+    "array<tinyint>": "[1]",
+    "map<string,tinyint>": ".value[0]",
+    "struct<a:varchar(1)>": ".a",
+}
+
 
 @pytest.mark.parametrize(("text", "array", "row"), MISFITS)
 def test_what_would_change_is_refused_with_its_row(text, array, row):
     with pytest.raises(ConversionError) as caught:
         one(text, array)
     assert (caught.value.column, caught.value.row) == ("c", row)
-    assert caught.value.target_type == format_type(parse_type(text))
+    assert caught.value.path == NESTED_PATHS.get(text)
+    if caught.value.path is None:
+        assert caught.value.target_type == format_type(parse_type(text))
     assert f"c[{row}]" in str(caught.value)
 
 
+MOMENT = dt.datetime(2024, 1, 1)
 KINDS = [
-    ("bigint", pa.string()), ("string", pa.int64()), ("boolean", pa.int8()), ("int", pa.bool_()),
-    ("double", pa.decimal128(5, 2)), ("date", pa.string()), ("timestamp", pa.int64()),
-    ("timestamp_ntz", pa.timestamp("us", "UTC")), ("array<int>", pa.int32()),
-    ("struct<a:int>", pa.map_(pa.string(), pa.int32())), ("map<string,int>", pa.list_(pa.int32())),
-    ("struct<a:int>", pa.struct([("a", pa.int32()), ("zz", pa.int32())])),
-    ("array<struct<a:int>>", pa.list_(pa.struct([("a", pa.string())]))),
-]  # fmt: skip
+    ("bigint", pa.array(["1"])),
+    ("string", pa.array([1])),
+    ("boolean", pa.array([1], pa.int8())),
+    ("int", pa.array([True])),
+    ("double", pa.array([Decimal("0.5")])),
+    ("date", pa.array(["2024-01-01"])),
+    ("timestamp", pa.array([1])),
+    ("timestamp_ntz", pa.array([MOMENT], pa.timestamp("us", "UTC"))),
+    ("array<int>", pa.array([1])),
+    ("struct<a:int>", pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32()))),
+    ("map<string,int>", pa.array([[1]])),
+    ("struct<a:int>", pa.array([{"a": 1, "zz": 2}])),
+    ("array<struct<a:int>>", pa.array([[{"a": "1"}]])),
+    ("interval_day_time", pa.array([1])),
+]
 
 
-@pytest.mark.parametrize(("text", "arrow"), KINDS)
-def test_kinds_are_never_guessed(text, arrow):
+@pytest.mark.parametrize(("text", "array"), KINDS)
+def test_kinds_are_never_guessed(text, array):
     with pytest.raises(ConversionError) as caught:
-        one(text, pa.nulls(1, arrow))
-    assert caught.value.column.startswith("c")
-    assert caught.value.row is None
-    assert str(arrow) in str(caught.value)
+        one(text, array)
+    assert (caught.value.column, caught.value.row) == ("c", 0)
+    assert "c[0]" in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "array"), KINDS)
+def test_a_column_without_any_value_fits_whatever_its_type(text, array):
+    assert one(text, pa.nulls(3, array.type)).to_pylist() == [None] * 3
 
 
 def test_one_error_lists_everything_that_does_not_fit():

@@ -17,8 +17,8 @@ from odps_nb.access.reading.arriving import fitting
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.schema import Column
-from odps_nb.terms import TimeUnit
+from odps_nb.schema import Column, text_as_binary
+from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
@@ -348,6 +348,8 @@ def _selected(
 
 
 def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
+    if plan.text is TextMode.BINARY:
+        schema = text_as_binary(schema)
     if not plan.columns:
         return list(schema)
     found = (schema.find(name) for name in plan.columns)

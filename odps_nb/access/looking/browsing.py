@@ -33,7 +33,7 @@ from odps_nb.client.sql.definitions import quoted
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec
+from odps_nb.terms import PartitionSpec, TextMode
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS
 
 if TYPE_CHECKING:
@@ -69,8 +69,12 @@ def name_in_sql(name: str) -> str:
 
 
 def rows_of(source: Scan | Result) -> Rows:
-    """Return what an explorer needs of a read or of the result of a query."""
-    return ScanRows(source) if isinstance(source, Scan) else ResultRows(source)
+    """Return what an explorer needs of a read or of the result of a query.
+
+    Text that is not UTF-8 is replaced, unless it comes as bytes: a page must show.
+    """
+    shown = source._replacing()
+    return ScanRows(shown) if isinstance(shown, Scan) else ResultRows(shown)
 
 
 class ScanRows:
@@ -167,7 +171,8 @@ class ScanRows:
         conditions = [f"({one})" for one in (plan.where, where, _inside(plan.partitions)) if one]
         text = f"select {', '.join(named) if plan.columns else '*'} from {quoted(plan.table)}"
         text += f" where {' and '.join(conditions)}" if conditions else ""
-        return self._job.sort(self, text, column, descending=descending)
+        mode = self._scan.plan.text
+        return self._job.sort(self, text, column, descending=descending, mode=mode)
 
     def code(self, where: str | None) -> str:
         """Return ``odps.table(…).read(…)``."""
@@ -179,6 +184,7 @@ class ScanRows:
             ("where", condition or None),
             ("partitions", [str(one) for one in plan.partitions] or None),
             ("limit", plan.limit),
+            ("text", "binary" if plan.text is TextMode.BINARY else None),
         ]
         options = ", ".join(f"{key}={value!r}" for key, value in said if value is not None)
         return f"odps.table({_short_name(self)!r}).read({options})"
@@ -302,7 +308,12 @@ class ResultRows:
         inner = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{inner}\n) t" + (f" where {where}" if where else "")
         return self._job.sort(
-            self, text, column, descending=descending, settings=self._result.settings
+            self,
+            text,
+            column,
+            descending=descending,
+            mode=self._result._text,
+            settings=self._result.settings,
         )
 
     def code(self, where: str | None) -> str:
@@ -310,7 +321,8 @@ class ResultRows:
         query = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{query}\n) t where {where}" if where else query
         settings = f", settings={self._result.settings!r}" if self._result.settings else ""
-        return f"odps.sql({text!r}{settings})"
+        mode = ', text="binary"' if self._result._text is TextMode.BINARY else ""
+        return f"odps.sql({text!r}{settings}{mode})"
 
     def narrowed(self, columns: int) -> Rows:
         """Return the rows with their first columns only."""
@@ -364,6 +376,7 @@ class _Job:
         column: str,
         *,
         descending: bool,
+        mode: str,
         settings: Mapping[str, str] | None = None,
     ) -> Rows:
         known = next((one for one in rows.columns if one.name == column), None)
@@ -372,7 +385,7 @@ class _Job:
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
         chosen = {**(settings or {}), **_SORT_SETTINGS}
-        self._result = result = rows.connection.sql(text, settings=chosen, wait=False)
+        self._result = result = rows.connection.sql(text, settings=chosen, text=mode, wait=False)
         try:
             result.wait()
         finally:

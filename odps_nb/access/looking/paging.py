@@ -119,6 +119,6 @@ def iter_result_rows(
     if not part.count:
         return
     zone, storage = result.connection.profile.timezone, result.connection.storage
-    with closing(iter_rows(storage, session, part, cancel=cancel)) as batches:
+    with closing(iter_rows(storage, session, part, text=result._text, cancel=cancel)) as batches:
         for batch in batches:
             yield present_batch(batch, session.schema, timezone=zone)

@@ -11,7 +11,8 @@ from odps_nb.access.checks import check_columns, check_count, check_partition
 from odps_nb.client.read.preview import fetch_preview
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import AccessDeniedError, InvalidRequestError
-from odps_nb.terms import PartitionSpec
+from odps_nb.schema import text_as_binary
+from odps_nb.terms import PartitionSpec, TextMode
 from odps_nb.wire.calls import Preview
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def preview_rows(
     *,
     partitions: Sequence[PartitionSpec],
     columns: Sequence[str] | None,
+    text: TextMode,
     tracker: ProgressTracker,
 ) -> pa.Table | None:
     """Return the first rows, or ``None`` where a read is necessary.
@@ -54,15 +56,18 @@ def preview_rows(
     )
     storage = table.connection.storage
     expected = [column for name in names if (column := schema.find(name)) is not None]
+    shown = text_as_binary(schema) if text is TextMode.BINARY else schema
     try:
-        found = fetch_preview(storage, request, columns=expected, tracker=tracker)
+        found = fetch_preview(
+            storage, request, columns=expected, shown=tuple(shown), text=text, tracker=tracker
+        )
     except (InvalidRequestError, AccessDeniedError):
         return None  # a read will show whether only the preview is refused
     if found.num_rows < wanted:
         return None
     tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)
     zone = table.connection.profile.timezone
-    shown = [
+    batches = [
         present_batch(batch, schema, timezone=zone) for batch in found.slice(0, wanted).to_batches()
     ]
-    return pa.Table.from_batches(shown).select(list(names))
+    return pa.Table.from_batches(batches).select(list(names))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from odps_nb.access.partitions import PartitionChoice
-    from odps_nb.terms import Compression, TimeUnit
+    from odps_nb.terms import Compression, TextMode, TimeUnit
 
 __all__ = ["ReadOptions"]
 
@@ -30,3 +30,4 @@ class ReadOptions:
     split_bytes: int | None = None
     compression: str | Compression | None = None
     timestamp_unit: TimeUnit | None = None
+    text: str | TextMode | None = None

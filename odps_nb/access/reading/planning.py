@@ -18,7 +18,7 @@ from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, TableName
+from odps_nb.terms import Compression, TableName, TextMode
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
@@ -94,6 +94,7 @@ def plan_read(
         compression=Compression.of(options.compression),
         timestamp_unit=options.timestamp_unit,
         increment=increment,
+        text=TextMode.of(options.text),
     )
 
 

@@ -28,9 +28,10 @@ from odps_nb.access.writing.pictures import (
     unfit,
 )
 from odps_nb.convert.arrow_blob import is_reference
-from odps_nb.convert.arrow_schema import fit_batch, shorten
+from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.arrow_types import is_bytes, is_list
-from odps_nb.convert.python_values import array_of
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -38,7 +39,6 @@ from odps_nb.schema import (
     MapType,
     OdpsType,
     StructType,
-    TableSchema,
     TypeCode,
 )
 from odps_nb.terms import BlobReference
@@ -212,21 +212,22 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
 
 
 def cells_as_array(
-    cells: Sequence[Any], column: Column, *, first_row: int = 0, timezone: str | None = None
+    cells: Sequence[Any],
+    column: Column,
+    *,
+    first_row: int = 0,
+    conversions: Conversions = AS_THEY_ARE,
 ) -> pa.Array:
     """Return cells whose BLOB leaves are raw references as the array that a write sends.
 
-    ``timezone`` applies to times without one in the same cells.
+    ``conversions`` holds for the values beside the blobs.
 
     Raises
     ------
     ConversionError
         Something beside the blobs does not fit, e.g. a member of a STRUCT.
     """
-    array = array_of(cells, column.name, column.type, first_row=first_row, timezone=timezone)
-    alone = TableSchema(columns=(column,))
-    batch = pa.record_batch([array], names=[column.name])
-    return fit_batch(batch, alone, first_row=first_row, timezone=timezone).column(0)
+    return fit_object_column(cells, column, first_row=first_row, conversions=conversions)
 
 
 def sizes_of(cells: Iterable[Any]) -> int | None:

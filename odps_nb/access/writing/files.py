@@ -28,6 +28,7 @@ from odps_nb.access.writing.sources import (
 )
 from odps_nb.client.catalog import create_table, table_exists
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
+from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.errors import ConversionError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import TableName
@@ -115,7 +116,7 @@ def _checked(
 ) -> tuple[Target, WriteOptions]:
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name, takes_all=False)
-    target = Target.of(schema, table.name, spec, timezone="UTC")
+    target = Target.of(schema, table.name, spec, conversions=Conversions(timezone="UTC"))
     _check_columns(target, table.name)
     return target, replace(options, partition=spec)
 
@@ -179,7 +180,9 @@ def _chunk(group: list[FolderFile], first: int, target: Target, faces: Faces) ->
         schema=FIELDS,
     )
     places = [_place(column) for column in target.plain]
-    plain = fit_batch(batch, target.plain, places=places, first_row=first, timezone=target.timezone)
+    plain = fit_batch(
+        batch, target.plain, places=places, first_row=first, conversions=target.conversions
+    )
     cells = [
         NewBlob(one.file, mime_type=kind, file_name=name)
         for one, kind, name in zip(group, kinds, names, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,6 +18,7 @@ from odps_nb.access.writing.tabular import is_spark
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError, ConflictError, StateError
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName
 
@@ -49,6 +50,7 @@ def open_write(
     overwrite: bool,
     session: str | WriteSessionRef | None,
     compression: Compression,
+    conversions: Conversions,
 ) -> OpenWrite:
     """Begin a write session, or resume one opened elsewhere; see ``Table.open_write``."""
     storage = table.connection.storage
@@ -57,7 +59,7 @@ def open_write(
         made = open_write_session(
             storage, table.name, partition=partition, overwrite=overwrite, cancel=token
         )
-        return OpenWrite(table, made, compression)
+        return OpenWrite(table, made, compression, conversions)
     if overwrite:
         raise ArgumentError(
             "overwrite was set when the session was opened", hint="leave it out here"
@@ -71,7 +73,10 @@ def open_write(
             f"the session is of the partition {str(session.partition)!r}, not {str(partition)!r}"
         )
     resumed = OpenWrite(
-        table, WriteSession(storage, session, cancel=token, owned=False), compression
+        table,
+        WriteSession(storage, session, cancel=token, owned=False),
+        compression,
+        conversions,
     )
     resumed.check()
     return resumed
@@ -85,13 +90,19 @@ class OpenWrite:
     may be written from several threads, each stream from one.
     """
 
-    def __init__(self, table: Table, session: WriteSession, compression: Compression) -> None:
+    def __init__(
+        self,
+        table: Table,
+        session: WriteSession,
+        compression: Compression,
+        conversions: Conversions = AS_THEY_ARE,
+    ) -> None:
         self._table, self._session, self._compression = table, session, compression
         self._target = Target.of(
             table.schema,
             table.name,
             session.ref.partition,
-            timezone=table.connection.profile.timezone,
+            conversions=replace(conversions, timezone=table.connection.profile.timezone),
         )
         self._streams: dict[str, OpenStream] = {}
         self._default: OpenStream | None = None

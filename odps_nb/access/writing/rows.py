@@ -26,6 +26,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.client.write.operations import Stamp
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import Compression, PartitionSpec
 
@@ -58,6 +59,7 @@ class WriteOptions:
     compression: Compression = Compression.NONE
     image_format: ImageFormat = PNG
     index: bool | None = None
+    conversions: Conversions = AS_THEY_ARE
     progress: Progress = None
     change: Change | None = None
     before_commit: Callable[[], None] = _nothing
@@ -80,18 +82,18 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     if is_spark(data):
         refuse_index(data, index=options.index)
         return faces.spark_write(table, data, _spark_options(options))
-    timezone = table.connection.profile.timezone
+    zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
     if options.change is None:
         target = Target.of(
             table.schema,
             table.name,
             options.partition,
-            timezone=timezone,
+            conversions=zoned,
             image_format=options.image_format,
         )
     else:
         target = options.change.target(
-            table.schema, table.name, options.partition, timezone=timezone
+            table.schema, table.name, options.partition, conversions=zoned
         )
         data = options.change.narrowed(data, target, index=options.index)
         if options.change.only_keys:
@@ -113,6 +115,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
             "partition": options.partition,
             "change": options.change,
             "compression": options.compression,
+            "conversions": options.conversions,
             "progress": options.progress,
         }
     if options.workers is not None:
@@ -124,6 +127,7 @@ def _spark_options(options: WriteOptions) -> dict[str, Any]:
         "partition": options.partition,
         "overwrite": options.overwrite,
         "compression": options.compression,
+        "conversions": options.conversions,
         "progress": options.progress,
         "before_commit": options.before_commit,
     }

@@ -30,8 +30,9 @@ from odps_nb.convert.arrow_schema import (
     arrow_schema,
     fit_batch,
     fit_table,
-    match_columns,
+    match_names,
 )
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.python_rows import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
@@ -61,14 +62,14 @@ MAX_LANES = 4
 class Target:
     """The columns of a write, without those fixed by its partition; BLOBs are kept apart.
 
-    ``timezone`` applies to times without one that become instants; ``None``: UTC.
-    ``image_format`` is what pictures and arrays in BLOB columns become.
+    ``conversions`` holds for plain columns and for values beside nested blobs. ``image_format`` is
+    what pictures and arrays in BLOB columns become.
     """
 
     table: TableName
     columns: TableSchema
     fixed: PartitionSpec = field(default_factory=PartitionSpec)
-    timezone: str | None = None
+    conversions: Conversions = AS_THEY_ARE
     image_format: ImageFormat = PNG
 
     @classmethod
@@ -78,7 +79,7 @@ class Target:
         table: TableName,
         fixed: PartitionSpec,
         *,
-        timezone: str | None = None,
+        conversions: Conversions = AS_THEY_ARE,
         image_format: ImageFormat = PNG,
     ) -> Target:
         """Make the target of a table; partition columns not fixed become required."""
@@ -89,7 +90,7 @@ class Target:
             table=table,
             columns=columns,
             fixed=fixed,
-            timezone=timezone,
+            conversions=conversions,
             image_format=image_format,
         )
 
@@ -283,7 +284,7 @@ def _frame_parts(
         frame = frame if name is None else frame.drop(columns=[name])
     if not len(frame.columns):
         return _absent(len(frame), target), cells
-    plain = from_pandas(frame, target.plain, timezone=target.timezone, first_row=first_row)
+    plain = from_pandas(frame, target.plain, conversions=target.conversions, first_row=first_row)
     return plain, cells
 
 
@@ -293,13 +294,13 @@ def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInpu
     rows = table.num_rows
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        if name is not None:
+        if name is not None and table.column(name).null_count < rows:
             check_leaf_types(table.schema.field(name).type, column)
         given = cells_of(None if name is None else table.column(name), rows)
         cells[column.name] = _checked(given, column, target)
         table = table if name is None else table.drop_columns([name])
     if table.num_columns:
-        plain = fit_table(table, target.plain, timezone=target.timezone)
+        plain = fit_table(table, target.plain, conversions=target.conversions)
     else:
         plain = _absent(rows, target)
     return _in_memory(plain, rows, cells, target, workers)
@@ -307,7 +308,7 @@ def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInpu
 
 def _absent(rows: int, target: Target) -> pa.Table:
     """Return nulls for all plain columns, for data that has only BLOB columns."""
-    match_columns(pa.schema([]), target.plain)  # raises if one of them is required
+    match_names([], target.plain)  # raises if one of them is required
     wanted = arrow_schema(target.plain, for_write=True)
     return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
 
@@ -317,7 +318,7 @@ def _checked(given: list[Any], column: Column, target: Target, first_row: int = 
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
-        cells_as_array(empty, column, first_row=first_row, timezone=target.timezone)
+        cells_as_array(empty, column, first_row=first_row, conversions=target.conversions)
     return cells
 
 
@@ -393,12 +394,8 @@ def _stream_chunks(
     fixed = {key.casefold() for key, _ in target.fixed}
     aside = names | fixed
     plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
-    places = match_columns(plain_schema, target.plain)
+    places = match_names(plain_schema.names, target.plain)
     names_in = [None if place is None else plain_schema.names[place] for place in places]
-    blob_fields = {f.name.casefold(): f for f in reader.schema if f.name.casefold() in names}
-    for column in target.blobs:
-        if (found := blob_fields.get(column.name.casefold())) is not None:
-            check_leaf_types(found.type, column)
     return _read_chunks(reader, target, names_in, first_row)
 
 
@@ -421,13 +418,15 @@ def _stream_chunk(
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
+        if name is not None and batch.column(name).null_count < batch.num_rows:
+            check_leaf_types(batch.schema.field(name).type, column)
         given = cells_of(None if name is None else batch.column(name), batch.num_rows)
         cells[column.name] = check_cells(
             given, column, first_row=first_row, image_format=target.image_format
         )
     places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
     plain = fit_batch(
-        batch, target.plain, places=places, first_row=first_row, timezone=target.timezone
+        batch, target.plain, places=places, first_row=first_row, conversions=target.conversions
     )
     check_named_partitions(plain, target)
     return Chunk(rows=batch.num_rows, plain=plain, cells=cells, first_row=first_row)

@@ -83,7 +83,7 @@ class BlobUploader:
                 for cell in chunk.cells[column.name]
             ]
             arrays[column.name] = cells_as_array(
-                cells, column, first_row=chunk.first_row, timezone=self.target.timezone
+                cells, column, first_row=chunk.first_row, conversions=self.target.conversions
             )
         return assemble(chunk, arrays, self.target)
 

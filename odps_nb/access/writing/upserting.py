@@ -17,6 +17,12 @@ from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.sources import Target
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
+from odps_nb.convert.fitting.conversions import (
+    AS_THEY_ARE,
+    Conversions,
+    DecimalConversion,
+    TextConversion,
+)
 from odps_nb.convert.python_rows import Names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -58,7 +64,7 @@ class Change:
         table: TableName,
         fixed: PartitionSpec,
         *,
-        timezone: str | None = None,
+        conversions: Conversions = AS_THEY_ARE,
     ) -> Target:
         """Return the target: the columns that the data must or may have."""
         keys = {name.casefold() for name in self.keys}
@@ -71,7 +77,7 @@ class Change:
         if self.stamp.flag is not None:
             columns = (*columns, Column(name=self.stamp.flag, type=_FLAG))
         whole = replace(schema, columns=columns)
-        return Target.of(whole, table, fixed, timezone=timezone)
+        return Target.of(whole, table, fixed, conversions=conversions)
 
     def narrowed(self, data: Any, target: Target, *, index: bool | None = None) -> Any:
         """Return the data without columns that a delete does not need."""
@@ -163,6 +169,8 @@ class ByKey:
         deleted: str | None = None,
         index: bool | None = None,
         compression: str | Compression | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
         """Replace rows with the same key, or add them; all in one commit, or none.
@@ -172,7 +180,7 @@ class ByKey:
 
         Parameters
         ----------
-        data, partition, index, compression
+        data, partition, index, compression, decimals, text
             As for `write`. A column that the data lacks becomes null, also in rows that are there.
         deleted
             A boolean column of the data that the table does not have: rows where it is true are
@@ -208,6 +216,7 @@ class ByKey:
             index=index,
             delete=False,
             deleted=deleted,
+            conversions=Conversions(decimals=decimals, text=text),
         )
 
     def delete(
@@ -262,6 +271,7 @@ def _change(
     index: bool | None,
     delete: bool,
     deleted: str | None = None,
+    conversions: Conversions = AS_THEY_ARE,
 ) -> Receipt:
     from odps_nb.access.writing.rows import WriteOptions, write_data
 
@@ -269,6 +279,7 @@ def _change(
         partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),
         compression=Compression.of(compression),
         index=index,
+        conversions=conversions,
         progress=progress,
         change=_checked(table, delete=delete, deleted=deleted),
     )

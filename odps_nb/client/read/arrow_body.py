@@ -4,7 +4,7 @@ pyarrow accepts a stream that stops between two messages, and a body may be plai
 coding, whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15). Here every byte
 passes `EndMarkerCheck` before Arrow gets it: the end marker must come, at the end of the body.
 Rows carry no checksum: unless every batch is validated in full, a damaged offset crashes the
-process when the value is accessed.
+process when the value is accessed. Text that is not UTF-8 is no damage (`odps_nb.arrow.text`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import (
     FramingError,
@@ -24,7 +25,7 @@ from odps_nb.errors import (
     StateError,
     TruncatedError,
 )
-from odps_nb.terms import Compression
+from odps_nb.terms import Compression, TextMode
 from odps_nb.wire.arrow_stream import (
     DEFAULT_MAX_BODY,
     DEFAULT_MAX_DECOMPRESSED,
@@ -165,9 +166,14 @@ class RowStream:
         Bytes that a batch whose buffers are compressed may need.
     max_output
         Bytes that a coding around the stream may decode to; ``None`` for no limit.
+    text
+        What becomes of text that is not UTF-8. ``None``: its column comes as binary, for the
+        caller to fit (`odps_nb.arrow.text.fit_text`).
 
     Raises
     ------
+    ConversionError
+        A text is not UTF-8, and ``text`` is strict.
     TruncatedError
         The end marker or rows are missing.
     FramingError
@@ -186,8 +192,9 @@ class RowStream:
         max_message: int = DEFAULT_MAX_BODY,
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
         max_output: int | None = None,
+        text: TextMode | None = TextMode.STRICT,
     ) -> None:
-        self._body, self._expected_rows = body, expected_rows
+        self._body, self._expected_rows, self._text = body, expected_rows, text
         self._check = EndMarkerCheck(
             max_metadata=min(DEFAULT_MAX_METADATA, max_message),
             max_body=max_message,
@@ -200,11 +207,21 @@ class RowStream:
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
             self.schema: pa.Schema = self._reader.schema
         self._validator = Validator(self.schema)
+        self._rows = 0
+        if text is not None:
+            self._types = text_types(self.schema, None, text)
+            fields = map(pa.Field.with_type, self.schema, self._types)
+            self.schema = pa.schema(fields, self.schema.metadata)
 
     @property
     def request_id(self) -> str | None:
         """The server's id of this request."""
         return self._body.request_id
+
+    @property
+    def unprotected(self) -> bool:
+        """Whether the bytes came over plain http, where a change on the way leaves no trace."""
+        return getattr(self._body, "url", "").startswith("http:")
 
     def next(self) -> pa.RecordBatch | None:
         """Return the next batch that has rows; ``None`` at the verified end of the stream."""
@@ -220,7 +237,17 @@ class RowStream:
         if self._closed:
             raise StateError("the stream is closed")
         with self._translated():
-            return self._advance()
+            batch = self._advance()
+        if batch is None or self._text is None:
+            return batch
+        before, self._rows = self._rows, self._rows + batch.num_rows
+        return fit_text(
+            batch,
+            self._types,
+            self._text,
+            lambda row: (f"row {before + row} of the stream", before + row),
+            unprotected=self.unprotected,
+        )
 
     def _advance(self) -> pa.RecordBatch | None:
         try:
@@ -231,8 +258,7 @@ class RowStream:
             self._source.read(1)  # the end of the body, which the check requires to be here
             self._ended = True
             return None
-        self._validator.validate(batch)
-        return batch
+        return self._validator.validate(batch)
 
     def close(self) -> None:
         """Free the connection. Idempotent."""

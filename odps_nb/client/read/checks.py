@@ -40,6 +40,10 @@ class BatchFilter:
             self.tracker.add(split=self.label, rows=found.num_rows - batch.num_rows)
         return found
 
+    def row_of(self, batch: pa.RecordBatch, kept: int) -> int:
+        """Return the row of a batch that is the given one of those that the filter keeps."""
+        return self.filter.rows(batch)[kept]
+
 
 def whole(batches: Batches, rows: int | None, *, what: str) -> Batches:
     """Check at the end that exactly so many rows came; ``None`` checks nothing.

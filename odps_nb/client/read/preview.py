@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 
+from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -13,6 +15,7 @@ from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.errors import ArgumentError, FramingError, OdpsNbError
 from odps_nb.schema import Column
+from odps_nb.terms import TextMode
 from odps_nb.wire.calls import Preview
 
 __all__ = ["fetch_preview"]
@@ -23,16 +26,28 @@ def fetch_preview(
     request: Preview,
     *,
     columns: Sequence[Column] | None = None,
+    shown: Sequence[Column] | None = None,
+    text: TextMode = TextMode.STRICT,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> pa.Table:
     """Return the first rows of a table; one request, retried as a whole.
 
-    ``columns`` are the known columns of the table; the stream is checked against them. No rows may
-    mean that the partition does not exist: the service does not report it.
+    No rows may mean that the partition does not exist: the service does not report it.
+
+    Parameters
+    ----------
+    columns
+        The known columns of the table; the stream is checked against them.
+    shown
+        The same, text as BINARY where it is wanted as bytes. ``None``: ``columns``.
+    text
+        What becomes of text that is not UTF-8.
 
     Raises
     ------
+    ConversionError
+        A text is not UTF-8, and ``text`` is strict.
     ArgumentError
         The request has no limit: the number of rows would be unknown.
     """
@@ -45,17 +60,30 @@ def fetch_preview(
         while True:
             try:
                 response = storage.open(request, attempts=attempts)
-                with response, RowStream(response) as stream:
-                    return _table(stream, columns)
+                with response, RowStream(response, text=None) as stream:
+                    batches = _batches(stream, columns)
+                break
             except OdpsNbError as error:
                 attempts.again(error, idempotent=True)
+    types = text_types(stream.schema, columns if shown is None else shown, text)
+    fields = map(pa.Field.with_type, stream.schema, types)
+    found, rows = [], 0
+    for batch in batches:
+        place = partial(_place, request, rows)
+        found.append(fit_text(batch, types, text, place, unprotected=stream.unprotected))
+        rows += batch.num_rows
+    return pa.Table.from_batches(found, schema=pa.schema(fields, stream.schema.metadata))
 
 
-def _table(stream: RowStream, columns: Sequence[Column] | None) -> pa.Table:
+def _batches(stream: RowStream, columns: Sequence[Column] | None) -> list[pa.RecordBatch]:
     if columns is not None:
         try:
             find_columns(stream.schema, columns)
         except FramingError as error:
             error.request_id = stream.request_id
             raise
-    return pa.Table.from_batches(list(iter(stream.next, None)), schema=stream.schema)
+    return list(iter(stream.next, None))
+
+
+def _place(request: Preview, before: int, row: int) -> tuple[str, int]:
+    return f"row {before + row} of the preview of {request.table}", before + row

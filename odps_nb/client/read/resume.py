@@ -10,12 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
+from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
+from odps_nb.client.read.text_form import TextForm
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.schema import Column
@@ -54,6 +56,8 @@ class ResumableRowStream:
         Whether others read other rows of this split.
     concurrency
         Shared with concurrent readers; reduced when the service answers 429.
+    text
+        The form of text.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class ResumableRowStream:
         label: str | None = None,
         part: bool = False,
         concurrency: AdaptiveConcurrency | None = None,
+        text: TextForm,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
@@ -78,10 +83,13 @@ class ResumableRowStream:
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
+        self._text, self._unprotected = text, False
+        self._types: tuple[pa.DataType, ...] = ()  # of the columns that are wanted
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
         self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
+        self._rows_of_last = 0
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
 
@@ -90,17 +98,48 @@ class ResumableRowStream:
         """The row before which all have come."""
         return self._row
 
-    def batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate; leaving early closes the connection."""
+    def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate; leaving early closes the connection.
+
+        Parameters
+        ----------
+        fits
+            Whether text has its form. Otherwise a column with text that is not UTF-8 comes as
+            binary, and the caller calls `fit`.
+
+        Raises
+        ------
+        ConversionError
+            A text is not UTF-8, and the form is strict.
+        """
         with self._attempts, self._metered():
             try:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
-                    yield batch
+                    yield self.fit(batch) if fits else batch
                     self._attempts.progressed()  # the consumer's time is not the service's
             finally:
                 self._drop()
         self._tell_end()
+
+    def fit(
+        self, batch: pa.RecordBatch, row: Callable[[int], int] = lambda number: number
+    ) -> pa.RecordBatch:
+        """Return the last batch, or rows and first columns of it, with text in its form.
+
+        Parameters
+        ----------
+        row
+            Returns which row of the last batch a row of ``batch`` is.
+        """
+        first = self._row - self._rows_of_last
+        return fit_text(
+            batch,
+            self._types[: batch.num_columns],
+            self._text.mode,
+            lambda number: self._text.place(first + row(number)),
+            unprotected=self._unprotected,
+        )
 
     def rest(self) -> None:
         """Close the connection if the service refuses other readers; `batches` reopens it later."""
@@ -158,7 +197,7 @@ class ResumableRowStream:
             )
         if self._places is not None:
             batch = batch.select(list(self._places))
-        self._row = row
+        self._row, self._rows_of_last = row, batch.num_rows
         self._attempts.progressed()
         self._tell(batch)
         return batch
@@ -167,7 +206,7 @@ class ResumableRowStream:
         response = self._storage.open(self._request_at(self._row), attempts=self._attempts)
         self._wire_bytes = 0
         try:
-            stream = RowStream(response)
+            stream = RowStream(response, text=None)
             places = self._placed(stream)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
@@ -179,6 +218,9 @@ class ResumableRowStream:
             raise
         self._response = response
         self._schema, self._places = stream.schema, places
+        self._unprotected = stream.unprotected
+        fields = stream.schema if places is None else map(stream.schema.field, places)
+        self._types = text_types(pa.schema(fields), self._text.columns, self._text.mode)
         return stream
 
     def _placed(self, stream: RowStream) -> tuple[int, ...] | None:

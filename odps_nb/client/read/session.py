@@ -34,7 +34,7 @@ from odps_nb.errors import (
     ServiceError,
     SessionExpiredError,
 )
-from odps_nb.schema import has_blob
+from odps_nb.schema import has_blob, text_as_binary
 from odps_nb.terms import (
     IndexSplit,
     RowRangeSplit,
@@ -42,6 +42,7 @@ from odps_nb.terms import (
     Split,
     SplitMode,
     TableName,
+    TextMode,
     TimeUnit,
 )
 from odps_nb.wire.calls import (
@@ -265,10 +266,11 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
     schema = selected(answer.schema, columns.wanted)
     if plan.increment is not None:
         schema = plan.increment.shown(schema)
+    as_bytes = plan.text is TextMode.BINARY
     return ReadSession(
         table=plan.table,
         session_id=answer.session_id,
-        schema=schema,
+        schema=text_as_binary(schema) if as_bytes else schema,
         splits=splits,
         row_count=sum(rows_of(split) or 0 for split in splits) if by_rows and not found else None,
         expires_at=answer.expires_at,
@@ -285,6 +287,8 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
         timestamp_unit=unit_of(plan),
         max_batch_rows=plan.max_batch_rows,
         tells_changes=plan.increment is not None and plan.increment.changes,
+        text=plan.text,
+        sent=schema if as_bytes else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ class SplitRows:
     ) -> None:
         self._rows, self._look_after = rows, look_after
         self._filter, self._shape = row_filter, shape
-        self._batches = rows.batches()
+        self._batches = rows.batches(fits=False)
         self._begun = False
         self.row: int = 0
         """The row of the split at which the last batch began, before the filter."""
@@ -40,13 +41,18 @@ class SplitRows:
                 self._begun = True
                 batch = next(self._batches)
                 self.row = self._rows.row - batch.num_rows
-                if self._filter is not None:
-                    batch = self._filter.apply(batch)
+                batch = self._fitted(batch)
                 if batch.num_rows:
                     return batch if self._shape is None else self._shape(batch)
         except BaseException:
             self.close()
             raise
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the filter keeps; text of the others may be any bytes."""
+        if self._filter is None:
+            return self._rows.fit(batch)
+        return self._rows.fit(self._filter.apply(batch), partial(self._filter.row_of, batch))
 
     @property
     def next_row(self) -> int:

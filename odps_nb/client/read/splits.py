@@ -41,6 +41,7 @@ from odps_nb.client.read.sizes import (
     row_bytes,
 )
 from odps_nb.client.read.split_rows import SplitRows
+from odps_nb.client.read.text_form import TextForm
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
@@ -108,6 +109,8 @@ def iter_split(
         The snapshot is gone; rows of another one are never mixed in.
     TruncatedError
         Rows are missing at the end, after all attempts.
+    ConversionError
+        A text of a row that the filter keeps is not UTF-8, and the session's ``text`` is strict.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -135,6 +138,7 @@ def iter_split(
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
         concurrency=concurrency,
+        text=TextForm(session.text, tuple(session.schema), partial(_place, session, split)),
         tracker=tracker,
         cancel=cancel,
     )
@@ -145,8 +149,15 @@ def iter_split(
     return SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
 
 
+def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
+    """Return where a row of a split is: its number in the session, where that is known."""
+    if isinstance(split, RowRangeSplit) and not session.prunes:
+        return f"row {split.offset + row} of {session.table}", split.offset + row
+    return f"row {row} of {split} of {session.table}", row
+
+
 def _promised(session: ReadSession, columns: tuple[str, ...]) -> list[Column]:
-    all_of_them = [*session.schema, *session.hidden]
+    all_of_them = [*session.columns_sent, *session.hidden]
     if not columns:
         return all_of_them
     folded = [name.casefold() for name in columns]

@@ -18,10 +18,11 @@ from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, 
 from odps_nb.client.read.checks import Batches, counted
 from odps_nb.client.read.resume import ResumableRowStream
 from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.read.text_form import TextForm
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import AccessDeniedError, InvalidRequestError, NotFoundError, QueryError
-from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, RowRangeSplit, SessionStatus
+from odps_nb.schema import TableSchema, text_as_binary
+from odps_nb.terms import Compression, RowRangeSplit, SessionStatus, TextMode
 from odps_nb.wire.calls import (
     LIMITED_RESULT_ROWS,
     CreateInstanceReadSession,
@@ -65,6 +66,10 @@ class ResultSession:
     def is_cut(self) -> bool:
         """Whether the result may have more rows than the session gives."""
         return self.limited and self.row_count >= LIMITED_RESULT_ROWS
+
+    def shown(self, text: TextMode) -> TableSchema:
+        """Return the columns as a read of that mode gives them."""
+        return text_as_binary(self.schema) if text is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
         """Fail if more rows are wanted (``None``: all) than this session is sure to have.
@@ -166,6 +171,7 @@ def iter_result(
     page_rows: int = PAGE_ROWS,
     workers: int | None = None,
     read_ahead: int | None = None,
+    text: TextMode = TextMode.STRICT,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
@@ -185,9 +191,13 @@ def iter_result(
     read_ahead
         Bytes of batches that may wait for the consumer. The service decides how large a batch is;
         each worker may hold one more.
+    text
+        What becomes of text that is not UTF-8.
 
     Raises
     ------
+    ConversionError
+        A text is not UTF-8, and ``text`` is strict.
     TruncatedError
         The service sent fewer rows than it had announced.
     """
@@ -209,6 +219,7 @@ def iter_result(
             start=page.offset,
             expected=page.offset + page.count,
             columns=tuple(session.schema),
+            text=_form(session, text),
             label=None if several is None else str(page),
             concurrency=concurrency,
             tracker=tracker,
@@ -230,6 +241,7 @@ def iter_result_rows(
     session: ResultSession,
     rows: RowRangeSplit,
     *,
+    text: TextMode = TextMode.STRICT,
     cancel: CancelToken | None = None,
 ) -> Batches:
     """Iterate over some rows by number: one request, continued at the exact row when it breaks."""
@@ -240,6 +252,7 @@ def iter_result_rows(
         start=rows.offset,
         expected=rows.offset + rows.count,
         columns=tuple(session.schema),
+        text=_form(session, text),
         cancel=storage.operation(cancel),
     )
     return stream.batches()
@@ -253,6 +266,7 @@ def iter_accelerated(
     query_id: int,
     task: str = ACCELERATED_TASK,
     columns: tuple[str, ...] = (),
+    text: TextMode = TextMode.STRICT,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
@@ -273,10 +287,16 @@ def iter_accelerated(
         storage,
         lambda row: replace(first, offset=row),
         what=f"the result of query {query_id} of instance {instance_id}",
+        text=TextForm(text, None, lambda row: (f"row {row} of the result", row)),
         tracker=tracker,
         cancel=storage.operation(cancel),
     )
     return counted(rows.batches(), tracker)
+
+
+def _form(session: ResultSession, text: TextMode) -> TextForm:
+    shown = tuple(session.shown(text))
+    return TextForm(text, shown, lambda row: (f"row {row} of the result", row))
 
 
 def _request(

@@ -7,7 +7,7 @@ through DuckDB, so their types cannot change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -137,14 +137,15 @@ class Evaluator:
 
         # a column of our own keeps the row count where the predicate names no column
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
-        self._connection.register("batch", batch)
         try:
+            self._connection.register("batch", batch)
             found = self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
-            self._connection.unregister("batch")
+            with suppress(duckdb.FatalException):  # after an internal error it refuses this, too
+                self._connection.unregister("batch")
         if found.num_rows != rows:
             raise _refused("the filter predicate does not give one value for each row")
         return found

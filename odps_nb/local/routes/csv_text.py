@@ -10,11 +10,16 @@ import io
 
 import pyarrow as pa
 
+from odps_nb.arrow.text import as_bytes
+
 __all__ = ["csv_text"]
 
 
 def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
-    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``."""
+    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``.
+
+    Bytes that are not UTF-8 are surrogates, as of ``errors="surrogateescape"`` of Python.
+    """
     out = io.StringIO()
     head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     head.writerow(schema.names)
@@ -33,7 +38,18 @@ def _texts(array: pa.Array) -> list[str | None]:
     if pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("ns" if array.type.unit == "ns" else "us"))
         return [None if v is None else _moment(v, array.type.unit) for v in array]
-    return [None if v is None else _text(v) for v in array.to_pylist()]
+    values = array.view(as_bytes(array.type)).to_pylist()  # a STRING holds any bytes
+    return [None if v is None else _text(_decoded(v)) for v in values]
+
+
+def _decoded(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_decoded, value))
+    if isinstance(value, dict):
+        return {key: _decoded(one) for key, one in value.items()}
+    return value
 
 
 def _moment(value: pa.Scalar, unit: str) -> str | None:
@@ -47,6 +63,4 @@ def _moment(value: pa.Scalar, unit: str) -> str | None:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
     return str(value)

@@ -117,7 +117,8 @@ class Tables:
             columns=tuple(c for c in params.get("cols", "").split(",") if c),
         )
         arrow, batches = self._service.read_sessions.preview(request, must_exist=True)
-        return Response(csv_text(arrow, list(batches)), media_type="text/csv")
+        text = csv_text(arrow, list(batches)).encode("utf-8", "surrogateescape")
+        return Response(text, media_type="text/csv")
 
 
 def _reserved(table: Table) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from odps_nb.arrow.text import as_bytes
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_type
 from odps_nb.schema import (
@@ -49,7 +50,8 @@ def plain_type(odps: OdpsType) -> pa.DataType:
 def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
     """Return the values of a stored column."""
     target = plain_type(odps)
-    values: list[Any] = (array if array.type.equals(target) else array.cast(target)).to_pylist()
+    plain = array if array.type.equals(target) else array.cast(target)
+    values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING holds any bytes
     return values
 
 
@@ -57,8 +59,8 @@ def from_plain(values: list[Any], column: Column) -> pa.Array:
     """Return a stored column from plain values; 400 if they do not fit its type."""
     try:
         prepared = [_prepared(value, column.type) for value in values]
-        array = pa.array(prepared, plain_type(column.type))
-        return array.cast(arrow_type(column.type))
+        plain = plain_type(column.type)
+        return pa.array(prepared, as_bytes(plain)).view(plain).cast(arrow_type(column.type))
     except (pa.ArrowException, InvalidOperation, OverflowError, ValueError, TypeError) as error:
         raise faults.invalid(f"the column {column.name!r}: {error}") from None
 
@@ -75,6 +77,6 @@ def _prepared(value: Any, odps: OdpsType) -> Any:
         return {f.name: _prepared(v, f.type) for f, v in members}
     if isinstance(odps, DecimalType):
         return Decimal(value.decode("ascii"))
-    if isinstance(value, bytes) and odps.code not in (TypeCode.BINARY, TypeCode.BLOB):
+    if isinstance(value, bytes) and odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
         return value.decode("utf-8")
     return value

@@ -80,8 +80,27 @@ class Duck:
             connection = self._database.cursor()
         try:
             yield connection
+        except BaseException:
+            self._replace_if_invalid()
+            raise
         finally:
             connection.close()
+
+    def _replace_if_invalid(self) -> None:
+        """Close the database if DuckDB refuses everything after an internal error.
+
+        Functions of text fail so for text that is not UTF-8.
+        """
+        import duckdb
+
+        with self._lock:
+            if self._database is None:
+                return
+            try:
+                self._database.execute("SELECT 1")
+            except duckdb.FatalException:
+                self._database.close()
+                self._database = None
 
     def close(self) -> None:
         """Close the database. Idempotent."""

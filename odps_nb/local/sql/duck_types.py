@@ -122,6 +122,8 @@ def result_array(array: pa.Array, odps: OdpsType) -> pa.Array:
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
         array = array.cast(pa.timestamp(array.type.unit))
     try:
+        if pa.types.is_decimal(target) and pa.types.is_decimal(array.type):
+            array = array.cast(pa.decimal256(76, target.scale))  # in 128 bits it may wrap around
         return array.cast(target)
     except pa.ArrowInvalid as error:
         if not has_timestamp(odps):

@@ -6,7 +6,6 @@ failed, without visible effects. ``docs/protocol.md`` sections 3.14 and 9.3.
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import secrets
@@ -34,7 +33,7 @@ from odps_nb.local.sql.text import parse_script
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import ROWS, Folder, new_id
 from odps_nb.local.store.ledger import Ledger
-from odps_nb.local.store.row_files import FAR, RowFileWriter
+from odps_nb.local.store.row_files import FAR, RowFileWriter, read_rows
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS
@@ -339,13 +338,15 @@ class Instances:
             self._running.pop(instance_id, None)
 
     def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
-        first = next(rows.batches, None)
-        stored = arrow_schema(rows.schema.columns)
-        schema = stored if first is None else first.schema
-        with RowFileWriter(self._folder, schema) as writer:
-            for batch in itertools.chain([] if first is None else [first], rows.batches):
+        schema = stored = arrow_schema(rows.schema.columns)
+        with ExitStack() as stack:
+            writer = stack.enter_context(RowFileWriter(self._folder, schema))
+            for batch in rows.batches:
                 stopper.check()
-                writer.write(_as_first(batch, schema))
+                if schema == stored and batch.schema != stored:  # a time far away, the first
+                    schema = arrow_schema(rows.schema.columns, timestamp_unit=TimeUnit.MICRO)
+                    writer = stack.enter_context(self._in_unit_of(schema, writer))
+                writer.write(_in_unit(batch, schema))
             file = writer.finish("" if schema == stored else FAR)
         with self._db.transaction() as db:
             self._ledger.keep([file.file_name])
@@ -359,19 +360,34 @@ class Instances:
                 (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
             )
 
+    def _in_unit_of(self, schema: pa.Schema, writer: RowFileWriter) -> RowFileWriter:
+        """Return a writer that has the rows of another one, their times in a wider unit."""
+        made = RowFileWriter(self._folder, schema)
+        file = writer.finish()
+        try:
+            for batch in read_rows(self._folder, file.name, schema.names, 0, file.rows):
+                made.write(_in_unit(batch, schema))
+        except BaseException:
+            made.discard()
+            raise
+        finally:
+            self._folder.drop([file.file_name])
+        return made
+
 
 def limited_result(instance: Instance) -> Instance:
     """Return an instance whose result has its first `LIMITED_RESULT_ROWS` only."""
     return replace(instance, rows=min(instance.rows, LIMITED_RESULT_ROWS))
 
 
-def _as_first(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Convert the times of all batches to the unit of the first one."""
+def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with its times in the unit of the result."""
     try:
         return batch if batch.schema == schema else batch.cast(schema)
     except pa.ArrowInvalid as error:
         raise faults.invalid(
-            f"no unit holds all TIMESTAMPs of the result, cast them to DATETIME: {error}"
+            "a TIMESTAMP of the result is out of the range of nanoseconds and another one has "
+            f"digits below a microsecond, so no unit holds both: cast them to DATETIME: {error}"
         ) from None
 
 

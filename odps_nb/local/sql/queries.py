@@ -250,6 +250,13 @@ class QueryRun:
 def _failed(first: str) -> Exception:
     if first.startswith(("Parser Error", "Binder Error", "Catalog Error")):
         return faults.parse_failed(f"Semantic analysis exception - {first}")
+    if "duplicate key" in first:
+        first += " - table.read() gives such maps; SQL of the embedded service does not"
+    if first.startswith("INTERNAL Error") or "unicode" in first or "UTF-8" in first:
+        first += (
+            " - the embedded service reads, compares and groups text that is not UTF-8, but most "
+            "of its functions of text, and keys of maps, take UTF-8 only"
+        )
     return faults.invalid(f"ODPS-0121095: {first}")
 
 

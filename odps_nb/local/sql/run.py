@@ -32,7 +32,7 @@ from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import OPERATION, VIEW, Table, View, check_types
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.upserts import DELETE, UPSERT, Publisher
-from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode
+from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
@@ -313,4 +313,6 @@ def _cast(name: str, column: Column, spelled: str) -> str:
     if is_timestamp and spelled.startswith("TIMESTAMP"):
         return name
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
+    if has_timestamp(column.type) and "TIMESTAMP" in spelled and "TIMESTAMP_NS" not in spelled:
+        wanted = wanted.replace("TIMESTAMP_NS", "TIMESTAMP")  # nested ones keep their range, too
     return f"CAST({name} AS {wanted})"

@@ -20,16 +20,30 @@ class StoredRows:
     schema: pa.Schema
     files: tuple[tuple[str, Any], ...]
 
+    @property
+    def wide(self) -> list[str]:
+        """Names of columns that DuckDB has no type for: DECIMAL of more than 38 digits."""
+        return [field.name for field in self.schema if _is_wide(field.type)]
+
     def open(self) -> Any:
-        """Return what DuckDB can scan: a dataset of the files, or an empty table."""
+        """Return what DuckDB can scan: a dataset of the files, or an empty table.
+
+        Columns that are `wide` are left out.
+        """
         import pyarrow.dataset as ds  # it imports pandas, which the service does without
         from pyarrow import fs
 
+        schema = pa.schema([field for field in self.schema if field.name not in self.wide])
         if not self.files:
-            return self.schema.empty_table()
+            return schema.empty_table()
         parquet, here = ds.ParquetFileFormat(), fs.LocalFileSystem()
         fragments = [
             parquet.make_fragment(path, here, partition_expression=condition)
             for path, condition in self.files
         ]
-        return ds.FileSystemDataset(fragments, self.schema, parquet, here)
+        return ds.FileSystemDataset(fragments, schema, parquet, here)
+
+
+def _is_wide(kind: pa.DataType) -> bool:
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return pa.types.is_decimal256(kind) or any(map(_is_wide, inner))

@@ -33,6 +33,7 @@ import pyarrow as pa
 from odps_nb.local.reading.row_stream import rebatch
 from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.functions import MACROS
+from odps_nb.local.sql.stored_rows import StoredRows
 
 __all__ = ["BATCHES", "HEAD", "JSON", "MAX_ROW", "OUT_OF_MEMORY", "REQUEST_HEAD", "main"]
 
@@ -44,6 +45,7 @@ BATCH_BYTES = 16 << 20
 MAX_ROW = 64 << 20
 LOOK_EVERY = 0.02
 _MIB = 1 << 20
+TOO_WIDE = "SQL of the embedded service works with DECIMAL of 38 digits at most; read the table"
 
 
 def main() -> None:
@@ -88,7 +90,7 @@ def _query(
             try:
                 if request["do"] == "open":
                     for name, rows in request["tables"].items():
-                        connection.register(name, rows.open())
+                        _register(connection, name, rows)
                 elif request["do"] == "describe":
                     _describe(connection, request["sql"], answers)
                 else:
@@ -99,6 +101,28 @@ def _query(
                 answer = {"failed": _first_line(error).replace(spill, "the spill folder")}
             _send(answers, JSON, json.dumps(answer).encode())
     _send(answers, JSON, json.dumps({"done": True, "memory": _memory()}).encode())
+
+
+def _register(connection: Any, name: str, rows: StoredRows) -> None:
+    """Make a table known; a query fails when it uses a column that is `wide`."""
+    if not rows.wide:
+        connection.register(name, rows.open())
+        return
+    connection.register(f"{name}_narrow", rows.open())
+    columns = [
+        f"CAST(error('{TOO_WIDE}') AS VARCHAR) AS {_quoted(column)}"
+        if column in rows.wide
+        else _quoted(column)
+        for column in rows.schema.names
+    ]
+    connection.execute(
+        f"CREATE TEMP VIEW {_quoted(name)} AS "
+        f"SELECT {', '.join(columns)} FROM {_quoted(f'{name}_narrow')}"
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:

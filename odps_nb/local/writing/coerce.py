@@ -1,11 +1,13 @@
 """Converts incoming Arrow batches to the exact stored types; matches columns by name or position.
 
 Lossless conversions only (``docs/protocol.md`` section 5.7): anything that would change a value is
-refused with the column's name. Pure.
+refused with the column's name. A STRING takes any bytes, as the service does (live tests of pyodps:
+test_read_binary_sql_instance): the stored Arrow string may not be UTF-8. Pure.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
@@ -22,7 +24,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
-    has_blob,
+    has_any,
     has_timestamp,
 )
 from odps_nb.terms import TimeUnit
@@ -132,13 +134,18 @@ def _fit(
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if isinstance(odps, (ArrayType, MapType, StructType)):
-        if array.type.equals(target) and not has_blob(odps):
+        if array.type.equals(target) and not has_any(odps, (TypeCode.BLOB, TypeCode.JSON)):
             return array
         return _fit_nested(array, odps, target, path, blobs)
     if odps.code is TypeCode.BLOB:
         return blobs(_plain(array, pa.binary(), path))
-    fitted = _fit_scalar(array, target, path)
+    if odps.code is TypeCode.STRING and _is_text(array.type):
+        fitted = array.cast(pa.binary()).view(pa.string())
+    else:
+        fitted = _fit_scalar(array, target, path)
     _check_size(fitted, odps, path)
+    if odps.code is TypeCode.JSON:
+        _check_json(fitted, path)
     return fitted
 
 
@@ -248,8 +255,8 @@ def _plain(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if array.type.equals(target):
         return array
     try:
-        if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
-            # Arrow wants room for the widest integer; the values may need less
+        if pa.types.is_decimal(target):
+            # Arrow wants room for the widest integer, and wraps around in 128 bits
             array = array.cast(pa.decimal256(76, target.scale))
         return array.cast(target, safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -319,6 +326,20 @@ def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:
             raise faults.invalid(
                 f"a value of {path!r} has {letters} characters; at most {odps.length} fit"
             )
+
+
+def _check_json(array: pa.Array, path: str) -> None:
+    """Refuse text that is not JSON: later, every query of the column would fail."""
+    for text in array.drop_null().unique().to_pylist():
+        try:
+            found = json.loads(text, parse_constant=_no_json)
+            json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        except (ValueError, RecursionError) as error:
+            raise faults.invalid(f"a value of {path!r} is not JSON: {error}") from None
+
+
+def _no_json(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _mismatch(path: str, source: pa.DataType, target: pa.DataType) -> Exception:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.arrow.validation import validate
+from odps_nb.arrow.validation import Validator
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
@@ -214,9 +214,9 @@ def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
         check.feed(memoryview(stream))
         check.require()
         with pa.ipc.open_stream(stream) as reader:
+            validator = Validator(reader.schema)
             for batch in reader:
-                validate(batch)
                 if batch.num_rows:
-                    yield batch
+                    yield validator.validate(batch)
     except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise faults.malformed(f"the Arrow IPC stream cannot be read: {error}") from error

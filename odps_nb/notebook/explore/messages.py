@@ -52,7 +52,7 @@ def page_message(view: RowView, page: Page) -> dict[str, Any]:
         "search": choice.search,
         "order": None if choice.order is None else names.index(choice.order),
         "descending": choice.descending,
-        "note": view.note,
+        "note": " · ".join(filter(None, (view.note, page.note))),
         "code": visible(view.code),
     }
 

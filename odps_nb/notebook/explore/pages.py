@@ -25,6 +25,8 @@ PAGE_BYTES = CACHE_BYTES // 4
 """Bytes that one page may have: longer texts are cut shorter until it fits."""
 LIMITS = (2000, 300, 80, 20, 0)
 
+REPLACED = "\ufffd stands for bytes that are not UTF-8"
+
 _MARKS = "\u061c\u200e\u200f"  # of right-to-left text
 Cell = str | None | list[str] | int
 
@@ -44,6 +46,11 @@ class Page:
         """The cells, column by column."""
         found: list[list[Cell]] = json.loads(self.data)
         return found
+
+    @property
+    def note(self) -> str:
+        """What has to be known of the page as a whole."""
+        return REPLACED if "\ufffd".encode() in self.data else ""
 
     def __repr__(self) -> str:
         return f"Page(rows {self.start}…{self.start + self.count}, <{len(self.data)} bytes>)"

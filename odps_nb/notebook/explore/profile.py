@@ -139,8 +139,9 @@ class _Described:
     def _widen(self, array: pa.Array) -> None:
         if not len(array):
             return
-        found = pc.min_max(array)
-        ends = (found["min"], found["max"])
+        kind = array.type
+        found = pc.min_max(array.view(pa.int64()) if pt.is_duration(kind) else array)
+        ends = (found["min"].cast(kind), found["max"].cast(kind))
         if self._ends is not None:
             low, high = self._ends
             ends = (

@@ -135,7 +135,8 @@ def _foot(shown: Shown, rows: int) -> str:
     else:
         count = f"rows 1–{rows:,} of {total:,}" if rows < total else ""
     described = f"profile: {shown.profile.label}" if shown.profile is not None else ""
-    return " · ".join(part for part in (count, described, shown.note, shown.view.note) if part)
+    notes = (shown.note, shown.view.note, shown.page.note)
+    return " · ".join(part for part in (count, described, *notes) if part)
 
 
 # -- HTML ---------------------------------------------------------------------------------------

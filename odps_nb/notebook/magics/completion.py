@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
+from odps_nb.notebook.magics.options import TEXT_MODES
 
 __all__ = ["Candidates", "Known", "Names", "complete", "matcher"]
 
@@ -133,6 +134,7 @@ _CHOICES = {
     "--view": ("grid", "list"),
     "--decimals": get_args(Decimals),
     "--dtype-backend": get_args(DtypeBackend),
+    "--text": TEXT_MODES,
 }
 _FLAGS = {
     "-q",

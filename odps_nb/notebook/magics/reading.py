@@ -28,7 +28,7 @@ from odps_nb.notebook.magics.arguments import (
 )
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.options import RESULT_TYPES
+from odps_nb.notebook.magics.options import RESULT_TYPES, TEXT_MODES
 from odps_nb.notebook.progress.background import BackgroundResult
 from odps_nb.notebook.progress.words import counted, what_was_done
 from odps_nb.schema import TypeCode
@@ -139,6 +139,17 @@ def _shapes_frames(function: _F) -> _F:
     return function
 
 
+def _shows_text(function: _F) -> _F:
+    """Add the argument for text that is not UTF-8."""
+    decorate = argument(
+        "--text",
+        choices=TEXT_MODES,
+        default="strict",
+        help="Text that is not UTF-8: an error, replaced by U+FFFD, or all text as bytes.",
+    )
+    return decorate(function)
+
+
 def _picks_rows(function: _F) -> _F:
     """Add the arguments that choose a table, its partitions and columns."""
     for decorate in (
@@ -161,6 +172,7 @@ def _gives_rows(function: _F) -> _F:
     for decorate in (
         argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
         _shapes_frames,
+        _shows_text,
         argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
         argument("-o", "--output", metavar="VAR", help="Put the result into this variable."),
         argument("-n", "--limit", metavar="N", type=positive, help="At most N rows."),
@@ -174,6 +186,7 @@ def _gives_rows(function: _F) -> _F:
 @argument("-n", "--limit", metavar="N", type=positive, help="Rows; by default preview_rows.")
 @argument("-o", "--output", metavar="VAR", help="Put the rows into this variable.")
 @_shapes_frames
+@_shows_text
 def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the first rows of a table."""
     context.check_output(args.output)
@@ -183,7 +196,9 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     rows = args.limit or context.options().preview_rows
     frame = stoppable(
         f"head {args.table}",
-        lambda: table.head(rows, partitions=partitions, columns=columns, **_dtypes(args)),
+        lambda: table.head(
+            rows, partitions=partitions, columns=columns, text=args.text, **_dtypes(args)
+        ),
     )
     return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
 
@@ -214,6 +229,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         limit=args.limit or context.options().limit,
         splits=args.splits,
         max_bytes=args.max_bytes,
+        text=args.text,
     )
     if args.dry_run:
         return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
@@ -237,7 +253,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     query = bound(context, text, lambda: context.connection.profile.timezone)
     if args.dry_run:
         return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
-    result = stoppable("sql", lambda: context.connection.sql(query, wait=False))
+    result = stoppable("sql", lambda: context.connection.sql(query, text=args.text, wait=False))
     if not args.quiet:
         context.show_page(result.instance_id)
     limit = args.limit or context.options().limit

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.access.blob import NewBlob
+from odps_nb.convert.arrow_types import odps_type
+from odps_nb.convert.fitting.misfit import ValueMisfit
+from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.errors import ConversionError
 from odps_nb.terms import BlobReference
 
@@ -48,7 +51,8 @@ def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
 def cell_of(value: Any, kind: pa.DataType) -> Any:
     """Return a value as Arrow takes it: new blobs as structs, also inside of lists and structs."""
     if isinstance(value, NewBlob):
-        return _described(value)
+        described = _described(value)
+        return {n: v for n, v in described.items() if not pt.is_struct(kind) or n in kind.names}
     if pt.is_struct(kind):
         if isinstance(value, (bytes, bytearray, memoryview)):
             return {"data": value}
@@ -96,14 +100,19 @@ def array_of(values: list[Any], field: pa.Field) -> pa.Array:
         One of them does not fit; `misfits` says which.
     """
     try:
-        return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise ConversionError(
-            f"the function's values for {field.name!r} do not fit: {error}",
-            column=field.name,
-            target_type=str(field.type),
-            hint="return what the schema says; a NewBlob is of type odps_nb.spark.NEW_BLOB",
-        ) from None
+        fitted = fit_objects(values, odps_type(field.type), for_write=False)
+        return fitted if fitted.type.equals(field.type) else fitted.cast(field.type)
+    except ValueMisfit as error:
+        first = error.found[0]
+        reason = f"{field.name}{first.path} = {first.value}: {first.reason}"
+    except pa.ArrowInvalid as error:  # nanoseconds, which Spark does not have
+        reason = str(error)
+    raise ConversionError(
+        f"the function's values for {field.name!r} do not fit: {reason}",
+        column=field.name,
+        target_type=str(field.type),
+        hint="return what the schema says; a NewBlob is of type odps_nb.spark.NEW_BLOB",
+    )
 
 
 def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:

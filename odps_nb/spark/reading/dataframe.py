@@ -60,6 +60,7 @@ def read(
     splits: int | None = None,
     split_bytes: int | None = None,
     compression: str | Compression | None = None,
+    text: str = "strict",
     progress: Progress = None,
 ) -> DataFrame:
     """Return a table as a DataFrame; one request now, the rows when an action asks for them.
@@ -87,6 +88,10 @@ def read(
         The first rows only, exactly that many if there are as many.
     splits, split_bytes
         About how many tasks, or how much each reads.
+    text
+        What to do with text that is not UTF-8, as in `Table.read`: with ``"replace"`` a text has
+        U+FFFD in place of such bytes, with ``"binary"`` all text of data columns is Spark's
+        ``binary``.
     progress
         Told of every action while it reads: by default a card in a notebook, in the cell of the
         action, a line in a terminal, else nothing; ``False``: nothing.
@@ -124,6 +129,7 @@ def read(
             splits=splits,
             split_bytes=split_bytes,
             compression=compression,
+            text=text,
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)

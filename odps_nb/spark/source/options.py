@@ -18,12 +18,12 @@ from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
-from odps_nb.schema import TableSchema
+from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.source.foreign_options import INSTEAD
 from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.spark.writing.commit import MAX_PARTITIONS
-from odps_nb.terms import Compression, PartitionSpec, TableName
+from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
@@ -33,7 +33,7 @@ __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSe
 
 _PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
 _COMMON = frozenset({"compression", "path", "profile", "table"})
-_READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "where"}
+_READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "text", "where"}
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
@@ -156,6 +156,7 @@ class ReadSettings:
             splits=_number(given, "splits"),
             split_bytes=_number(given, "split_bytes"),
             compression=Compression.of(given.get("compression")),
+            text=TextMode.of(given.get("text")),
         )
         return cls(profile=profile, table=table, options=options)
 
@@ -167,6 +168,8 @@ class ReadSettings:
         NotFoundError
             The table has no such column; close names are in the hint.
         """
+        if self.options.text is TextMode.BINARY:
+            schema = text_as_binary(schema)
         if self.options.columns is None:
             return schema
         wanted = set(check_columns(self.options.columns, schema, self.table))

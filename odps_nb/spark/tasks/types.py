@@ -94,6 +94,7 @@ _TABLE: dict[type[spark.DataType], TypeCode] = {
     spark.TimestampNTZType: TypeCode.TIMESTAMP_NTZ,
     spark.DayTimeIntervalType: TypeCode.INTERVAL_DAY_TIME,
     spark.YearMonthIntervalType: TypeCode.INTERVAL_YEAR_MONTH,
+    spark.NullType: TypeCode.STRING,  # as of a pandas column without any value
 }
 
 # Spark's type alone does not say these.
@@ -173,7 +174,7 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
     Raises
     ------
     ConversionError
-        There is none (e.g. variant, void, user-defined types).
+        There is none (e.g. variant, calendar intervals, user-defined types).
     """
     if isinstance(kind, spark.DecimalType):
         return DecimalType(kind.precision, kind.scale)

@@ -28,6 +28,7 @@ from odps_nb.spark.blobs.api import NEW_BLOB
 from odps_nb.spark.tasks.types import arrow_schema, table_type
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
 __all__ = ["NEW_BLOB_FIELDS", "check_frame", "months_as_numbers"]
@@ -54,6 +55,16 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
     fixed = {key.casefold() for key, _ in target.fixed}
     offered = spark.StructType([f for f in frame.fields if f.name.casefold() not in fixed])
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
+    for field in offered.fields:
+        if _has_months(field.dataType):
+            raise ConversionError(
+                f"column {field.name!r}: Spark cannot send {field.dataType.simpleString()} "
+                "to Python workers",
+                column=field.name,
+                source_type=field.dataType.simpleString(),
+                hint="write with odps_nb.spark.write, which sends months as numbers, "
+                "or cast the column to a number of months",
+            )
     require_partition_columns(kinds, target)
     match_columns(
         arrow_schema(offered),
@@ -64,6 +75,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
             ),
             partition_columns=target.columns.partition_columns,
         ),
+        target.conversions,
     )
 
 
@@ -116,8 +128,36 @@ def months_as_numbers(frame: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     for field in frame.schema.fields:
-        if isinstance(field.dataType, spark.YearMonthIntervalType):
-            column = F.col(f"`{field.name}`")
-            years, months = (F.extract(F.lit(unit), column) for unit in ("YEAR", "MONTH"))
-            frame = frame.withColumn(field.name, years * 12 + months)
+        if _has_months(field.dataType):
+            months = _months(F.col(f"`{field.name}`"), field.dataType)
+            frame = frame.withColumn(field.name, months)
     return frame
+
+
+def _has_months(kind: spark.DataType) -> bool:
+    if isinstance(kind, spark.ArrayType):
+        return _has_months(kind.elementType)
+    if isinstance(kind, spark.MapType):
+        return _has_months(kind.keyType) or _has_months(kind.valueType)
+    if isinstance(kind, spark.StructType):
+        return any(_has_months(field.dataType) for field in kind.fields)
+    return isinstance(kind, spark.YearMonthIntervalType)
+
+
+def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
+    """Return the column with its intervals, also those inside, as numbers of months."""
+    from pyspark.sql import functions as F
+
+    if not _has_months(kind):
+        return column
+    if isinstance(kind, spark.ArrayType):
+        return F.transform(column, lambda one: _months(one, kind.elementType))
+    if isinstance(kind, spark.MapType):
+        keyed = F.transform_keys(column, lambda key, _: _months(key, kind.keyType))
+        return F.transform_values(keyed, lambda _, value: _months(value, kind.valueType))
+    if isinstance(kind, spark.StructType):
+        parts = [_months(column[f.name], f.dataType).alias(f.name) for f in kind.fields]
+        return F.when(column.isNotNull(), F.struct(*parts))
+    whole = column.cast("interval year to month")  # of "interval year" no month can be asked
+    years, months = (F.extract(F.lit(unit), whole) for unit in ("YEAR", "MONTH"))
+    return years * 12 + months

@@ -25,6 +25,12 @@ from odps_nb.access.writing.sources import Target
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.operations import Stamp
+from odps_nb.convert.fitting.conversions import (
+    AS_THEY_ARE,
+    Conversions,
+    DecimalConversion,
+    TextConversion,
+)
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.arguments import check_dataframe
@@ -68,6 +74,8 @@ def write(
     overwrite: Overwrite = False,
     max_partitions: int = MAX_PARTITIONS,
     compression: str | Compression | None = None,
+    decimals: DecimalConversion = "exact",
+    text: TextConversion = "exact",
     create: bool = False,
     partitioned_by: str | Sequence[str] | None = None,
     progress: Progress = None,
@@ -97,6 +105,8 @@ def write(
         key would otherwise make thousands.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
+    decimals, text
+        Conversions of values that do not fit as they are, as for `Table.write`.
     create, partitioned_by
         Make the table if it is not there, as for `Table.write`; types are those of
         ``odps_nb.spark.tasks.types``.
@@ -132,8 +142,8 @@ def write(
     with contextlib.ExitStack() as stack:
         if create:
             storage = stack.enter_context(StorageClient(profile_of(odps)))
-            name, columns = storage.profile.table(table), months_as_numbers(df).schema
-            if create_if_missing(storage, name, columns, spec, partitioned_by):
+            name = storage.profile.table(table)
+            if create_if_missing(storage, name, df.schema, spec, partitioned_by):
                 made = stack.enter_context(NewTable(storage, name))
         return write_rows(
             df,
@@ -143,6 +153,7 @@ def write(
             overwrite=overwrite,
             max_partitions=max_partitions,
             compression=Compression.of(compression),
+            conversions=Conversions(decimals=decimals, text=text),
             progress=progress,
             before_commit=None if made is None else made.keep,
         )
@@ -156,6 +167,7 @@ def write_change(
     partition: PartitionSpec,
     change: Change,
     compression: Compression,
+    conversions: Conversions,
     progress: Progress,
 ) -> Receipt:
     """Upsert or delete the rows of a DataFrame by their key, as ``table.upsert(df)`` says.
@@ -169,6 +181,7 @@ def write_change(
         partition=partition,
         change=change,
         compression=compression,
+        conversions=conversions,
         progress=progress,
     )
 
@@ -183,6 +196,7 @@ def write_rows(
     progress: Progress,
     overwrite: Overwrite = False,
     max_partitions: int = MAX_PARTITIONS,
+    conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
     before_commit: Callable[[], None] | None = None,
 ) -> Receipt:
@@ -199,7 +213,9 @@ def write_rows(
         StorageClient(profile) as storage,
         ProgressTracker("write", str(name), listener=listener) as tracker,
     ):
-        target, replaces = write_target(storage, name, partition, overwrite, change=change)
+        target, replaces = write_target(
+            storage, name, partition, overwrite, conversions=conversions, change=change
+        )
         if change is not None:
             df = change.narrowed(df, target)
         check_frame(df.schema, target)
@@ -255,6 +271,7 @@ def write_target(
     partition: PartitionLike | None,
     overwrite: Overwrite,
     *,
+    conversions: Conversions = AS_THEY_ARE,
     change: Change | None = None,
 ) -> tuple[Target, bool]:
     """Check a write against its table; return its target and whether it replaces rows."""
@@ -267,7 +284,8 @@ def write_target(
         raise
     fixed = check_partition(PartitionSpec.of(partition), schema, table)
     make = Target.of if change is None else change.target
-    target = make(schema, table, fixed, timezone=storage.profile.timezone)
+    zoned = dataclasses.replace(conversions, timezone=storage.profile.timezone)
+    target = make(schema, table, fixed, conversions=zoned)
     return target, check_overwrite(overwrite, fixed, schema, table)
 
 

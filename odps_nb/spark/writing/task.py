@@ -29,7 +29,7 @@ from odps_nb.client.write.session import (
     WriteSessionRef,
     open_write_stream,
 )
-from odps_nb.convert.arrow_schema import fit_batch, match_columns
+from odps_nb.convert.arrow_schema import fit_batch, match_names
 from odps_nb.schema import Column
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.task_client import reported
@@ -163,8 +163,7 @@ def _fitted(
     blobs = {column.name.casefold(): column for column in target.blobs}
     aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
     kept = [name for name in first.schema.names if name.casefold() not in aside]
-    plain_schema = pa.schema([first.schema.field(name) for name in kept])
-    places = match_columns(plain_schema, target.plain)
+    places = match_names(kept, target.plain)
     row, batch = 0, first
     while batch is not None:
         check_fixed(batch, target)
@@ -173,7 +172,7 @@ def _fitted(
             target.plain,
             places=places,
             first_row=row,
-            timezone=target.timezone,
+            conversions=target.conversions,
         )
         check_named_partitions(plain, target)
         if not blobs:

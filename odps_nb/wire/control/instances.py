@@ -57,7 +57,10 @@ _XML_HEADERS = {"Content-Type": XML_TYPE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """Outcome of one task: ``status`` such as ``Success``, ``Failed``; ``text`` of its result."""
+    """Outcome of one task: ``status`` such as ``Success``, ``Failed``; ``text`` of its result.
+
+    Bytes of a text to encode that are not UTF-8 are surrogates (``surrogateescape`` of Python).
+    """
 
     name: str = SQL_TASK
     status: str = ""
@@ -86,7 +89,7 @@ class InstanceResult:
                 (
                     element("Name", task.name),
                     *((element("Status", task.status),) if task.status else ()),
-                    element("Result", task.text, Format=task.format),
+                    _result(task),
                 ),
                 Type="SQL",
             )
@@ -106,6 +109,13 @@ class InstanceResult:
             tasks=tuple(_task_result(task) for task in root.findall("Tasks/Task")),
             status=child_text(root, "Status"),
         )
+
+
+def _result(task: TaskResult) -> str:
+    if has_spelling(task.text):
+        return element("Result", task.text, Format=task.format)
+    data = base64.b64encode(task.text.encode("utf-8", "surrogateescape")).decode()
+    return element("Result", data, Transform="Base64", Format=task.format)
 
 
 def _task_result(task: Element) -> TaskResult:

@@ -157,10 +157,10 @@ def test_what_cannot_be_a_table_makes_none(odps: Connection, new_name: Name) -> 
         (frame.groupby("id").sum(), "index=True"),
         (frame.rename(columns={"v": 7}), "not text"),
         (frame.rename(columns={"v": "a b"}), "letters"),
-        (frame.rename(columns={"v": "ID"}), "twice"),
-        (frame.assign(t=datetime.time(1)), "cast"),
+        (frame.rename(columns={"v": "ID"}), "more than once"),
+        (frame.assign(t=datetime.time(1)), "convert it"),
         (frame.assign(p=pd.period_range("2024-01", periods=2, freq="M")), "to_timestamp"),
-        (frame.assign(m=[1, "a"]), "cast"),
+        (frame.assign(m=[1, "a"]), "convert them"),
         ([1, 2], "dicts"),
     ):
         with pytest.raises((ConversionError, ArgumentError)) as refused:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.errors import (
     BrokenStreamError,
+    ConversionError,
     FramingError,
     LimitExceededError,
     OdpsNbError,
@@ -166,7 +167,8 @@ def test_any_damage_is_one_of_our_errors_or_a_table(data):
         try:
             read_all(response)
         except OdpsNbError as error:
-            assert isinstance(error, ProtocolError)  # noqa: PT017
+            # a changed byte of a text may also be data: no checksum says which
+            assert isinstance(error, (ProtocolError, ConversionError))  # noqa: PT017
 
 
 def test_bytes_after_the_end_marker_are_an_error():

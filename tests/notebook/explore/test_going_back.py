@@ -84,8 +84,8 @@ def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
 
 
 def test_the_filter_of_a_read_is_renewed_too(watched):
-    scan = watched.table("going_back").read(where=WHERE)
-    view = RowView(rows_of(scan), page_rows=SIZE)
+    rows = rows_of(watched.table("going_back").read(where=WHERE))
+    view, scan = RowView(rows, page_rows=SIZE), rows._scan
     look(view, 4)
     scan._session = replace(scan.session, session_id="0" * 32)
     look(view, 1)

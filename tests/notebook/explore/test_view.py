@@ -14,8 +14,10 @@ import pytest
 from odps_nb.access.looking.browsing import ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.notebook.explore.messages import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView, sample_ranges
+from tests.support.any_bytes import send, text_of
 from tests.support.service.connecting import connected
 
 ROWS = 3000
@@ -119,9 +121,10 @@ def test_a_page_of_huge_values_is_cut_and_the_cell_is_whole(odps, new_name):
 
 
 def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
-    scan = odps.table("explore_view").read()
-    view = RowView(rows_of(scan))
+    rows = rows_of(odps.table("explore_view").read())
+    view = RowView(rows)
     view.page(0)
+    scan = rows._scan
     scan._session = replace(scan.session, session_id="0" * 32)  # no service knows it
     assert ids(view.page(100)) == list(range(100, 200))
     assert view.renewals == 1
@@ -400,3 +403,41 @@ def test_a_page_that_is_kept_costs_no_request(view, monkeypatch):
     assert ids(view.page(0)) == before
     with pytest.raises(AttributeError):
         view.page(100)
+
+
+# -- cells that are unusual ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["read", "sql"])
+def test_text_that_is_not_utf8_is_shown_described_searched_and_sorted(odps, new_name, kind):
+    name = new_name("bytes")
+    odps.create_table(name, "id bigint, s string")
+    texts = [b"a", b"caf\xe9", None]
+    send(odps, name, {"id": pa.array([1, 2, 3]), "s": text_of(texts)})
+    source = odps.table(name).read() if kind == "read" else odps.sql(f"select * from {name}")
+    view = RowView(rows_of(source), seed=1)
+    page = view.page(0)
+    assert page.columns[1] == ["a", "caf\ufffd", None]
+    assert page.note == "\ufffd stands for bytes that are not UTF-8"
+    assert page_message(view, page)["note"] == page.note
+    assert view.cell(1, 1)[0] == "caf\ufffd"
+    assert view.describe().columns[1].distinct == 2
+    assert view.describe_all().columns[1].nulls == 1
+    view.choose(Choice(search="caf"))
+    assert ids(view.page(0)) == [2]
+    view.choose(Choice(conditions=("id = 1",)))
+    assert view.page(0).note == ""
+    view.choose(Choice(order="s", descending=True))
+    assert ids(view.page(0))[:2] == [2, 1]
+    view.close()
+
+
+def test_intervals_are_described(odps, new_name):
+    name = new_name("spans")
+    odps.create_table(name, "c interval_day_time")
+    send(odps, name, {"c": pa.array([5_000_000_000, -1_000, None], pa.duration("ns"))})
+    view = RowView(rows_of(odps.table(name).read()), seed=1)
+    described = view.describe().columns[0]
+    assert (described.nulls, described.distinct) == (1, 2)
+    assert described.least != described.greatest
+    view.close()

@@ -60,6 +60,7 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("%odps read orders -t ar", ("arrow",)),
         ("%odps read orders --decimals ", ("exact", "float")),
         ("%odps head orders --dtype-backend py", ("pyarrow",)),
+        ("%odps read orders --text re", ("replace",)),
         ("%odps read orders -o fr", ("frame",)),
         ("%odps read -q or", ("orders",)),
         ("%odps read -n 5 or", ("orders",)),

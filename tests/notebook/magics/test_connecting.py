@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from odps_nb import load_ipython_extension
-from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
+from odps_nb.errors import ArgumentError, ConfigError, ConversionError, NotFoundError
+from tests.support.any_bytes import send, text_of
 from tests.support.shell import run, usage_error
 
 # -- connect ----------------------------------------------------------------------------------
@@ -204,3 +205,19 @@ def test_explore_gives_a_view_of_the_table_or_of_some_rows(ip):
         assert "where='quantity > 9', partitions=['ds=2024-01-03']" in view.code
     with pytest.raises(NotFoundError):
         run(ip, "%odps explore orderz")
+
+
+@pytest.mark.parametrize(
+    "cell", ["%odps read {} -c s", "%odps head {} -c s", "%%odps sql\nselect s from {}"]
+)
+def test_text_that_is_not_utf8_is_an_error_or_what_was_asked_for(ip, odps, new_name, cell):
+    name = new_name("bytes")
+    odps.create_table(name, "s string")
+    send(odps, name, {"s": text_of([b"caf\xe9"])})
+    first, _, query = cell.format(name).partition("\n")
+    for switch, shown in (("replace", "caf\ufffd"), ("binary", b"caf\xe9")):
+        line = f"{first} --text {switch}"
+        frame = run(ip, f"{line}\n{query}" if query else line)
+        assert frame["s"].tolist() == [shown]
+    with pytest.raises(ConversionError, match="not UTF-8"):
+        run(ip, cell.format(name))

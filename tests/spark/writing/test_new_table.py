@@ -65,8 +65,11 @@ def test_a_failed_job_leaves_no_table(
     with pytest.raises(Exception, match="no such row"):
         writer.mode("append").save()
     assert not odps.table(name).exists()
-    with pytest.raises(ConversionError, match="void"):
-        odps.create_table(name, spark.sql("select null as nothing"))
+    with pytest.raises(ConversionError, match="interval"):
+        odps.create_table(name, spark.sql("select make_interval(1) as length"))
+    nothing = odps.create_table(name, spark.sql("select null as nothing"))
+    assert types(odps, name) == [("nothing", "string")]
+    assert nothing.read().to_arrow().to_pylist() == [{"nothing": None}]
 
 
 @pytest.mark.spark
@@ -101,3 +104,26 @@ def test_a_struct_of_content_becomes_a_blob(
     assert types(odps, name) == [("id", "bigint"), ("content", "blob")]
     (blob,) = odps.table(name).blobs("content")
     assert (blob.bytes(), blob.file_name) == (b"hello", "a.txt")
+
+
+MONTHS = [
+    ("interval '5' month", 5),
+    ("interval '2' year", 24),
+    ("interval '-1-2' year to month", -14),
+    ("array(interval '5' month, null)", [5, None]),
+    ("struct(interval '5' month as m, 1 as n)", {"m": 5, "n": 1}),
+    ("map('k', interval '1' year)", [("k", 12)]),
+]
+
+
+@pytest.mark.spark
+def test_year_month_intervals_of_any_unit_and_depth_become_months(
+    spark: SparkSession, odps: Connection, new_name: Names
+) -> None:
+    name = new_name("months")
+    columns = ", ".join(f"{text} as c{place}" for place, (text, _) in enumerate(MONTHS))
+    odps_nb.spark.write(spark.sql(f"select {columns}"), odps, name, create=True)
+    assert all("INTERVAL_YEAR_MONTH" in repr(one.type) for one in odps.table(name).schema)
+    assert list(odps.table(name).read().to_arrow().to_pylist()[0].values()) == [
+        value for _, value in MONTHS
+    ]

@@ -1,0 +1,162 @@
+"""Decides by value whether dates, times and durations fit a type, and converts those that do.
+
+All arithmetic is on integers, of days or of a unit since the epoch; whether a product fits 64 bits
+is checked before it is made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import DAY_TIME_STRUCT
+from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
+from odps_nb.convert.fitting.misfit import refuse
+from odps_nb.convert.fitting.zones import PER_SECOND, UnitTooFine, from_clock, to_clock
+from odps_nb.schema import OdpsType
+
+__all__ = ["fit_date", "fit_day_time", "fit_time"]
+
+# DATE, DATETIME and TIMESTAMP range from year 1 to year 9999; Arrow's own types further.
+_FIRST_DAY, _LAST_DAY = -719162, 2932896
+_NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
+_INT64 = 2**63
+_YEAR = "its year is not in 1…9999"
+_REPLACE = "replace it, e.g. by None, or correct its year"
+
+
+def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
+    """Return dates, and timestamps at midnight (of their own zone, if they have one), as dates."""
+    days, valid = _integers(array)
+    if not pt.is_date32(array.type):
+        unit = "ms" if pt.is_date64(array.type) else array.type.unit
+        if getattr(array.type, "tz", None) is not None:
+            days = to_clock(days, unit, array.type.tz)
+        per_day = 86_400 * PER_SECOND[unit]
+        refuse(
+            array,
+            valid & (days % per_day != 0),
+            target,
+            "its time of day is not midnight",
+            "drop the time of day, e.g. with .dt.normalize()",
+        )
+        days = days // per_day
+    refuse(array, valid & ((days < _FIRST_DAY) | (days > _LAST_DAY)), target, _YEAR, _REPLACE)
+    return array_from(days.astype(np.int32), pa.date32(), valid)
+
+
+def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
+    """Return dates and timestamps as timestamps of a unit, without a zone.
+
+    Parameters
+    ----------
+    timezone
+        The zone of values that have none, if they become instants; ``None``: UTC.
+
+    Raises
+    ------
+    UnitTooFine
+        Nanoseconds do not reach a value; microseconds do.
+    """
+    zone = timezone if getattr(array.type, "tz", None) is None else None
+    if array.type.equals(pa.timestamp("ns")) and unit == "ns" and zone is None:
+        return array  # nanoseconds do not reach the years that are refused
+    numbers, valid = _integers(array)
+    if pt.is_date32(array.type):
+        numbers, given = numbers * 86_400, "s"
+    else:
+        given = "ms" if pt.is_date64(array.type) else array.type.unit
+    _check_years(array, numbers, valid, given, target)
+    numbers = _in_unit(array, numbers, valid, given, unit, target)
+    if zone is not None:
+        numbers, missing = from_clock(numbers, valid, unit, zone)
+        refuse(
+            array,
+            missing,
+            target,
+            f"this time does not exist in {zone}: clocks were set forward over it",
+            "correct the time, or give it the offset that is meant",
+        )
+        _check_years(array, numbers, valid, unit, target)
+    return array_from(numbers, pa.timestamp(unit), valid)
+
+
+def _check_years(
+    array: pa.Array, numbers: Numbers, valid: Mask, unit: str, target: OdpsType
+) -> None:
+    per_day = 86_400 * PER_SECOND[unit]
+    low, high = _FIRST_DAY * per_day, (_LAST_DAY + 1) * per_day
+    if low > -_INT64 and high < _INT64:
+        refuse(array, valid & ((numbers < low) | (numbers >= high)), target, _YEAR, _REPLACE)
+
+
+def _in_unit(
+    array: pa.Array,
+    numbers: Numbers,
+    valid: Mask,
+    given: str,
+    unit: str,
+    target: OdpsType,
+) -> Numbers:
+    have, want = PER_SECOND[given], PER_SECOND[unit]
+    if want >= have:
+        factor = want // have
+        if (np.abs(numbers) > (_INT64 - 1) // factor).any():
+            raise UnitTooFine
+        return numbers * factor
+    factor = have // want
+    refuse(
+        array,
+        valid & (numbers % factor != 0),
+        target,
+        f"it has digits below a {_NAMES[unit]}"
+        + (", and another value is outside of 1677…2262" if unit == "us" else ""),
+        f'round it, e.g. with .dt.floor("{unit}")',
+    )
+    return numbers // factor
+
+
+def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
+    """Return durations as the struct of seconds and nanoseconds that a write sends."""
+    if pt.is_struct(array.type):
+        return _checked_struct(array, target)
+    numbers, valid = _integers(array)
+    per = PER_SECOND[array.type.unit]
+    _check_length(array, numbers // per, valid, target)
+    # Seconds are floored, so that 0 <= nano < 10**9 holds for negative durations too.
+    seconds, rest = numbers // per, (numbers % per) * (10**9 // per)
+    return pa.StructArray.from_arrays(
+        [array_from(seconds, pa.int64()), array_from(rest.astype(np.int32), pa.int32())],
+        fields=list(DAY_TIME_STRUCT),
+        mask=array.is_null() if array.null_count else None,
+    )
+
+
+def _check_length(array: pa.Array, seconds: Numbers, valid: Mask, target: OdpsType) -> None:
+    """Refuse durations that a read, which counts nanoseconds, could not give back."""
+    most = _INT64 // 10**9 - 1
+    long = valid & ((seconds > most) | (seconds < -most))
+    refuse(array, long, target, "it is longer than 106751 days", "replace it, e.g. by None")
+
+
+def _checked_struct(array: pa.Array, target: OdpsType) -> pa.Array:
+    valid = validity_of(array)
+    seconds, nanos = array.flatten()
+    _check_length(array, seconds.fill_null(0).to_numpy(zero_copy_only=False), valid, target)
+    inside = nanos.fill_null(-1).to_numpy(zero_copy_only=False)
+    missing = seconds.is_null().to_numpy(zero_copy_only=False)
+    refuse(
+        array,
+        valid & (missing | (inside < 0) | (inside >= 10**9)),
+        target,
+        "it needs seconds, and nanoseconds in 0 … 999999999",
+        "pass a duration",
+    )
+    return array
+
+
+def _integers(array: pa.Array) -> tuple[Numbers, Mask]:
+    """Return the numbers behind times, 0 for nulls, and which are valid."""
+    numbers, valid = numbers_of(array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64()))
+    return numbers.astype(np.int64, copy=False), valid

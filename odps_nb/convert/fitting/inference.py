@@ -1,0 +1,131 @@
+"""Chooses the MaxCompute type that holds Python objects, for a column that is to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import BARE_DECIMAL, odps_type
+from odps_nb.convert.fitting.kinds import is_missing, parts_of
+from odps_nb.convert.fitting.leaf import kind_of
+from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TypeCode,
+)
+
+__all__ = ["object_type"]
+
+
+def object_type(values: Sequence[Any], name: str) -> OdpsType:
+    """Return the type of a column of Python objects; nothing but nulls is STRING.
+
+    Parameters
+    ----------
+    name
+        Of the column, for the error.
+
+    Raises
+    ------
+    ConversionError
+        Objects of no type, of several that do not go together, or dicts without any key.
+    """
+    present = [value for value in values if not is_missing(value)]
+    if not present:
+        return PrimitiveType(TypeCode.STRING)
+    if all(isinstance(value, (list, tuple, np.ndarray)) for value in present):
+        return ArrayType(_element_type(present, f"{name}.element"))
+    if all(isinstance(value, Mapping) for value in present):
+        return _struct_type(present, name)
+    parts, strangers = parts_of(present)
+    if strangers:
+        raise _unknown(present[strangers[0]], name)
+    return _plain_type([array for _, array in parts], present, name)
+
+
+def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
+    if all(isinstance(one, np.ndarray) and one.dtype != object for one in lists):
+        found = {odps_type(pa.from_numpy_dtype(one.dtype)) for one in lists if one.ndim == 1}
+        if len(found) == 1:
+            return found.pop()
+    return object_type([value for one in lists for value in one], name)
+
+
+def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
+    keys = list(dict.fromkeys(key for value in present for key in value))
+    if not keys:
+        raise ConversionError(
+            f"the dicts of {name!r} are all empty, so a STRUCT of them would have no members",
+            column=name,
+            source_type="dict",
+            hint="make the table first, e.g. with odps.create_table(…, 'c map<string,string>')",
+        )
+    if strange := [key for key in keys if not isinstance(key, str)]:
+        raise ConversionError(
+            f"the key {shorten(strange[0])} in {name!r} is not text, so it names no STRUCT member",
+            column=name,
+            source_type=type(strange[0]).__name__,
+            hint="make the table first, with a MAP column",
+        )
+    members = (
+        StructField(key, object_type([value.get(key) for value in present], f"{name}.{key}"))
+        for key in keys
+    )
+    return StructType(tuple(members))
+
+
+def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -> OdpsType:
+    kinds = {kind_of(array.type) for array in arrays}
+    if kinds == {"date", "timestamp"}:
+        return PrimitiveType(TypeCode.TIMESTAMP)
+    if kinds == {"integer", "float"}:
+        return PrimitiveType(TypeCode.DOUBLE)
+    if "decimal" in kinds and kinds <= {"decimal", "integer"}:
+        return _decimal_type(arrays)
+    if len(kinds) > 1:
+        shown = ", ".join(sorted({type(value).__name__ for value in present}))
+        raise ConversionError(
+            f"the column {name!r} has values of several types: {shown}",
+            column=name,
+            source_type=shown,
+            hint="convert them to one type, or make the table first",
+        )
+    found = [odps_type(array.type) for array in arrays]
+    order = [TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP]
+    return max(found, key=lambda one: order.index(one.code) if one.code in order else 0)
+
+
+def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
+    """Return the bare DECIMAL's size where it holds the values, else one that does."""
+    whole = scale = 0
+    for array in arrays:
+        if pt.is_integer(array.type):
+            array = array.cast(pa.decimal128(20, 0))
+        most = max(abs(pc.min(array).as_py()), abs(pc.max(array).as_py()))
+        whole = max(whole, most.adjusted() + 1 if most else 0)
+        scale = max(scale, array.type.scale)
+    precision, usual = BARE_DECIMAL
+    if scale <= usual and whole <= precision - usual:
+        return DecimalType(precision, usual)
+    return DecimalType(max(whole + scale, 1), scale)
+
+
+def _unknown(value: Any, name: str) -> ConversionError:
+    kind = type(value).__name__
+    return ConversionError(
+        f"the column {name!r} has {shorten(value)} ({kind}), for which there is no type",
+        column=name,
+        source_type=kind,
+        hint="convert it to a number, a text, a date or another plain value",
+    )

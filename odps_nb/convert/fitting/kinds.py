@@ -1,0 +1,241 @@
+"""Sorts Python objects by kind, each kind as an Arrow array that holds it without loss."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from odps_nb.convert.fitting.leaf import Part
+from odps_nb.convert.fitting.numbers import MAX_DIGITS
+
+__all__ = ["is_missing", "parts_of"]
+
+_Places = list[int]
+
+
+def is_missing(value: Any) -> bool:
+    """Whether an object means null in pandas: ``None``, NaN, NaT, ``pandas.NA``."""
+    if value is None:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (float, np.floating, np.datetime64, np.timedelta64, datetime.datetime)):
+        return bool(value != value)
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and (value is pandas.NA or value is pandas.NaT)
+
+
+def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Part], _Places]:
+    """Return the objects as arrays that hold them without loss, and the places of unknown ones."""
+    by_type: dict[type, _Places] = {}
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) == 1:  # the usual column
+        kind = next(iter(kinds))
+        by_type[kind] = [place for place, value in enumerate(values) if value is not None]
+    else:
+        for place, value in enumerate(values):
+            if value is not None:
+                by_type.setdefault(type(value), []).append(place)
+    parts: list[Part] = []
+    strangers: _Places = []
+    for kind, places in by_type.items():
+        if (array := _at_once(kind, [values[place] for place in places], keeps_nan)) is not None:
+            parts.append((np.array(places), array))
+            continue
+        sort = _sorter(kind)
+        groups: dict[str, tuple[_Places, list[Any]]] = {}
+        for place in places:
+            value = values[place]
+            if is_missing(value) and not (keeps_nan and isinstance(value, (float, np.floating))):
+                continue
+            found = sort(value) if sort is not None else None
+            if found is None:
+                strangers.append(place)
+                continue
+            into = groups.setdefault(found[0], ([], []))
+            into[0].append(place)
+            into[1].append(found[1])
+        parts += [(np.array(places), _array(key, found)) for key, (places, found) in groups.items()]
+    return parts, sorted(strangers)
+
+
+def _at_once(kind: type, values: list[Any], keeps_nan: bool) -> pa.Array | None:  # noqa: FBT001
+    """Return objects of one plain type as an array; ``None`` if one needs to be looked at."""
+    if kind is datetime.datetime:
+        if any(value.tzinfo is not None for value in values):
+            return None
+    elif kind not in _AT_ONCE:
+        return None
+    try:
+        return pa.array(values, _AT_ONCE[kind], from_pandas=kind is float and not keeps_nan)
+    except (OverflowError, ValueError):  # an integer of more than 64 bits, text with surrogates
+        return None
+
+
+_AT_ONCE: Mapping[type, pa.DataType] = {
+    bool: pa.bool_(),
+    int: pa.int64(),
+    float: pa.float64(),
+    str: pa.string(),
+    bytes: pa.binary(),
+    datetime.date: pa.date32(),
+    datetime.datetime: pa.timestamp("us"),
+}
+
+
+_Sorted = tuple[str, Any] | None
+_Sorter = Callable[[Any], _Sorted]
+
+
+def _sorter(kind: type) -> _Sorter | None:
+    for base, sort in _SORTERS:
+        if issubclass(kind, base):
+            return sort
+    return None
+
+
+def _integer(value: Any) -> _Sorted:
+    number = int(value)
+    if -(2**63) <= number < 2**63:
+        return "int64", number
+    return _decimal(Decimal(number)) if abs(number) < 10**MAX_DIGITS else None
+
+
+def _float(value: Any) -> _Sorted:
+    if isinstance(value, (np.float32, np.float16)):
+        return type(value).__name__, value
+    number = float(value)
+    return ("float64", number) if number == value or value != value else None
+
+
+def _decimal(value: Decimal) -> _Sorted:
+    if not value.is_finite():
+        return None
+    if not value:
+        return "decimal 0", Decimal(0)
+    exponent = int(value.as_tuple().exponent)
+    if exponent < -MAX_DIGITS:  # trailing zeros need no place
+        digits = value.as_tuple().digits
+        while digits and digits[-1] == 0:
+            digits, exponent = digits[:-1], exponent + 1
+        value = Decimal((value.as_tuple().sign, digits, exponent))
+    scale = max(-exponent, 0)
+    if scale > MAX_DIGITS or value.adjusted() + 1 + scale > MAX_DIGITS:
+        return None
+    return f"decimal {scale}", value
+
+
+def _text(value: str) -> _Sorted:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return "text", str.__str__(value)
+
+
+def _moment(value: datetime.datetime) -> _Sorted:
+    seconds = (value.toordinal() - 719_163) * 86_400
+    seconds += value.hour * 3600 + value.minute * 60 + value.second
+    micros = seconds * 10**6 + value.microsecond
+    ahead = value.utcoffset()
+    zone = ""
+    if ahead is not None:
+        micros -= ahead // datetime.timedelta(microseconds=1)
+        zone = "UTC"
+    nanos = getattr(value, "nanosecond", 0)  # of pandas
+    if nanos:
+        return f"timestamp ns {zone}", micros * 1000 + nanos
+    return f"timestamp us {zone}", micros
+
+
+def _span(value: datetime.timedelta) -> _Sorted:
+    micros = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
+    nanos = getattr(value, "nanoseconds", 0)  # of pandas
+    return ("duration ns", micros * 1000 + nanos) if nanos else ("duration us", micros)
+
+
+_ARROW_UNITS = ("s", "ms", "us", "ns")
+
+
+def _numpy_time(value: np.datetime64) -> _Sorted:
+    unit, count = np.datetime_data(value.dtype)
+    if count == 1 and unit in _ARROW_UNITS:
+        return f"timestamp {unit} ", int(value.astype(np.int64))
+    if unit in ("Y", "M", "W", "D"):
+        days = value.astype("datetime64[D]")
+        return ("date", int(days.astype(np.int64))) if _same(days, value) else None
+    for finer in _ARROW_UNITS:
+        if _same(fitted := value.astype(f"datetime64[{finer}]"), value):
+            return f"timestamp {finer} ", int(fitted.astype(np.int64))
+    return None
+
+
+def _numpy_span(value: np.timedelta64) -> _Sorted:
+    unit, count = np.datetime_data(value.dtype)
+    if unit in ("Y", "M", "generic"):
+        return None
+    if count == 1 and unit in _ARROW_UNITS:
+        return f"duration {unit}", int(value.astype(np.int64))
+    for finer in _ARROW_UNITS:
+        if _same(fitted := value.astype(f"timedelta64[{finer}]"), value):
+            return f"duration {finer}", int(fitted.astype(np.int64))
+    return None
+
+
+def _same(converted: Any, value: Any) -> bool:
+    """Whether a NumPy time or duration kept its value in another unit (overflow changes it)."""
+    sign = converted.astype(np.int64) > 0, value.astype(np.int64) > 0
+    return bool(converted.astype(value.dtype) == value) and sign[0] == sign[1]
+
+
+def _scalar(value: pa.Scalar) -> _Sorted:
+    return (f"arrow {value.type}", value) if value.is_valid else None
+
+
+# A subclass comes before its base: bool is an int, datetime a date, np.float64 a float.
+_SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
+    ((bool, np.bool_), lambda value: ("bool", bool(value))),
+    (np.timedelta64, _numpy_span),  # NumPy says that it is an integer
+    ((int, np.integer), _integer),
+    ((float, np.floating), _float),
+    (Decimal, _decimal),
+    (str, _text),
+    ((bytes, bytearray, memoryview), lambda value: ("bytes", bytes(value))),
+    (datetime.datetime, _moment),
+    (datetime.date, lambda value: ("date", value.toordinal() - 719_163)),
+    (datetime.timedelta, _span),
+    (np.datetime64, _numpy_time),
+    (pa.Scalar, _scalar),
+)
+
+_ARRAYS: Mapping[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int64": pa.int64(),
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+def _array(key: str, values: list[Any]) -> pa.Array:
+    name, _, detail = key.partition(" ")
+    if name == "decimal":
+        return pa.array(values, pa.decimal256(MAX_DIGITS, int(detail)))
+    if name == "date":
+        return pa.array(values, pa.int32()).cast(pa.date32())
+    if name == "timestamp":
+        unit, _, zone = detail.partition(" ")
+        return pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone or None))
+    if name == "duration":
+        return pa.array(values, pa.int64()).cast(pa.duration(detail))
+    if name == "arrow":
+        return pa.array(values, values[0].type)
+    return pa.array(values, _ARRAYS[name])

@@ -1,0 +1,241 @@
+"""Decides whether values of one Arrow type fit a type without parts, and converts them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import (
+    DAY_TIME_STRUCT,
+    arrow_type,
+    is_bytes,
+    is_list,
+    is_text,
+    length_of,
+)
+from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
+from odps_nb.convert.fitting.conversions import Conversions
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
+from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
+from odps_nb.convert.fitting.text import PARSED, parse_text
+from odps_nb.convert.times import INSTANTS
+from odps_nb.schema import DecimalType, OdpsType, TypeCode
+
+__all__ = ["Context", "Part", "fit_leaf", "fit_parts", "given_text", "kind_of", "kind_problem"]
+
+Part = tuple[np.ndarray[Any, Any], pa.Array]
+"""Positions in a column, and the values there: of one Arrow type, none of them null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The unit of timestamps, ``ns`` or ``us``, what may be converted, and the Arrow form wanted.
+
+    ``for_write`` is that of ``odps_nb.convert.arrow_types.arrow_type``.
+    """
+
+    unit: str
+    conversions: Conversions
+    for_write: bool = True
+
+    def arrow_type(self, target: OdpsType) -> pa.DataType:
+        """Return the Arrow type of the result."""
+        return arrow_type(target, timestamp_unit=self.unit, for_write=self.for_write)
+
+
+_NUMBERS = ("integer", "float", "decimal")
+_TIMES = ("date", "timestamp")
+_FITS: dict[TypeCode, tuple[str, ...]] = {
+    **dict.fromkeys((TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT), _NUMBERS),
+    **dict.fromkeys((TypeCode.BIGINT, TypeCode.DECIMAL), _NUMBERS),
+    **dict.fromkeys((TypeCode.FLOAT, TypeCode.DOUBLE), ("integer", "float")),
+    TypeCode.BOOLEAN: ("boolean",),
+    **dict.fromkeys((TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR), ("text", "bytes")),
+    TypeCode.JSON: ("text", "bytes"),
+    # bytes of a fixed width are keys, UUIDs or hashes, not text
+    **dict.fromkeys((TypeCode.BINARY, TypeCode.BLOB), ("text", "bytes", "fixed-size bytes")),
+    **dict.fromkeys((TypeCode.DATE, TypeCode.DATETIME), _TIMES),
+    **dict.fromkeys((TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ), _TIMES),
+    TypeCode.INTERVAL_DAY_TIME: ("duration",),
+    TypeCode.INTERVAL_YEAR_MONTH: ("integer",),
+}
+_CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    # what is given, what is wanted, what to do
+    (
+        ("text",),
+        ("integer", "float", "boolean", *_TIMES),
+        'convert it first, e.g. with pd.to_numeric or pd.to_datetime, or pass text="parse"',
+    ),
+    (("decimal",), ("float",), 'convert it with astype("float64"), which rounds it'),
+    (("integer", "float"), _TIMES, "convert it with pd.to_datetime, naming its unit"),
+    (("integer", "float"), ("duration",), "convert it with pd.to_timedelta, naming its unit"),
+    (_NUMBERS, ("boolean",), "compare it, e.g. with column != 0"),
+    (("boolean",), _NUMBERS, 'convert it with astype("int64")'),
+    (("struct", "map", "list"), ("text",), "convert it to JSON text with json.dumps"),
+    (("bytes", "fixed-size bytes"), ("text",), "decode it, or use a BINARY column"),
+    (("duration",), ("integer",), "write the number of a unit, e.g. with .dt.total_seconds()"),
+    ((), ("text",), 'convert it with astype("str")'),
+)
+
+
+def kind_of(arrow: pa.DataType) -> str:
+    """Return one word for what values of an Arrow type are, whatever their layout."""
+    if is_text(arrow):
+        return "text"
+    if is_bytes(arrow):
+        return "fixed-size bytes" if pt.is_fixed_size_binary(arrow) else "bytes"
+    if is_list(arrow):
+        return "list"
+    if arrow.equals(DAY_TIME_STRUCT):
+        return "duration"
+    for matches, word in _KINDS:
+        if matches(arrow):
+            return word
+    return str(arrow)
+
+
+_KINDS = (
+    (pt.is_boolean, "boolean"),
+    (pt.is_integer, "integer"),
+    (pt.is_floating, "float"),
+    (pt.is_decimal, "decimal"),
+    (pt.is_date, "date"),
+    (pt.is_timestamp, "timestamp"),
+    (pt.is_duration, "duration"),
+    (pt.is_map, "map"),
+    (pt.is_struct, "struct"),
+)
+
+
+def kind_problem(
+    source: pa.DataType | str, target: OdpsType, conversions: Conversions
+) -> tuple[str, str] | None:
+    """Return why no value of an Arrow type, or of a kind, fits, and what to do about it.
+
+    ``None`` if some value may fit.
+    """
+    kind = source if isinstance(source, str) else kind_of(source)
+    wanted = _FITS.get(target.code, ())
+    if kind in wanted:
+        if target.code is TypeCode.TIMESTAMP_NTZ and getattr(source, "tz", None) is not None:
+            return "a time zone does not fit a type without one", "drop it: .dt.tz_localize(None)"
+        return None
+    if _is_parsed(kind, target, conversions):
+        return None
+    cures = (
+        cure
+        for given, for_what, cure in _CURES
+        if (not given or kind in given) and any(word in wanted for word in for_what)
+    )
+    reason = f"{given_text(kind)} fit {target.code.name}"
+    return reason, next(cures, f"convert it to values of {target.code.name}")
+
+
+def given_text(kind: str) -> str:
+    """Begin the sentence that values of a kind do not fit."""
+    if kind.endswith("bytes"):
+        return f"{kind} do not"
+    article = "" if kind == "text" else "an " if kind[0] in "aeiou" else "a "
+    return f"{article}{kind} does not"
+
+
+def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
+    return kind == "text" and conversions.text == "parse" and target.code in PARSED
+
+
+def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
+    """Return the values in the type that a write sends.
+
+    Raises
+    ------
+    ValueMisfit
+        Values do not fit.
+    odps_nb.convert.fitting.zones.UnitTooFine
+        The unit of the context does not reach a time.
+    """
+    wanted = context.arrow_type(target)
+    if array.null_count == len(array):  # of any type: there is no value that could be changed
+        return pa.nulls(len(array), wanted)
+    conversions = context.conversions
+    if problem := kind_problem(array.type, target, conversions):
+        refuse(array, array.is_valid(), target, *problem)
+    if is_text(array.type) and _is_parsed("text", target, conversions):
+        return _parsed(array, target, context)
+    if target.code is TypeCode.DATE:
+        return fit_date(array, target)
+    if pt.is_timestamp(wanted):
+        zone = conversions.timezone if target.code in INSTANTS else None
+        return fit_time(array, target, wanted.unit, zone)
+    if target.code is TypeCode.INTERVAL_DAY_TIME:
+        fitted = fit_day_time(array, target)
+        return fitted if context.for_write else array.cast(wanted)
+    if isinstance(target, DecimalType):
+        return fit_decimal(array, target, wanted, rounds=conversions.decimals == "round")
+    if pt.is_floating(wanted):
+        return fit_float(array, target, wanted)
+    if pt.is_integer(wanted):
+        return fit_integer(array, target, wanted)
+    return _fit_text(array, target, wanted)
+
+
+def _parsed(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
+    parts, bad = parse_text(array, target)
+    refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
+    try:
+        return fit_parts(parts, len(array), target, context)
+    except ValueMisfit as error:
+        raise error.shown_as(array) from None
+
+
+def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
+    """Return booleans, text or bytes, of which the layout may change and nothing else."""
+    try:
+        fitted = array if array.type.equals(wanted) else array.cast(wanted)
+    except pa.ArrowInvalid:
+        bad = np.array([not _is_utf8(value) for value in array])
+        refuse(array, bad, target, "its bytes are not UTF-8", "decode it, or use a BINARY column")
+        raise
+    if (limit := length_of(target)) is not None:
+        long = pc.greater(pc.utf8_length(fitted), limit)
+        reason = f"it has more than {limit} character{'' if limit == 1 else 's'}"
+        refuse(array, long, target, reason, "shorten it, or use a STRING column")
+    return fitted
+
+
+def _is_utf8(value: pa.Scalar) -> bool:
+    try:
+        return not value.is_valid or value.as_py().decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: Context) -> pa.Array:
+    """Fit the parts of a column of ``count`` values; positions in no part are null."""
+    order = np.full(count, -1, np.int64)
+    fitted: list[pa.Array] = []
+    found: list[Misfit] = []
+    length = 0
+    for positions, values in parts:
+        try:
+            one = fit_leaf(values, target, context)
+        except ValueMisfit as error:
+            found += [
+                replace(misfit, position=int(positions[misfit.position])) for misfit in error.found
+            ]
+            continue
+        order[positions] = np.arange(length, length + len(one))
+        length += len(one)
+        fitted.append(one)
+    if found:
+        raise ValueMisfit(found)
+    if not fitted:
+        return pa.nulls(count, context.arrow_type(target))
+    if len(fitted) == 1 and length == count:
+        return fitted[0]
+    return pa.concat_arrays(fitted).take(pa.array(order, mask=order < 0))

@@ -1,0 +1,103 @@
+"""What does not fit a type: `Misfit` says where, why and what to do; `ValueMisfit` carries it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from odps_nb.schema import OdpsType
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["MAX_MISFITS", "Misfit", "ValueMisfit", "refuse", "shorten", "shown"]
+
+MAX_MISFITS = 3
+"""Values of one column that an error names."""
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """One value that does not fit.
+
+    ``position`` counts from 0 in the array at hand; ``path`` leads from there to the value, as in
+    Python: ``[1].price``. ``cure`` is what the caller can do about it.
+    """
+
+    position: int
+    value: str
+    source: str
+    target: str
+    reason: str
+    cure: str
+    path: str = ""
+
+
+class ValueMisfit(Exception):
+    """Some values do not fit: the first `MAX_MISFITS` of them, ordered by position."""
+
+    def __init__(self, found: Sequence[Misfit]) -> None:
+        super().__init__(found[0].reason)
+        self.found = tuple(sorted(found, key=lambda one: one.position)[:MAX_MISFITS])
+
+    def shown_as(self, given: pa.Array) -> ValueMisfit:
+        """Return the error with the values as they were given, before they were parsed."""
+        return ValueMisfit(
+            [
+                replace(one, value=shown(given, one.position), source=str(given.type))
+                for one in self.found
+            ]
+        )
+
+
+def refuse(
+    array: pa.Array, bad: pa.Array | np.ndarray[Any, Any], target: OdpsType, reason: str, cure: str
+) -> None:
+    """Raise `ValueMisfit` if a value of the array is marked as bad (nulls never are)."""
+    if isinstance(bad, np.ndarray):
+        if not bad.any():
+            return
+    else:
+        bad = bad.fill_null(False).to_numpy(zero_copy_only=False)
+        if not bad.any():
+            return
+    places = [int(place) for place in np.flatnonzero(bad)[:MAX_MISFITS]]
+    raise ValueMisfit(
+        [
+            Misfit(
+                position=place,
+                value=shown(array, place),
+                source=str(array.type),
+                target=format_type(target),
+                reason=reason,
+                cure=cure,
+            )
+            for place in places
+        ]
+    )
+
+
+def shown(array: pa.Array, position: int) -> str:
+    """Format a value of an array for an error message."""
+    try:
+        return shorten(array[position].as_py())
+    except (OverflowError, ValueError, pa.ArrowException):
+        pass  # Python's dates have a smaller range than Arrow's
+    one = array.slice(position, 1)
+    if pa.types.is_date32(array.type):
+        return f"{one.view(pa.int32())[0].as_py()} days after 1970-01-01"
+    try:
+        return shorten(one.cast(pa.string())[0].as_py())
+    except pa.ArrowException:
+        return f"<a {array.type}>"
+
+
+def shorten(value: object) -> str:
+    """Format a value for an error message, with limited length."""
+    if isinstance(value, (bytes, bytearray)):
+        return f"<{len(value)} bytes>"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -1,0 +1,324 @@
+"""Decides by value what fits a MaxCompute type, and converts it to the type that a write sends.
+
+A value either keeps its meaning or is refused. One set of rules holds for each source (pandas,
+Python objects, Arrow, polars, DuckDB, Spark) and each place (a column, or inside ARRAY, MAP and
+STRUCT at any depth); ``docs/types-and-times.md`` has their table. What is allowed, by target:
+
+- integers: integers in range, floats and decimals without a fraction;
+- FLOAT, DOUBLE: floats in range (rounded to the nearest), integers that it holds exactly;
+- DECIMAL: decimals and integers that fit, floats whose shortest decimal text fits;
+- BOOLEAN: booleans; INTERVAL_YEAR_MONTH: integers, the months;
+- STRING, CHAR, VARCHAR, JSON: text, bytes that are UTF-8; not longer than the limit;
+- BINARY, BLOB: bytes, text; DATE: dates, timestamps at midnight;
+- DATETIME, TIMESTAMP: dates and timestamps without finer parts (a time zone becomes UTC, and
+  what has none is local time in the zone that the caller names, else in UTC);
+  a TIMESTAMP is sent in nanoseconds, and outside of their range (1677…2262) in microseconds;
+- TIMESTAMP_NTZ: the same without a time zone; INTERVAL_DAY_TIME: durations;
+- ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused;
+- all: nulls, of whatever type.
+
+`odps_nb.convert.fitting.leaf` has the rules of types without parts; this module applies them to
+the parts of nested types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import is_list, is_text
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.fixed_width import Numbers, array_from, validity_of
+from odps_nb.convert.fitting.leaf import Context, fit_leaf, given_text, kind_of, kind_problem
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
+from odps_nb.convert.fitting.zones import UnitTooFine
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType
+from odps_nb.wire.type_text import format_type
+
+__all__ = [
+    "KindError",
+    "check_kind",
+    "fit_array",
+    "list_offsets",
+    "members_of",
+    "no_member",
+    "null_offsets",
+    "of_lists",
+    "part_problem",
+    "refuse_null_keys",
+    "with_unit",
+]
+
+
+class KindError(Exception):
+    """No value of this Arrow type can fit; the message says why, ``path`` where inside."""
+
+    def __init__(self, reason: str, cure: str, path: str = "") -> None:
+        super().__init__(reason)
+        self.path, self.cure = path, cure
+
+
+def check_kind(
+    source: pa.DataType,
+    target: OdpsType,
+    path: str = "",
+    *,
+    conversions: Conversions = AS_THEY_ARE,
+) -> None:
+    """Raise `KindError` when no value of the Arrow type but null can become the target.
+
+    For a source with types of its own that is checked before its rows are made, as Spark's plan
+    is; elsewhere the values decide.
+    """
+    source = _stored(source)
+    if pt.is_null(source):
+        return
+    if isinstance(target, ArrayType):
+        _require(is_list(source), source, target, path)
+        check_kind(source.value_type, target.element, f"{path}.element", conversions=conversions)
+    elif isinstance(target, MapType):
+        _require(pt.is_map(source) or _is_pairs(source), source, target, path)
+        entry = source.value_type if is_list(source) else None
+        key, item = (
+            (source.key_type, source.item_type)
+            if entry is None
+            else (entry.field(0).type, entry.field(1).type)
+        )
+        check_kind(key, target.key, f"{path}.key", conversions=conversions)
+        check_kind(item, target.value, f"{path}.value", conversions=conversions)
+    elif isinstance(target, StructType):
+        _require(pt.is_struct(source), source, target, path)
+        places, stranger = members_of([field.name for field in source], target)
+        if stranger is not None:
+            raise KindError(*no_member(stranger, target), path)
+        for member in target.fields:
+            if (place := places.get(member.name.casefold())) is not None:
+                inner = source.field(place).type
+                check_kind(inner, member.type, f"{path}.{member.name}", conversions=conversions)
+    else:
+        if problem := kind_problem(source, target, conversions):
+            raise KindError(*problem, path)
+
+
+def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> None:  # noqa: FBT001
+    if not fits:
+        raise KindError(*part_problem(kind_of(source), target), path)
+
+
+def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
+    """Return why values of a kind do not fit an ARRAY, MAP or STRUCT, and what to do."""
+    wanted = "a list or an array" if isinstance(target, ArrayType) else "a dict"
+    return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
+
+
+def no_member(name: str, target: StructType) -> tuple[str, str]:
+    """Return why a STRUCT does not take a member that `members_of` found, and what to do."""
+    names = [member.name for member in target.fields]
+    if name.casefold() in (known.casefold() for known in names):
+        return (
+            f"the member {name!r} occurs twice",
+            "drop one of them; upper and lower case count as one",
+        )
+    return (
+        f"the STRUCT has no member {name!r}",
+        f"rename or drop it; its members: {', '.join(names[:20])}",
+    )
+
+
+def members_of(names: list[str], target: StructType) -> tuple[dict[str, int], str | None]:
+    """Return the place of each name in any case, and a name that is unknown or occurs twice."""
+    known = {member.name.casefold() for member in target.fields}
+    places: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if name.casefold() not in known or name.casefold() in places:
+            return places, name
+        places[name.casefold()] = place
+    return places, None
+
+
+def fit_array(
+    array: pa.Array,
+    target: OdpsType,
+    *,
+    unit: str | None = None,
+    conversions: Conversions = AS_THEY_ARE,
+) -> pa.Array:
+    """Return the array in the exact type that a write sends.
+
+    Parameters
+    ----------
+    unit
+        That of timestamps, ``ns`` or ``us``; by default nanoseconds where they reach all values.
+
+    Raises
+    ------
+    ValueMisfit
+        Values do not fit.
+    """
+    return with_unit(lambda context: _fit(array, target, context), unit, conversions)
+
+
+def with_unit(
+    fit: Callable[[Context], pa.Array],
+    unit: str | None,
+    conversions: Conversions,
+    *,
+    for_write: bool = True,
+) -> pa.Array:
+    """Fit a column in nanoseconds or, if they do not reach all of its times, in microseconds."""
+    try:
+        return fit(Context(unit or "ns", conversions, for_write))
+    except UnitTooFine:
+        return fit(Context("us", conversions, for_write))
+
+
+def _stored(source: pa.DataType) -> pa.DataType:
+    if isinstance(source, pa.BaseExtensionType):
+        return _stored(source.storage_type)
+    if pt.is_dictionary(source) or pt.is_run_end_encoded(source):
+        return _stored(source.value_type)
+    return source
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """Undo extension types, dictionaries and run ends."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return _plain(array.storage)
+    if pt.is_dictionary(array.type):
+        # Arrow has no ``take`` for views, which polars makes.
+        return _plain(array.dictionary).take(array.indices)
+    if pt.is_string_view(array.type) or pt.is_binary_view(array.type):
+        return array.cast(pa.string() if is_text(array.type) else pa.binary())
+    if pt.is_run_end_encoded(array.type):
+        return _plain(pc.run_end_decode(array))
+    return array
+
+
+def _fit(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
+    array = _plain(array)
+    if not isinstance(target, (ArrayType, MapType, StructType)):
+        return fit_leaf(array, target, context)
+    wanted = context.arrow_type(target)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), wanted)
+    if isinstance(target, ArrayType) and is_list(array.type):
+        return _fit_list(array, target, wanted, context)
+    if isinstance(target, MapType) and (pt.is_map(array.type) or _is_pairs(array.type)):
+        return _fit_map(array, target, wanted, context)
+    if isinstance(target, StructType) and pt.is_struct(array.type):
+        return _fit_struct(array, target, wanted, context)
+    refuse(array, array.is_valid(), target, *part_problem(kind_of(array.type), target))
+    raise AssertionError("an array with a value has one to refuse")
+
+
+def _fit_list(
+    array: pa.Array, target: ArrayType, wanted: pa.DataType, context: Context
+) -> pa.Array:
+    offsets = list_offsets(pc.list_value_length(array))
+    try:
+        values = _fit(array.flatten(), target.element, context)
+    except ValueMisfit as error:
+        raise of_lists(error, offsets, "[{}]") from None
+    return pa.ListArray.from_arrays(null_offsets(offsets, array), values, type=wanted)
+
+
+def list_offsets(lengths: pa.Array) -> Numbers:
+    """Return where each list begins in the packed values, and where the last one ends."""
+    counts = lengths.fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
+    """Return the offsets; a null one marks a null list or map, as in Arrow."""
+    if offsets[-1] >= 2**31:
+        raise pa.ArrowCapacityError("more than 2^31 values in the lists of one column")
+    valid = np.append(validity_of(lists), True)
+    return array_from(offsets.astype(np.int32), pa.int32(), valid)
+
+
+def of_lists(error: ValueMisfit, offsets: Numbers, step: str) -> ValueMisfit:
+    """Return the error of packed values as one of the lists that they are in."""
+    found = []
+    for one in error.found:
+        row = int(np.searchsorted(offsets, one.position, "right")) - 1
+        path = step.format(one.position - int(offsets[row])) + one.path
+        found.append(replace(one, position=row, path=path))
+    return ValueMisfit(found)
+
+
+def _is_pairs(arrow: pa.DataType) -> bool:
+    """Whether these are lists of a key and a value: the form of a MAP in polars."""
+    if not is_list(arrow) or not pt.is_struct(arrow.value_type):
+        return False
+    return [field.name for field in arrow.value_type] in (["key", "value"], ["keys", "values"])
+
+
+def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, context: Context) -> pa.Array:
+    if pt.is_map(array.type):
+        present = array.drop_null() if array.null_count else array
+        first, last = present.offsets[0].as_py(), present.offsets[-1].as_py()
+        keys = present.keys.slice(first, last - first)
+        items = present.items.slice(first, last - first)
+        raw = array.offsets.to_numpy()
+        lengths = array_from(np.diff(raw)[: len(array)], pa.int32(), validity_of(array))
+    else:
+        lengths = pc.list_value_length(array)
+        keys, items = array.flatten().flatten()
+    offsets = list_offsets(lengths)
+    try:
+        refuse_null_keys(keys, target)
+        keys = _fit(keys, target.key, context)
+    except ValueMisfit as error:
+        raise of_lists(error, offsets, ".key[{}]") from None
+    try:
+        items = _fit(items, target.value, context)
+    except ValueMisfit as error:
+        raise of_lists(error, offsets, ".value[{}]") from None
+    return pa.MapArray.from_arrays(null_offsets(offsets, array), keys, items).cast(wanted)
+
+
+def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
+    """Raise `ValueMisfit` if a key of a MAP is null."""
+    if keys.null_count:
+        place = keys.is_null().index(True).as_py()
+        raise ValueMisfit(
+            [
+                Misfit(
+                    position=place,
+                    value="null",
+                    source=str(keys.type),
+                    target=format_type(target.key),
+                    reason="a key of a MAP is null",
+                    cure="drop the entry",
+                )
+            ]
+        )
+
+
+def _fit_struct(
+    array: pa.Array, target: StructType, wanted: pa.DataType, context: Context
+) -> pa.Array:
+    names = [field.name for field in array.type]
+    places, stranger = members_of(names, target)
+    if stranger is not None:
+        refuse(array, array.is_valid(), target, *no_member(stranger, target))
+    parts = array.flatten()  # respects slices and passes the nulls of the whole on to its parts
+    members, found = [], []
+    for index, member in enumerate(target.fields):
+        place = places.get(member.name.casefold())
+        if place is None:
+            members.append(pa.nulls(len(array), wanted.field(index).type))
+            continue
+        try:
+            members.append(_fit(parts[place], member.type, context))
+        except ValueMisfit as error:
+            found += [replace(one, path=f".{member.name}{one.path}") for one in error.found]
+    if found:
+        raise ValueMisfit(found)
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)

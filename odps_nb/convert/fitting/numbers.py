@@ -1,0 +1,286 @@
+"""Decides by value whether numbers fit a type of numbers, and converts those that do.
+
+Overflow and lost fractions are detected here, by comparison and by converting back: pyarrow's casts
+of decimals wrap around modulo 2^128 without an error.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import decimal_size
+from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
+from odps_nb.convert.fitting.misfit import refuse
+from odps_nb.schema import DecimalType, OdpsType
+
+__all__ = ["MAX_DIGITS", "fit_decimal", "fit_float", "fit_integer"]
+
+MAX_DIGITS = 76
+"""Digits of Arrow's widest decimal."""
+_EXACT = Context(prec=2 * MAX_DIGITS + 400)
+
+
+# -- integers -----------------------------------------------------------------------------------
+
+
+def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
+    """Return integers, floats or decimals as integers of a width; a fraction does not fit."""
+    limit = 1 << (wanted.bit_width - 1)
+    range_text = f"it is outside of {-limit} … {limit - 1}"
+    wider = "use a column of a wider type"
+    if pt.is_floating(array.type):
+        values, valid = _floats(array)
+        finite = np.isfinite(values)
+        refuse(array, valid & ~finite, target, "it is no integer", "replace it, e.g. by None")
+        refuse(
+            array, valid & (values != np.trunc(values)), target, "it has a fraction", _ROUND_WHOLE
+        )
+        refuse(array, valid & ((values < -limit) | (values >= limit)), target, range_text, wider)
+        whole = np.where(valid, values, 0).astype(np.int64)
+        return array_from(whole, pa.int64(), valid).cast(wanted)
+    if pt.is_decimal(array.type):
+        array = _rescaled(array, target, MAX_DIGITS, 0, cure=_ROUND_WHOLE)
+    refuse(array, _outside(array, -limit, limit - 1), target, range_text, wider)
+    return array if array.type.equals(wanted) else array.cast(wanted)
+
+
+_ROUND_WHOLE = "round it to a whole number"
+
+
+def _outside(array: pa.Array, low: int, high: int) -> pa.Array | Mask:
+    kind = array.type
+    if pt.is_decimal(kind):
+        least, most = -(10**37), 10**37
+    elif pt.is_unsigned_integer(kind):
+        least, most = 0, (1 << kind.bit_width) - 1
+    else:
+        least, most = -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
+    to_scalar = _decimal_scalar if pt.is_decimal(kind) else pa.scalar
+    masks = []
+    if low > least:
+        masks.append(pc.less(array, to_scalar(low, kind)))
+    if high < most:
+        masks.append(pc.greater(array, to_scalar(high, kind)))
+    if not masks:
+        return np.zeros(0, bool)
+    return masks[0] if len(masks) == 1 else pc.or_(*masks)
+
+
+def _decimal_scalar(unscaled: int, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(Decimal(unscaled).scaleb(-kind.scale, _EXACT), kind)
+
+
+# -- floats -------------------------------------------------------------------------------------
+
+
+def fit_float(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
+    """Return floats rounded to the nearest, and integers that the type holds exactly."""
+    if array.type.equals(wanted):
+        return array
+    if pt.is_floating(array.type):
+        values, valid = _floats(array)
+        with np.errstate(over="ignore"):
+            fitted = values.astype(wanted.to_pandas_dtype())
+        overflowed = valid & np.isinf(fitted) & ~np.isinf(values)
+        refuse(array, overflowed, target, f"it is out of range for {wanted}", "use a DOUBLE column")
+        return array_from(fitted, wanted, valid)
+    numbers, valid = numbers_of(array)
+    fitted = numbers.astype(wanted.to_pandas_dtype())
+    edge = float(np.iinfo(numbers.dtype).max) + 1.0  # a power of two; it does not convert back
+    inside = fitted < edge
+    back = np.where(inside, fitted, 0).astype(numbers.dtype)
+    refuse(
+        array,
+        valid & ~(inside & (back == numbers)),
+        target,
+        f"{wanted} does not hold this integer exactly",
+        'use a BIGINT or DECIMAL column, or convert it with astype("float64") to round it',
+    )
+    return array_from(fitted, wanted, valid)
+
+
+def _floats(array: pa.Array) -> tuple[Numbers, Mask]:
+    values, valid = numbers_of(array)
+    return values.astype(np.float64), valid
+
+
+# -- decimals -----------------------------------------------------------------------------------
+
+
+def fit_decimal(
+    array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool = False
+) -> pa.Array:
+    """Return decimals, integers, and floats by their shortest text, as decimals of a size.
+
+    Parameters
+    ----------
+    rounds
+        Round half away from zero to the digits that the type has after the point; otherwise a
+        value with more of them does not fit.
+    """
+    precision, scale = decimal_size(target)
+    if pt.is_floating(array.type):
+        return _decimals_of_floats(array, target, wanted, rounds=rounds)
+    if pt.is_integer(array.type):
+        array = array.cast(pa.decimal128(20, 0))
+    cure = f'round it to {_places(scale)}, or pass decimals="round"'
+    if rounds:
+        array = _rounded(array, scale)
+    return _resized(_rescaled(array, target, precision, scale, cure=cure), wanted)
+
+
+def _places(scale: int) -> str:
+    return f"{scale} decimal place{'' if scale == 1 else 's'}"
+
+
+def _rescaled(
+    array: pa.Array, target: OdpsType, precision: int, scale: int, *, cure: str
+) -> pa.Array:
+    """Return decimals with another scale, in the widest type that needs; all must fit.
+
+    Every step is proved not to overflow before Arrow makes it: the bound on the number of digits
+    is checked first, and a lost fraction is found by scaling back.
+    """
+    given = array
+    if array.type.scale < 0:  # Arrow cannot rescale these
+        array = pa.array(array.to_pylist(), pa.decimal256(MAX_DIGITS, 0))
+    wide = array.type.bit_width > 128 or precision > 38
+    most = MAX_DIGITS if wide else 38
+    array = _resized(array, (pa.decimal256 if wide else pa.decimal128)(most, array.type.scale))
+    up = scale - array.type.scale
+    digits = precision - up  # of the unscaled value that fit
+    if digits < most:
+        high = 10 ** max(digits, 0) - 1
+        large = pc.or_(
+            pc.greater(array, _decimal_scalar(high, array.type)),
+            pc.less(array, _decimal_scalar(-high, array.type)),
+        )
+        room = max(precision - scale, 0)
+        reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the point"
+        refuse(given, large, target, reason, "use a column of a larger DECIMAL")
+    if not up:
+        return array
+    scaled = array.cast((pa.decimal256 if wide else pa.decimal128)(most, scale), safe=False)
+    if up < 0:
+        back = scaled.cast(array.type, safe=False)
+        lost = pc.not_equal(back, array)
+        reason = f"it has more than {_places(scale)}" if scale else "it has a fraction"
+        refuse(given, lost, target, reason, cure)
+    return scaled
+
+
+def _resized(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return decimals, all in the range of ``wanted``, in its width; the scale is the same."""
+    if array.type.equals(wanted):
+        return array
+    if array.type.bit_width < 128:
+        array = array.cast(pa.decimal128(38, array.type.scale))
+    have, want = array.type.bit_width // 8, wanted.bit_width // 8
+    mask, data = array.buffers()
+    if have == want:
+        return pa.Array.from_buffers(wanted, len(array), [mask, data], -1, array.offset)
+    start = array.offset * have
+    raw = np.frombuffer(data, np.uint8)[start : start + len(array) * have].reshape(-1, have)
+    if want < have:
+        return array_from(raw[:, :want], wanted, validity_of(array))
+    sign = np.where(raw[:, -1:] >= 128, np.uint8(255), np.uint8(0))
+    widened = np.hstack([raw, np.repeat(sign, want - have, axis=1)])
+    return array_from(widened, wanted, validity_of(array))
+
+
+def _rounded(array: pa.Array, scale: int) -> pa.Array:
+    """Return decimals rounded half away from zero to a number of digits after the point."""
+    if array.type.scale <= scale:
+        return array
+    wide = _resized(array, pa.decimal256(MAX_DIGITS, array.type.scale))
+    return pc.round(wide, scale, "half_towards_infinity")
+
+
+# -- decimals of floats -------------------------------------------------------------------------
+
+
+def _decimals_of_floats(
+    array: pa.Array, target: DecimalType, wanted: pa.DataType, *, rounds: bool
+) -> pa.Array:
+    """Return floats as decimals by their shortest text: 0.1 is 0.1, not 0.1000000000000000055…"""
+    precision, scale = decimal_size(target)
+    values, valid = numbers_of(array)
+    refuse(
+        array,
+        valid & ~np.isfinite(values),
+        target,
+        "it is no number that a DECIMAL holds",
+        "replace it, e.g. by None",
+    )
+    unscaled, done = _short(values, scale)
+    width = wanted.bit_width // 8
+    raw = np.zeros((len(values), width), np.uint8)
+    raw[:, :8] = np.ascontiguousarray(unscaled).view(np.uint8).reshape(-1, 8)
+    raw[:, 8:] = np.where(unscaled < 0, np.uint8(255), np.uint8(0))[:, None]
+    limit = 10**precision
+    lossy, large = np.zeros(len(values), bool), np.zeros(len(values), bool)
+    if limit <= _SHORT:
+        large |= valid & done & (np.abs(unscaled) >= limit)
+    done |= _plain_texts(array, valid & ~done, target, raw)
+    for place in np.flatnonzero(valid & ~done):
+        number = Decimal(str(values[place])).scaleb(scale, _EXACT)
+        whole = number.to_integral_value(ROUND_HALF_UP, _EXACT)
+        lossy[place] = not rounds and whole != number
+        large[place] = abs(whole) >= limit
+        if not large[place]:
+            raw[place] = np.frombuffer(int(whole).to_bytes(width, "little", signed=True), np.uint8)
+    room = precision - scale
+    reason = f"it has more than {room} digit{'' if room == 1 else 's'} before the point"
+    refuse(array, large, target, reason, "use a column of a larger DECIMAL")
+    cure = f'round it to {_places(scale)}, or pass decimals="round"'
+    refuse(array, lossy, target, f"it has more than {_places(scale)}", cure)
+    return array_from(raw, wanted, valid)
+
+
+def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbers) -> Mask:
+    """Convert floats that fit and whose shortest text has no exponent; return which these are."""
+    done = np.zeros(len(array), bool)
+    if pt.is_float16(array.type) or not wanted.any():  # Arrow's text of 16 bits is not the shortest
+        return done
+    precision, scale = decimal_size(target)
+    places = np.flatnonzero(wanted)
+    some = array.take(array_from(places, pa.int64()))
+    values, texts = some.to_numpy(), some.cast(pa.string())
+    dot = pc.find_substring(texts, ".").to_numpy()
+    after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
+    # The text is below a power of ten if and only if the float is below the float of it.
+    small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
+    fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)
+    decimals = texts.take(array_from(np.flatnonzero(fits), pa.int64())).cast(
+        pa.decimal256(MAX_DIGITS, scale)
+    )
+    raw = np.frombuffer(decimals.buffers()[1] or b"", np.uint8).reshape(-1, 32)[: len(decimals)]
+    into[places[fits]] = raw[:, : into.shape[1]]
+    done[places[fits]] = True
+    return done
+
+
+_SHORT = 10**15
+
+
+def _short(values: Numbers, scale: int) -> tuple[Numbers, Mask]:
+    """Return floats whose shortest text has few digits as unscaled integers, and which they are.
+
+    A decimal of at most 15 digits (6 for 32 bits, 3 for 16) is the shortest text of the float next
+    to it, and powers of ten up to 10^22 are exact: so dividing back proves the digits.
+    """
+    digits = {2: 3, 4: 6, 8: 15}[values.dtype.itemsize]
+    if scale > 22:
+        return np.zeros(len(values), np.int64), values == 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.rint(values.astype(np.float64) * 10.0**scale)
+        few = np.abs(scaled) < 10**digits
+        scaled = np.where(few, scaled, 0)
+        same = (scaled / 10.0**scale).astype(values.dtype) == values
+    done = few & same
+    return np.where(done, scaled, 0).astype(np.int64), done

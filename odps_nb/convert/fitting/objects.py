@@ -1,0 +1,305 @@
+"""Converts columns of Python objects to the Arrow type that a write sends (without pandas).
+
+Python objects are sorted by kind (integers, decimals of a scale, times with a zone, …), and each
+kind becomes an Arrow array that holds it without loss. `odps_nb.convert.fitting.leaf` then decides
+what fits, as for any Arrow data, at the top of a column and inside ARRAY, MAP and STRUCT. Types
+that Arrow infers are never used: it ignores the unit of nested NumPy arrays and cuts nested
+fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.kinds import is_missing, parts_of
+from odps_nb.convert.fitting.leaf import Context, Part, fit_parts, kind_problem
+from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
+from odps_nb.convert.fitting.nested import (
+    list_offsets,
+    members_of,
+    no_member,
+    null_offsets,
+    of_lists,
+    part_problem,
+    refuse_null_keys,
+    with_unit,
+)
+from odps_nb.convert.fitting.numbers import MAX_DIGITS
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.wire.type_text import format_type
+
+__all__ = ["fit_objects"]
+
+_Objects = Sequence[Any]
+
+
+def fit_objects(
+    values: _Objects,
+    target: OdpsType,
+    *,
+    conversions: Conversions = AS_THEY_ARE,
+    for_write: bool = True,
+) -> pa.Array:
+    """Return Python objects in the exact type that a write sends.
+
+    Parameters
+    ----------
+    values
+        ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside of ARRAY, MAP or STRUCT stays
+        NaN where a FLOAT or DOUBLE is wanted. NumPy arrays are lists of their own unit and type.
+    for_write
+        Return the form of a write; otherwise that of a read, with intervals as durations.
+
+    Raises
+    ------
+    ValueMisfit
+        Objects do not fit.
+    """
+    return with_unit(
+        lambda context: _fit(values, target, context, inside=False),
+        None,
+        conversions,
+        for_write=for_write,
+    )
+
+
+def _fit(values: _Objects, target: OdpsType, context: Context, *, inside: bool) -> pa.Array:
+    if isinstance(target, ArrayType):
+        return _fit_lists(values, target, context)
+    if isinstance(target, MapType):
+        return _fit_maps(values, target, context)
+    if isinstance(target, StructType):
+        return _fit_structs(values, target, context)
+    keeps_nan = inside and target.code in (TypeCode.FLOAT, TypeCode.DOUBLE)
+    try:
+        return fit_parts(
+            _parts(values, target, context, keeps_nan=keeps_nan), len(values), target, context
+        )
+    except ValueMisfit as error:
+        raise _named(error, values) from None
+
+
+def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
+    """Return the error with the objects as they were given."""
+    return ValueMisfit(
+        [
+            one
+            if one.path
+            else replace(
+                one,
+                value=shorten(values[one.position]),
+                source=type(values[one.position]).__name__,
+            )
+            for one in error.found
+        ]
+    )
+
+
+# -- values without parts -----------------------------------------------------------------------
+
+
+def _parts(values: _Objects, target: OdpsType, context: Context, *, keeps_nan: bool) -> list[Part]:
+    """Sort the objects by kind; refuse those of no kind, and times with and without a zone."""
+    parts, strangers = parts_of(values, keeps_nan=keeps_nan)
+    if strangers:
+        raise ValueMisfit([_stranger(values, place, target) for place in strangers])
+    if context.conversions.timezone is not None:
+        zones = {
+            part[1].type.tz is not None for part in parts if pa.types.is_timestamp(part[1].type)
+        }
+        if len(zones) == 2 and target.code is not TypeCode.TIMESTAMP_NTZ:
+            first = [int(p[0][0]) for p in parts if pa.types.is_timestamp(p[1].type)]
+            raise ValueMisfit([_misfit(values, max(first), target, *_BOTH)])
+    return parts
+
+
+_BOTH = (
+    "times with and without a time zone are in one column",
+    "give all of them a time zone, or none",
+)
+
+
+def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
+    value = values[place]
+    kinds = {dict: "struct", list: "list", tuple: "list", np.ndarray: "list"}
+    if (word := kinds.get(type(value))) is not None:
+        _, cure = kind_problem(word, target, AS_THEY_ARE) or ("", "")
+        reason = f"a {type(value).__name__} does not fit {target.code.name}"
+    elif isinstance(value, int):
+        reason, cure = f"it has more than {MAX_DIGITS} digits", "write it as text"
+    elif isinstance(value, Decimal):
+        reason, cure = (
+            f"no DECIMAL of {MAX_DIGITS} digits holds it",
+            "round it, or write it as text",
+        )
+    elif isinstance(value, str):
+        reason = "it is no valid Unicode"
+        cure = "remove its surrogates, e.g. with errors='replace'"
+    else:
+        reason = f"a value of type {type(value).__name__} does not fit {target.code.name}"
+        cure = "convert it to a number, a text, a date or another plain value"
+    return _misfit(values, place, target, reason, cure)
+
+
+def _misfit(values: _Objects, place: int, target: OdpsType, reason: str, cure: str) -> Misfit:
+    return Misfit(
+        position=place,
+        value=shorten(values[place]),
+        source=type(values[place]).__name__,
+        target=format_type(target),
+        reason=reason,
+        cure=cure,
+    )
+
+
+# -- values with parts --------------------------------------------------------------------------
+
+
+def _fit_lists(values: _Objects, target: ArrayType, context: Context) -> pa.Array:
+    wanted = context.arrow_type(target)
+    lists = [_as_list(value, target, values, place) for place, value in enumerate(values)]
+    lengths = pa.array([None if one is None else len(one) for one in lists], pa.int64())
+    offsets = list_offsets(lengths)
+    given = [one for one in lists if one is not None and len(one)]
+    try:
+        inner = _fit_packed(given, target.element, context)
+    except ValueMisfit as error:
+        raise of_lists(error, offsets, "[{}]") from None
+    return pa.ListArray.from_arrays(null_offsets(offsets, lengths), inner, type=wanted)
+
+
+def _fit_packed(given: list[Any], element: OdpsType, context: Context) -> pa.Array:
+    """Fit the elements of all lists; NumPy arrays of one type are joined, not taken apart."""
+    if given and all(isinstance(one, np.ndarray) and one.ndim == 1 for one in given):
+        dtypes = {one.dtype for one in given}
+        plain = dtypes.pop() if len(dtypes) == 1 else None
+        if (
+            plain is not None
+            and plain.kind in "biuf"
+            and not isinstance(element, (ArrayType, MapType, StructType))
+        ):
+            packed = np.concatenate(given)
+            if plain.kind != "f" or element.code in (TypeCode.FLOAT, TypeCode.DOUBLE):
+                part = (np.arange(len(packed)), pa.array(packed))
+                return fit_parts([part], len(packed), element, context)
+    return _fit([value for one in given for value in one], element, context, inside=True)
+
+
+def _as_list(value: Any, target: OdpsType, values: _Objects, place: int) -> Any:
+    """Return a list, set, array or Series as something to iterate over; ``None`` for null."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        if not isinstance(value, np.ndarray) or value.ndim:
+            return value
+    elif isinstance(value, pa.Scalar):
+        inner = getattr(value, "values", None)
+        if not value.is_valid:
+            return None
+        if inner is not None:
+            return list(inner)
+    elif isinstance(value, (pa.Array, pa.ChunkedArray, set, frozenset, range)):
+        return list(value)
+    elif is_missing(value):
+        return None
+    elif hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
+        return list(value)  # a Series, an index, an array of pandas
+    raise ValueMisfit([_part_misfit(values, place, target)])
+
+
+def _part_misfit(values: _Objects, place: int, target: OdpsType) -> Misfit:
+    return _misfit(values, place, target, *part_problem(type(values[place]).__name__, target))
+
+
+def _fit_maps(values: _Objects, target: MapType, context: Context) -> pa.Array:
+    wanted = context.arrow_type(target)
+    pairs = [_as_pairs(value, target, values, place) for place, value in enumerate(values)]
+    lengths = pa.array([None if one is None else len(one) for one in pairs], pa.int64())
+    offsets = list_offsets(lengths)
+    flat = [pair for one in pairs if one is not None for pair in one]
+    try:
+        keys = _fit([key for key, _ in flat], target.key, context, inside=True)
+        refuse_null_keys(keys, target)
+    except ValueMisfit as error:
+        raise of_lists(error, offsets, ".key[{}]") from None
+    try:
+        items = _fit([item for _, item in flat], target.value, context, inside=True)
+    except ValueMisfit as error:
+        raise of_lists(error, offsets, ".value[{}]") from None
+    return pa.MapArray.from_arrays(null_offsets(offsets, lengths), keys, items).cast(wanted)
+
+
+def _as_pairs(
+    value: Any, target: OdpsType, values: _Objects, place: int
+) -> list[tuple[Any, Any]] | None:
+    if isinstance(value, pa.Scalar):
+        value = value.as_py()
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (list, tuple, np.ndarray)):
+        pairs = []
+        for one in value:
+            if isinstance(one, Mapping) and set(one) == {"key", "value"}:
+                pairs.append((one["key"], one["value"]))
+            elif isinstance(one, (list, tuple)) and len(one) == 2:
+                pairs.append((one[0], one[1]))
+            else:
+                break
+        else:
+            return pairs
+    elif is_missing(value):
+        return None
+    raise ValueMisfit([_part_misfit(values, place, target)])
+
+
+def _fit_structs(values: _Objects, target: StructType, context: Context) -> pa.Array:
+    wanted = context.arrow_type(target)
+    columns: list[list[Any]] = [[None] * len(values) for _ in target.fields]
+    valid = np.zeros(len(values), bool)
+    known = {member.name.casefold(): index for index, member in enumerate(target.fields)}
+    found: list[Misfit] = []
+    for place, value in enumerate(values):
+        members = _as_members(value, target, values, place)
+        if members is None:
+            continue
+        valid[place] = True
+        _, stranger = members_of([str(name) for name in members], target)
+        if stranger is not None:
+            found.append(_misfit(values, place, target, *no_member(stranger, target)))
+            continue
+        for name, inner in members.items():
+            columns[known[name.casefold()]][place] = inner
+    if found:
+        raise ValueMisfit(found)
+    parts = []
+    for member, column in zip(target.fields, columns, strict=True):
+        try:
+            parts.append(_fit(column, member.type, context, inside=True))
+        except ValueMisfit as error:
+            found += [replace(one, path=f".{member.name}{one.path}") for one in error.found]
+    if found:
+        raise ValueMisfit(found)
+    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=pa.array(~valid))
+
+
+def _as_members(
+    value: Any, target: OdpsType, values: _Objects, place: int
+) -> Mapping[str, Any] | None:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, pa.StructScalar):
+        return dict(value.items()) if value.is_valid else None
+    if hasattr(value, "_asdict"):  # a named tuple
+        return dict(value._asdict())
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
+    ):
+        return dict(value)
+    if is_missing(value):
+        return None
+    raise ValueMisfit([_part_misfit(values, place, target)])

@@ -1,0 +1,104 @@
+"""Converts between local times in a time zone and instants, for all years 1 to 9999.
+
+Offsets come from Python's zones: Arrow's own functions end with the table of changes (2037), and
+ignore the rule after it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+
+from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from
+
+__all__ = ["PER_SECOND", "UnitTooFine", "from_clock", "to_clock"]
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY_NS = 86_400 * 10**9
+_EPOCH = datetime.datetime(1970, 1, 1)
+_SECOND = datetime.timedelta(seconds=1)
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # of the years 1 and 9999
+
+
+class UnitTooFine(Exception):
+    """Nanoseconds do not reach a time; microseconds do."""
+
+
+def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple[Numbers, Mask]:
+    """Return the instants, counted in UTC, of local times in a zone, and which do not exist.
+
+    Of a local time that occurs twice, because clocks were set back, the first one is meant.
+
+    Parameters
+    ----------
+    numbers
+        Local times, counted in ``unit`` since 1970-01-01 00:00 local time.
+    valid
+        Which of them are no nulls.
+
+    Raises
+    ------
+    UnitTooFine
+        A time is so near to the end of what nanoseconds reach that an offset could overflow them.
+    """
+    per_second = PER_SECOND[unit]
+    if unit == "ns" and (np.abs(numbers) > 2**63 - 1 - _DAY_NS).any():
+        raise UnitTooFine
+    zone = ZoneInfo(timezone)
+    days = array_from(numbers // (86_400 * per_second), pa.int64()).dictionary_encode()
+    offsets = [_offset_of_day(day, zone) for day in days.dictionary.to_pylist()]
+    indices = days.indices.to_numpy()
+    ahead = np.array([one or 0 for one in offsets], np.int64)[indices]
+    missing = np.zeros(len(numbers), bool)
+    turning = np.array([one is None for one in offsets], bool)[indices] & valid
+    if turning.any():
+        seconds = array_from(numbers[turning] // per_second, pa.int64()).dictionary_encode()
+        found = [_ahead_at(second, zone) for second in seconds.dictionary.to_pylist()]
+        places = seconds.indices.to_numpy()
+        ahead[turning] = np.array([one or 0 for one in found], np.int64)[places]
+        missing[turning] = np.array([one is None for one in found], bool)[places]
+    return numbers - ahead * per_second, missing
+
+
+def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
+    """Return what the clocks of a zone show at instants, counted as they are."""
+    per_second = PER_SECOND[unit]
+    zone = pa.scalar(0, pa.timestamp("s", timezone)).as_py().tzinfo  # Arrow's "+08:00", too
+    seconds = array_from(numbers // per_second, pa.int64()).dictionary_encode()
+    ahead = [_ahead_of_instant(second, zone) for second in seconds.dictionary.to_pylist()]
+    shift: Numbers = np.array(ahead, np.int64)[seconds.indices.to_numpy()] * per_second
+    return numbers + shift
+
+
+def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
+    if not (_FIRST_DAY + 1) * 86_400 <= second < _LAST_DAY * 86_400:  # for the caller to refuse
+        return 0
+    instant = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(seconds=second)
+    return (instant.astimezone(zone).utcoffset() or datetime.timedelta()) // _SECOND
+
+
+def _offset_of_day(day: int, zone: ZoneInfo) -> int | None:
+    """Return the zone's offset from UTC in seconds; ``None`` if it changes on that day."""
+    if not _FIRST_DAY <= day <= _LAST_DAY:  # refused by the caller, who knows the column
+        return 0
+    begin = _EPOCH + datetime.timedelta(days=day)
+    ends = (begin, datetime.datetime.combine(begin, datetime.time.max))
+    found = {_ahead(end.replace(fold=fold), zone) for end in ends for fold in (0, 1)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _ahead(clock: datetime.datetime, zone: ZoneInfo) -> int:
+    offset = clock.replace(tzinfo=zone).utcoffset() or datetime.timedelta()
+    return offset // _SECOND
+
+
+def _ahead_at(second: int, zone: ZoneInfo) -> int | None:
+    """Return the offset at a local time; ``None`` if clocks were set forward over it."""
+    clock = _EPOCH + datetime.timedelta(seconds=second)
+    ahead = _ahead(clock, zone)
+    instant = (clock - datetime.timedelta(seconds=ahead)).replace(tzinfo=datetime.UTC)
+    shown = instant.astimezone(zone).replace(tzinfo=None, fold=0)
+    return ahead if shown == clock else None

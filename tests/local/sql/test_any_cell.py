@@ -1,0 +1,250 @@
+"""No cell makes a table unreadable: extremes of each type, and bytes that are not UTF-8."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from odps_nb.client.sql.result import open_result
+from odps_nb.errors import InvalidRequestError, QueryError
+from odps_nb.terms import SplitMode
+from odps_nb.wire.calls import CreateReadSession
+from odps_nb.wire.control import GetInstanceResult
+from tests.support.any_bytes import send, text_of
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+US = pa.timestamp("us")
+ROWS = 3000  # more than one batch of a result
+ORDINARY, FAR = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999999)
+FIRST = datetime.datetime(1, 1, 1)
+WIDEST = Decimal("9" * 20 + "." + "9" * 18)
+EXTREMES = {
+    "timestamp": pa.array([ORDINARY] * (ROWS - 1) + [FAR], US),
+    "timestamp first": pa.array([FAR] + [ORDINARY] * (ROWS - 1), US),
+    "timestamp_ntz": pa.array([ORDINARY] * (ROWS - 1) + [FIRST], US),
+    "array<timestamp>": pa.array([[ORDINARY]] * (ROWS - 1) + [[FAR, None]], pa.list_(US)),
+    "struct<x:timestamp>": pa.array(
+        [{"x": ORDINARY}] * (ROWS - 1) + [{"x": FAR}], pa.struct([("x", US)])
+    ),
+    "datetime": pa.array([FIRST, FAR.replace(microsecond=999000), None], pa.timestamp("ms")),
+    "date": pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31), None]),
+    "decimal(38,18)": pa.array([WIDEST, WIDEST.copy_negate(), None], pa.decimal128(38, 18)),
+    "decimal(38,0)": pa.array([Decimal("9" * 38), Decimal("-" + "9" * 38)], pa.decimal128(38, 0)),
+    "double": pa.array([float("inf"), float("-inf"), 5e-324, -0.0, None]),
+    "float": pa.array([float("inf"), float("-inf"), 1e-45, None], pa.float32()),
+    "bigint": pa.array([-(2**63), 2**63 - 1, None]),
+    "interval_day_time": pa.array([2**53 * 1000, -(2**53) * 1000, 0, None], pa.duration("ns")),
+    "interval_year_month": pa.array([2**40, -5, None], pa.int64()),
+    "map<string,bigint>": pa.array([[], [("", 1)], None], pa.map_(pa.string(), pa.int64())),
+    "string": pa.array(["a\x00b", "\x00", "\x01\x1b\uffff", "", "x" * (8 << 20), None]),
+    "binary": pa.array([b"", b"\x00\xff", None]),
+    "array<string>": pa.array([[], [None], None], pa.list_(pa.field("element", pa.string()))),
+    "json": pa.array(['{"a":1e999}', "null", '"\\u0000"', None]),
+}
+
+
+@pytest.mark.parametrize("what", EXTREMES)
+def test_extremes_are_read_by_everything_that_reads(
+    odps: Connection, new_name: Callable[[str], str], what: str
+) -> None:
+    name, cells = new_name("cell"), EXTREMES[what]
+    kind = what.removesuffix(" first")
+    odps.create_table(name, f"id bigint, c {kind}")
+    send(odps, name, {"id": pa.array(range(len(cells))), "c": cells})
+    table, wanted = odps.table(name), cells.to_pylist()
+    assert table.read().to_arrow().sort_by("id").column("c").to_pylist() == wanted
+    assert len(table.read().to_pandas()) == len(table.head(len(cells[:500]))) or len(cells) > 500
+    assert pl.DataFrame(table.read()).height == len(cells)
+    assert table.read(timestamp_unit="us").dataset().count_rows() == len(cells)
+    unit = table.read(timestamp_unit="us").dataset().to_table().sort_by("id")
+    assert unit.column("c").to_pylist() == wanted
+    for query in (f"select * from {name}", f"select c, id from {name} order by id limit 9999"):
+        found = odps.sql(query).to_arrow().sort_by("id")
+        assert found.column("c").to_pylist() == wanted
+    odps.sql(f"insert into {name} select id + 100000, c from {name}")
+    twice = table.read().to_arrow().sort_by("id").column("c").to_pylist()
+    assert twice == wanted + wanted
+    assert "text/plain" in table.read()._repr_mimebundle_()
+
+
+def test_nan_is_read_by_everything_that_reads(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("cell")
+    odps.create_table(name, "c double, f float")
+    send(odps, name, {"c": pa.array([float("nan")]), "f": pa.array([float("nan")], pa.float32())})
+    for rows in (odps.table(name).read(), odps.sql(f"select * from {name}")):
+        assert rows.to_pandas().isna().all(axis=None)
+        assert str(rows.to_arrow().to_pylist()) == "[{'c': nan, 'f': nan}]"
+
+
+def test_a_result_with_times_that_no_unit_holds_says_so(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    near, far = new_name("cell"), new_name("cell")
+    odps.create_table(near, "t timestamp")
+    odps.create_table(far, "t timestamp")
+    send(odps, near, {"t": pa.array([1], pa.timestamp("ns"))})
+    send(odps, far, {"t": pa.array([FAR], US)})
+    with pytest.raises(QueryError, match="no unit holds both"):
+        odps.sql(f"select a.t as a, b.t as b from {near} a cross join {far} b")
+
+
+def test_a_wide_decimal_fails_only_queries_that_use_it(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("cell")
+    odps.create_table(name, "id bigint, d decimal(60,20), a array<decimal(60,20)>")
+    wide = pa.decimal256(60, 20)
+    values = [Decimal("1" + "0" * 39 + ".5"), Decimal(2), None]
+    cells = {"d": pa.array(values, wide), "a": pa.array([values, [], None], pa.list_(wide))}
+    send(odps, name, {"id": pa.array([1, 2, 3]), **cells})
+    table = odps.table(name)
+    assert table.read(where="d = 2").to_arrow().column("id").to_pylist() == [2]
+    assert table.head(3)["id"].tolist() == [1, 2, 3]
+    assert table.dataset().to_table().column("d").to_pylist() == values
+    assert odps.sql(f"select id from {name} where id > 1").to_arrow().num_rows == 2
+    assert odps.sql(f"select count(*) as n from {name}").to_pandas()["n"][0] == 3
+    for query in (f"select * from {name}", f"select id from {name} where d > 1"):
+        with pytest.raises(QueryError, match="DECIMAL of 38 digits at most"):
+            odps.sql(query)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "why"),
+    [
+        ("json", pa.array(["{}", "nul"]), "is not JSON"),
+        ("json", pa.array([""]), "is not JSON"),
+        ("json", pa.array(["NaN"]), "is not JSON"),
+        ("json", pa.array(['"\\ud800"']), "is not JSON"),
+        ("json", pa.array(["[" * 100_000]), "is not JSON"),
+        ("array<json>", pa.array([["1"], ["{"]]), "is not JSON"),
+        ("json", text_of([b'"\xff"']), "c"),
+        ("varchar(9)", text_of([b"\xff"]), "c"),
+    ],
+    ids=str,
+)
+def test_rows_that_would_make_a_table_unreadable_are_refused(
+    odps: Connection, new_name: Callable[[str], str], kind: str, cells: pa.Array, why: str
+) -> None:
+    name = new_name("cell")
+    odps.create_table(name, f"c {kind}")
+    with pytest.raises(InvalidRequestError, match=why):
+        send(odps, name, {"c": cells})
+    assert odps.table(name).read().row_count == 0
+
+
+def test_a_map_with_a_key_twice_fails_only_queries_that_use_it(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name, cells = new_name("cell"), [[("a", 1), ("a", 2)], None, [], [("a", 3)]]
+    odps.create_table(name, "id bigint, c map<string,bigint>")
+    kind = pa.map_(pa.string(), pa.int64())
+    send(odps, name, {"id": pa.array(range(4)), "c": pa.array(cells, kind)})
+    table = odps.table(name)
+    assert table.read().to_arrow().column("c").to_pylist() == cells
+    assert table.read(where="id = 0").to_arrow().column("c").to_pylist() == cells[:1]
+    assert len(table.head(4)) == 4
+    assert odps.sql(f"select id from {name} where id > 1").to_arrow().num_rows == 2
+    with pytest.raises(QueryError, match=r"table\.read\(\) gives such maps"):
+        odps.sql(f"select c from {name}")
+
+
+# -- bytes that are not UTF-8 -------------------------------------------------------------------
+
+TEXTS = [b"a", b"caf\xe9", b"\x00\x01\x02", b"\xff\xfe", b"", None]
+
+
+@pytest.fixture
+def stored(odps: Connection, new_name: Callable[[str], str]) -> str:
+    name = new_name("bytes")
+    odps.create_table(name, "id bigint, s string")
+    send(odps, name, {"id": pa.array(range(6)), "s": text_of(TEXTS)})
+    return name
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), "dictionary"], ids=str
+)
+def test_string_takes_any_bytes_in_every_form_of_arrow(
+    odps: Connection, new_name: Callable[[str], str], kind: pa.DataType | str
+) -> None:
+    if kind == "dictionary":
+        cells = text_of(TEXTS, pa.dictionary(pa.int32(), pa.string()))
+    elif kind in (pa.binary(), pa.large_binary()):
+        cells = pa.array(TEXTS, kind)
+    else:
+        cells = text_of(TEXTS, kind)
+    name = new_name("bytes")
+    odps.create_table(name, "s string")
+    send(odps, name, {"s": cells})
+    assert odps.table(name).read(text="binary").to_arrow().column("s").to_pylist() == TEXTS
+
+
+def test_sql_returns_compares_groups_and_stores_any_bytes(odps: Connection, stored: str) -> None:
+    def column(query: str) -> list[bytes]:
+        return odps.sql(query, text="binary").to_arrow().column(0).to_pylist()
+
+    assert column(f"select s from {stored} order by id") == TEXTS
+    found = column(f"select distinct s from {stored} where s > 'b'")
+    assert sorted(found) == [b"caf\xe9", b"\xff\xfe"]
+    assert column(f"select s from {stored} where id < 3 order by s") == [TEXTS[2], *TEXTS[:2]]
+    assert column(f"select max(s) from {stored}") == [b"\xff\xfe"]
+    assert column(f"select concat(s, '!') from {stored} where id = 1") == [b"caf\xe9!"]
+    odps.sql(f"insert into {stored} select id + 10, s from {stored}")
+    assert column(f"select s from {stored} where id >= 10 order by id") == TEXTS
+    joined = f"select b.id from {stored} a join {stored} b on a.s = b.s where a.id = 1"
+    assert sorted(odps.sql(joined).to_arrow().column(0).to_pylist()) == [1, 11]
+
+
+def test_a_function_that_fails_on_such_text_fails_that_query_only(
+    odps: Connection, stored: str
+) -> None:
+    for _ in range(2):
+        with pytest.raises(QueryError, match="not UTF-8"):
+            odps.sql(f"select upper(s) from {stored}")
+        assert odps.sql(f"select upper(s) from {stored} where id = 0").to_arrow().num_rows == 1
+
+
+def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
+    odps: Connection, stored: str
+) -> None:
+    table = odps.table(stored)
+
+    def preds(predicate: str) -> int:
+        from dataclasses import replace
+
+        from odps_nb.client.read.splits import iter_split
+        from odps_nb.terms import RowRangeSplit
+
+        request = CreateReadSession(
+            table=table.name,
+            filter_predicate=predicate,
+            split_mode=SplitMode.ROW_OFFSET,
+            split_number=100,
+        )
+        session_id = odps.storage.call(request).session_id
+        session = replace(table.read(text="binary").session, session_id=session_id)
+        return sum(b.num_rows for b in iter_split(odps.storage, session, RowRangeSplit(0, 6)))
+
+    with pytest.raises(InvalidRequestError, match="filter predicate cannot be applied"):
+        preds("upper(s) = 'A'")
+    assert preds("id >= 0") == 6
+
+
+def test_the_document_of_a_result_has_the_bytes_as_they_are(odps: Connection, stored: str) -> None:
+    result = odps.sql(f"select s from {stored} where id = 2")
+    wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
+    assert odps.storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'
+    result = odps.sql(f"select s from {stored} where id = 1")
+    wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
+    assert odps.storage.call(wanted).tasks[0].text == '"s"\n"caf\ufffd"\n'
+    assert open_result(odps.storage, result._instance).row_count == 1

@@ -1,0 +1,85 @@
+"""A table that is made for some data holds each of its values as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from odps_nb import Connection
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    StructType,
+)
+from tests.support.values.columns import Drawn, check_stored, columns, gather
+from tests.support.values.rules import Kind, array, mapping, members
+
+EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 8)
+
+
+def kind_of(made: OdpsType) -> Kind:
+    """Return the type of a column that was made, as the rules know it."""
+    if isinstance(made, ArrayType):
+        return array(kind_of(made.element))
+    if isinstance(made, MapType):
+        return mapping(kind_of(made.key), kind_of(made.value))
+    if isinstance(made, StructType):
+        return members(*((member.name, kind_of(member.type)) for member in made.fields))
+    if isinstance(made, DecimalType) and made.precision is not None:
+        return Kind("decimal", (made.precision, made.scale or 0))
+    if isinstance(made, LengthType):
+        return Kind(made.code.name.lower(), (made.length,))
+    return Kind(made.code.name.lower())
+
+
+def is_plain(kind: Kind) -> bool:
+    """Whether Python objects say the type: a dict is a STRUCT, digits beyond 38 are not held."""
+    leaves = list(kind.leaves())
+    whole = kind.name not in ("map", "array", "struct") or "map<" not in kind.text
+    return whole and all(
+        leaf.name != "decimal" or (leaf.numbers or (38, 18)) in ((38, 18), (5, 2), (1, 0), (18, 2))
+        for leaf in leaves
+    )
+
+
+@pytest.mark.parametrize("source", ["objects", "arrow-backed", "arrow", "polars", "reader"])
+def test_a_new_table_holds_every_value(
+    odps: Connection, new_name: Callable[[str], str], source: str
+) -> None:
+    of_objects = source == "objects"
+
+    @settings(max_examples=EXAMPLES)
+    @given(drawn=columns(source, plain=of_objects, accept=is_plain if of_objects else bool))
+    def made_and_read(drawn: dict[str, Drawn]) -> None:
+        table = odps.table(new_name("made"))
+        try:
+            table.write(gather(source, drawn), create=True)
+            made = {
+                name: replace(column, kind=kind_of(table.schema.find(name).type))
+                for name, column in drawn.items()
+            }
+            check_stored(table, made)
+        finally:
+            if table.exists():
+                odps.drop_table(table.name)
+
+    made_and_read()
+
+
+def test_an_object_column_of_several_kinds_makes_no_table(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    import pandas as pd
+
+    table = odps.table(new_name("mixed"))
+    with pytest.raises(ConversionError):
+        table.write(pd.DataFrame({"v": pd.Series([1, "a"], dtype=object)}), create=True)
+    assert not table.exists()

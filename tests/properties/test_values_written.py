@@ -1,0 +1,117 @@
+"""A value that fits a type is stored as it is, whatever held it; read back, it is equal.
+
+The rules are those of `tests.support.values.rules`: plain Python, without the library's own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import odps_nb
+from odps_nb import Connection
+from odps_nb.access.table import Table
+from tests.support.values.columns import Drawn, check_stored, columns, gather
+from tests.support.values.rules import Kind
+from tests.support.values.sources import SOURCES
+
+EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 12)
+ZONE, AHEAD = "Etc/GMT-8", 28_800  # eight hours before UTC, in all years
+
+Names = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def zoned(odps: Connection) -> Iterator[Connection]:
+    """A connection whose times without a zone are those of a zone."""
+    profile = odps.profile
+    with odps_nb.connect(
+        endpoint=profile.endpoint,
+        tunnel_endpoint=profile.tunnel_endpoint,
+        project=profile.project,
+        access_id=profile.access_id,
+        access_key=profile.access_key,
+        timezone=ZONE,
+    ) as found:
+        yield found
+
+
+def text_of(drawn: dict[str, Drawn]) -> str:
+    return ", ".join(f"{name} {column.kind.text}" for name, column in drawn.items())
+
+
+def write_at_once(table: Table, data: Any) -> None:
+    table.write(data)
+
+
+def write_in_a_session(table: Table, data: Any) -> None:
+    with table.open_write() as session:
+        session.write(data)
+        session.commit()
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_is_written_is_read(odps: Connection, new_name: Names, source: str) -> None:
+    @settings(max_examples=EXAMPLES)
+    @given(drawn=columns(source), write=st.sampled_from([write_at_once, write_in_a_session]))
+    def written_and_read(drawn: dict[str, Drawn], write: Callable[[Table, Any], None]) -> None:
+        table = odps.create_table(new_name("values"), f"id bigint, {text_of(drawn)}")
+        try:
+            write(table, gather(source, drawn))
+            check_stored(table, drawn)
+        finally:
+            odps.drop_table(table.name)
+
+    written_and_read()
+
+
+@pytest.mark.parametrize("source", ["arrow", "arrow-backed", "reader"])
+def test_times_without_a_zone_are_those_of_the_connection(
+    zoned: Connection, new_name: Names, source: str
+) -> None:
+    def has_times(kind: Kind) -> bool:
+        return any(leaf.name in ("datetime", "timestamp", "date") for leaf in kind.leaves())
+
+    @settings(max_examples=EXAMPLES // 2)
+    @given(drawn=columns(source, accept=has_times))
+    def written_and_read(drawn: dict[str, Drawn]) -> None:
+        drawn = {name: column for name, column in drawn.items() if column.fits(AHEAD)}
+        if not drawn:
+            return
+        table = zoned.create_table(new_name("values"), f"id bigint, {text_of(drawn)}")
+        try:
+            table.write(gather(source, drawn))
+            check_stored(table, drawn, AHEAD)
+        finally:
+            zoned.drop_table(table.name)
+
+    written_and_read()
+
+
+@pytest.mark.parametrize("source", ["objects", "pandas", "arrow"])
+def test_what_is_upserted_is_read(odps: Connection, new_name: Names, source: str) -> None:
+    def is_usual(kind: Kind) -> bool:  # more digits need settings of the statement
+        return all(leaf.numbers[:1] < (39,) and leaf.numbers[1:] < (19,) for leaf in kind.leaves())
+
+    @settings(max_examples=EXAMPLES // 2)
+    @given(drawn=columns(source, rows=4, accept=is_usual), again=st.booleans())
+    def upserted_and_read(drawn: dict[str, Drawn], again: bool) -> None:
+        name = new_name("keyed")
+        odps.sql(
+            f"CREATE TABLE {name} (id BIGINT NOT NULL, {text_of(drawn)}, PRIMARY KEY (id)) "
+            "TBLPROPERTIES ('transactional'='true', 'table.format.version'='2')"
+        )
+        table = odps.table(name)
+        try:
+            for _ in range(1 + again):
+                table.upsert(gather(source, drawn))
+            check_stored(table, drawn)
+        finally:
+            odps.drop_table(name)
+
+    upserted_and_read()

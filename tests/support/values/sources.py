@@ -1,0 +1,143 @@
+"""Columns of each source of data that a write takes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from tests.support.values.arrow_forms import arrow_array
+from tests.support.values.families import one_family
+from tests.support.values.python_forms import integers_of, objects, python_cell, units_of
+from tests.support.values.rules import NESTED, SECOND, Kind
+
+#: A column of a source, and the values in it.
+Column = tuple[Any, list[Any]]
+_UNITS = {"s": SECOND, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+def object_series(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column of Python and NumPy objects, of several classes."""
+    cells = [python_cell(draw, kind, one) for one in values]
+    return pd.Series(objects(cells), dtype=object), values
+
+
+def numpy_series(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column with a dtype of pandas; nested values and dates have none."""
+    present = [one for one in values if one is not None]
+    if kind.name in NESTED or not present or any(isinstance(o, (list, dict)) for o in present):
+        return object_series(draw, kind, values)
+    family, kept = one_family(lambda found: draw(st.sampled_from(found)), kind, values)
+    made = _typed(draw, kind, family.rstrip("-0123456789"), kept)
+    if made is None:
+        return object_series(draw, kind, values)
+    if family in ("int", "text", "bool", "clock") and draw(st.integers(0, 4)) == 0:
+        made = made.astype("category")
+    return made, kept
+
+
+def _typed(draw: DrawFn, kind: Kind, family: str, values: list[Any]) -> Any:
+    whole = None not in values
+    present = [one for one in values if one is not None]
+    if family == "int" and (names := integers_of(present)):
+        name = draw(st.sampled_from(names))
+        masked = not whole or draw(st.booleans())
+        return pd.Series(values, dtype=name.replace("i", "I").replace("u", "U") if masked else name)
+    if family in ("float", "single"):
+        numbers = [None if v is None else v if family == "float" else v.value for v in values]
+        bits = "64" if family == "float" else "32"
+        name = draw(st.sampled_from([f"float{bits}", f"Float{bits}"]))
+        return pd.Series(numbers, dtype=name)
+    if family == "bool":
+        masked = not whole or draw(st.booleans())
+        return pd.Series(values, dtype="boolean" if masked else "bool")
+    if family == "text":
+        try:
+            return pd.Series(values, dtype=draw(st.sampled_from(["str", "string"])))
+        except UnicodeEncodeError:
+            return None
+    return _times(draw, family, values) if family in ("clock", "instant", "span") else None
+
+
+def _times(draw: DrawFn, family: str, values: list[Any]) -> Any:
+    ahead = 0
+    if family == "span":
+        nanos = [None if one is None else one.nanos for one in values]
+    else:
+        ahead = next((one.ahead or 0 for one in values if one is not None), 0)
+        nanos = [None if one is None else one.shown - ahead * SECOND for one in values]
+    units = units_of([n for n in nanos if n is not None], _UNITS)
+    if not units:
+        return None
+    unit = draw(st.sampled_from(units))
+    counts = np.array([-(2**63) if n is None else n // _UNITS[unit] for n in nanos], "int64")
+    if family == "span":
+        return pd.Series(counts.view(f"m8[{unit}]"))
+    if family == "clock":
+        return pd.Series(counts.view(f"M8[{unit}]"))
+    zone = datetime.timezone(datetime.timedelta(seconds=ahead))
+    return pd.Series(pd.array(counts, dtype=pd.DatetimeTZDtype(unit, zone)))  # type: ignore[call-overload]
+
+
+def arrow_backed(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column of pandas over Arrow."""
+    made, kept = arrow_array(draw, kind, values)
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([made]))), kept  # type: ignore[attr-defined]
+
+
+def arrow_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column of Arrow, in one or two chunks."""
+    made, kept = arrow_array(draw, kind, values)
+    cut = draw(st.integers(0, len(values)))
+    return pa.chunked_array([made.slice(0, cut), made.slice(cut)], made.type), kept
+
+
+def plain_column(draw: DrawFn, kind: Kind, values: list[Any]) -> Column:
+    """A column of Arrow that other engines take."""
+    made, kept = arrow_array(draw, kind, values, plain=True)
+    return pa.chunked_array([made]), kept
+
+
+def _as_reader(columns: dict[str, Any]) -> pa.RecordBatchReader:
+    table = pa.table(columns)
+    return pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=2))
+
+
+def _as_duckdb(columns: dict[str, Any]) -> Any:
+    return duckdb.connect().from_arrow(pa.table(columns))
+
+
+#: By name: how a column is drawn, and what is made of the columns.
+SOURCES: dict[str, tuple[Callable[[DrawFn, Kind, list[Any]], Column], Callable[[Any], Any]]] = {
+    "objects": (object_series, pd.DataFrame),
+    "pandas": (numpy_series, pd.DataFrame),
+    "arrow-backed": (arrow_backed, pd.DataFrame),
+    "arrow": (arrow_column, pa.table),
+    "reader": (arrow_column, _as_reader),
+    "polars": (plain_column, lambda columns: pl.from_arrow(pa.table(columns))),
+    "duckdb": (plain_column, _as_duckdb),
+}
+
+
+def takes(source: str, kind: Kind) -> bool:
+    """Whether a source has values of a type at all."""
+    leaves = list(kind.leaves())
+    if source not in ("polars", "duckdb"):
+        return True
+    if any(leaf.name == "decimal" and (leaf.numbers or (38,))[0] > 38 for leaf in leaves):
+        return False
+    return source == "polars" or all(leaf.name != "interval_day_time" for leaf in leaves)
+
+
+def described(data: Any, values: list[Any]) -> str:
+    """Return what a column holds; pandas itself crashes when it shows views of Arrow."""
+    kind = str(getattr(data, "dtype", getattr(data, "type", "")))
+    return f"{kind}: {list(data) if kind == 'object' else values!r}"
