@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import ProgressListener
+    from odps_nb.client.options import ClientOptions
     from odps_nb.terms import Compression
 
 __all__ = [
     "Blob",
     "BlobColumn",
+    "ClientOptions",
     "Compression",
     "Connection",
     "NewBlob",
@@ -53,6 +55,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Blob": "odps_nb.access.blob",
     "BlobColumn": "odps_nb.access.blob",
+    "ClientOptions": "odps_nb.client.options",
     "Compression": "odps_nb.terms",
     "Connection": "odps_nb.access.connection",
     "NewBlob": "odps_nb.access.blob",

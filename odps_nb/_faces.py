@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odps_nb.access.writing.rows import WriteOptions
     from odps_nb.client.blob.glances import Glance
     from odps_nb.client.calls.progress import Progress, ProgressListener
+    from odps_nb.client.options import ClientOptions
     from odps_nb.schema import TableSchema
 
 __all__ = ["FACES", "connect", "reconnect"]
@@ -57,6 +58,7 @@ def connect(
     timezone: str | None = None,
     api_version: int | None = None,
     blob_cache: str | None = None,
+    client_options: ClientOptions | None = None,
 ) -> Connection:
     """Return a connection; apart from ``"local"`` this costs no request.
 
@@ -79,6 +81,9 @@ app_id, app_key, region, quota, api_version
     blob_cache
         How much of opened blobs is kept on disk: ``"20 GB"``; ``"off"``: nothing. By default 4 GiB,
         in the cache folder of the platform; see `odps_nb.Blob.open`.
+    client_options
+        Retries, time-outs and connections, e.g. ``ClientOptions(read_timeout=60)``; replaces all
+        of those in the environment and the profile. See `odps_nb.ClientOptions`.
     credential_process, credentials
         A program that prints temporary keys as JSON, or a function that returns them; asked
         again before they end.
@@ -117,6 +122,7 @@ app_id, app_key, region, quota, api_version
         "timezone": timezone,
         "api_version": api_version,
         "blob_cache": blob_cache,
+        "client_options": client_options,
     }
     said = hidden((key, value) for key, value in keywords.items() if value is not None)
     if source == "local":
@@ -145,8 +151,11 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
     )
 
 
+_LOCAL = {"project", "schema", "timezone", "api_version", "blob_cache", "client_options"}
+
+
 def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
-    for option in said.keys() - {"project", "schema", "timezone", "api_version", "blob_cache"}:
+    for option in said.keys() - _LOCAL:
         raise ConfigError(
             f"{option} does not apply to the embedded service",
             option=option,

@@ -26,8 +26,8 @@
     ├── ConversionError          column, source_type, target_type, row
     ├── ConfigError              profile, credentials, options
     │   └── MissingDependencyError   an optional library or program is not installed
-    └── CancelledError           cancelled by the user
-    StateError(RuntimeError)     misuse: closed, consumed, wrong order
+    ├── CancelledError           cancelled by the user
+    └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
 Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher floor adds
 context as a note (``add_note``) and re-raises the same error. All of them survive pickling with
@@ -95,8 +95,12 @@ def _escaped(sign: str) -> str:
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
 
 
-class _Facts(Exception):
-    """Base of both roots of the tree: message, facts and notes, which survive pickling."""
+class OdpsNbError(Exception):
+    """Root of all errors of this package; message, facts and notes survive pickling.
+
+    ``in_doubt``: the answer to a commit or a statement was lost, so that it may have been done, or
+    may still be; a note says of what. Check the table before you retry.
+    """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
     hint: str | None
@@ -159,15 +163,15 @@ class _Facts(Exception):
         facts = {name: getattr(self, name) for name in self.fact_names}
         return _revive, (type(self), self.message, facts, self.notes, self.in_doubt)
 
-    def __copy__(self) -> _Facts:
+    def __copy__(self) -> OdpsNbError:
         # Importing pyodps registers a reducer for every exception class, and `copy.copy`
         # would prefer it to the one above; its copies share their list of notes.
         make, parts = self.__reduce__()
-        copied: _Facts = make(*parts)
+        copied: OdpsNbError = make(*parts)
         return copied
 
 
-def _facts_told(error: _Facts) -> list[str]:
+def _facts_told(error: OdpsNbError) -> list[str]:
     facts = (("code", "code"), ("status", "HTTP"), ("request_id", "request id"))
     found = ((label, getattr(error, fact, None)) for fact, label in facts)
     return [visible(f"{label} {value}") for label, value in found if value is not None]
@@ -180,25 +184,17 @@ def _shorten(value: object) -> str:
 
 
 def _revive(
-    cls: type[_Facts],
+    cls: type[OdpsNbError],
     message: str,
     facts: dict[str, Any],
     notes: tuple[str, ...],
     in_doubt: bool = False,  # noqa: FBT001, FBT002  pickled by position
-) -> _Facts:
+) -> OdpsNbError:
     error = cls(message, **facts)
     error.in_doubt = in_doubt
     for note in notes:
         error.add_note(note)
     return error
-
-
-class OdpsNbError(_Facts):
-    """Root of all errors of this package except misuse (`StateError`).
-
-    ``in_doubt``: the answer to a commit or a statement was lost, so that it may have been done, or
-    may still be; a note says of what. Look before you do it again.
-    """
 
 
 # -- the bytes --------------------------------------------------------------------------------
@@ -382,7 +378,7 @@ class CancelledError(OdpsNbError):
     """Cancelled by the user. A write that raises this has committed nothing."""
 
 
-class StateError(_Facts, RuntimeError):
+class StateError(OdpsNbError, RuntimeError):
     """Misuse of an object: closed, consumed already, or called in the wrong order."""
 
 
@@ -396,7 +392,7 @@ def explain(error: BaseException) -> list[str]:
     """
     name = type(error).__name__
     what = f"{name}: {error}"
-    if not isinstance(error, _Facts):
+    if not isinstance(error, OdpsNbError):
         return [visible(what)]
     where = [*(note for note in error.notes if note), *_facts_told(error)]
     lines = [what]

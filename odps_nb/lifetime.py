@@ -151,7 +151,7 @@ def _at_exit() -> None:
     for one in _ENDING.all():
         try:
             one.end()
-        except (OdpsNbError, StateError) as error:
+        except OdpsNbError as error:
             _log.warning("at the end of the process: %s", error)
     deadline = time.monotonic() + EXIT_PATIENCE
     for thread in _THREADS.all():

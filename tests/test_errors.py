@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import copy
 import copyreg
 import inspect
@@ -9,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +40,7 @@ KINDS = [
     if inspect.isclass(kind) and issubclass(kind, Exception) and not name.startswith("_")
 ]
 TREE = {
-    "OdpsNbError": "_Facts",
+    "OdpsNbError": "Exception",
     "ProtocolError": "OdpsNbError",
     "ChecksumError": "ProtocolError",
     "TruncatedError": "ProtocolError",
@@ -62,8 +65,10 @@ TREE = {
     "ConfigError": "OdpsNbError",
     "MissingDependencyError": "ConfigError",
     "CancelledError": "OdpsNbError",
-    "StateError": "_Facts",
+    "StateError": "OdpsNbError",
 }
+
+PACKAGES = ("access", "client", "notebook/magics", "notebook/progress", "spark")
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
@@ -145,9 +150,39 @@ def test_repr_is_bounded_and_names_kind_message_and_facts(kind: type[Any]) -> No
     assert len(repr(huge)) < 2500
 
 
-def test_misuse_is_a_runtime_error_and_no_error_of_the_outside() -> None:
+def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
+    with pytest.raises(OdpsNbError, match="the connection is closed"):
+        raise StateError("the connection is closed")
     assert issubclass(StateError, RuntimeError)
-    assert not issubclass(StateError, OdpsNbError)
+
+
+#: Where the packages that users hold raise a built-in error: a protocol of Python asks for that
+#: error, or a caller in the package catches it.
+BUILT_IN = {
+    "__init__.py": "AttributeError",
+    "_torch.py": "TypeError",  # len() of a dataset whose length is not known
+    "access/engines/expression.py": "LookupError",  # caught: not pushed down
+    "access/faces.py": "NotImplementedError",  # IPython then asks for another form
+    "client/blob/seekable.py": "ValueError",  # as files raise it
+    "spark/__init__.py": "AttributeError",
+    "spark/pushdown/positions.py": "IndexError",  # cannot happen
+    "spark/reading/casting.py": "KeyError",  # cannot happen
+    "spark/reading/split_list.py": "IndexError",  # as sequences raise it
+}
+
+
+def test_what_users_call_raises_errors_of_the_tree() -> None:
+    root = Path(errors.__file__).parent
+    found: dict[str, set[str]] = {}
+    for path in (*root.glob("*.py"), *(p for one in PACKAGES for p in (root / one).rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            raised = node.exc if isinstance(node, ast.Raise) else None
+            raised = raised.func if isinstance(raised, ast.Call) else raised
+            kind = getattr(builtins, raised.id, None) if isinstance(raised, ast.Name) else None
+            if inspect.isclass(kind) and kind is not AssertionError:
+                found.setdefault(path.relative_to(root).as_posix(), set()).add(kind.__name__)
+    del found["errors.py"]  # a fact that an error does not have
+    assert found == {name: {kind} for name, kind in BUILT_IN.items()}
 
 
 def test_notes_are_shown_with_the_traceback() -> None:

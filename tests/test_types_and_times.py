@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.access.writing.blob_cells import check_leaf_types
 from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.blob_array import BlobDtype
@@ -112,6 +112,7 @@ def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
     values = {f"c{i}": pd.Series([v], dtype=object) for i, (_, v, _) in enumerate(TYPES)}
     table.write(pd.DataFrame(values))
     arrow, frame = table.read().to_arrow(), table.read().to_pandas()
+    exact = table.read().to_pandas(decimals="exact")
     assert arrow.schema == table.read().arrow_schema
     nothing = {name: pd.Series([None], dtype=object) for name in values}
     table.write(pd.DataFrame(nothing))
@@ -122,6 +123,8 @@ def types_table(odps: Connection, new_name: Callable[[str], str]) -> str:
             pandas = code(frame.dtypes.iloc[i].name)
             if with_null.dtypes.iloc[i] != frame.dtypes.iloc[i]:
                 pandas += f", with nulls {code(with_null.dtypes.iloc[i].name)}"
+            if exact.dtypes.iloc[i] != frame.dtypes.iloc[i]:
+                pandas += f" or exact, {code(exact.dtypes.iloc[i].name)}"
             spark = spark_type(parse_type(kind)).simpleString()
             came = str(arrow.schema.types[i])
             yield kind.upper(), code(came), pandas, code(polars), code(spark)

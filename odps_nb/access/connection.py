@@ -223,16 +223,17 @@ class Connection(ByReference, MakesTables):
             The text. Never put values into it yourself: write ``:name``, and the value into
             ``params``. It may begin with settings: ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``;
-            without them the query is sent as it is. Datetimes with a zone need a connection with
-            one, in which the query then runs.
+            Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``,
+            and names of tables and columns for ``{name}``. Without them the query is sent as it
+            is. Values are those of Python, NumPy, pandas, Arrow and polars; times keep their
+            nanoseconds. Times with a zone need a connection with one, in which the query runs.
         settings
             Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they count more
             than those in the text.
         wait
             Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
         timeout
-            Seconds to wait at most. An interrupt or the end of this time stops the query.
+            Maximum seconds to wait. An interrupt or the end of this time cancels the query.
         text
             What to do with text of the result that is not UTF-8, as for `Table.read`.
 
@@ -241,7 +242,8 @@ class Connection(ByReference, MakesTables):
         QueryError
             It failed; the message is the service's own.
         ArgumentError
-            A ``:name`` without a value in ``params``, or a value that SQL cannot write.
+            A ``:name`` without a value in ``params``, a value without a SQL literal, a null after
+            ``not in``, or a ``{name}`` whose value is not a name.
 
         Examples
         --------
@@ -251,7 +253,7 @@ class Connection(ByReference, MakesTables):
         >>> found.to_arrow().num_rows
         2
         """
-        from odps_nb.access.binding import bind_query
+        from odps_nb.access.binding.text import bind_query
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql, submit_sql
 
@@ -323,7 +325,7 @@ class Connection(ByReference, MakesTables):
         >>> odps.sql_cost("select * from orders where ds = '2024-01-02'").complexity
         1.0
         """
-        from odps_nb.access.binding import bind_query
+        from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.cost import estimate_sql
 
         text = bind_query(query, params, settings, timezone=self.profile.timezone)

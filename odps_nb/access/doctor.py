@@ -17,7 +17,6 @@ from odps_nb.errors import (
     ConfigError,
     MissingDependencyError,
     OdpsNbError,
-    StateError,
     explain,
 )
 
@@ -177,7 +176,7 @@ def _profile(
         return wanted, Check(name="Profile", verdict="ok", found=repr(wanted))
     try:
         profile = wanted() if callable(wanted) else Profile.resolve(wanted)
-    except (OdpsNbError, StateError) as error:
+    except OdpsNbError as error:
         # The embedded service needs no profile; a missing one matters only if it was named.
         missing = wanted is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"
@@ -195,10 +194,10 @@ def ask_once(profile: Profile) -> Check:
 
 def _client(profile: Profile, *, timeout: float) -> StorageClient:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.http.retry import RetryPolicy
+    from odps_nb.client.options import ClientOptions
 
-    once = RetryPolicy(max_attempts=1)
-    return StorageClient(profile, retry=once, connect_timeout=timeout, read_timeout=timeout)
+    once = ClientOptions(retries=0, connect_timeout=timeout, read_timeout=timeout)
+    return StorageClient(profile, options=once)
 
 
 def _ask(storage: StorageClient) -> tuple[str, str]:
@@ -235,7 +234,7 @@ def _service(profile: Profile) -> Iterator[Check]:
 def _try(name: str, ask: Callable[[], str]) -> Check:
     try:
         return Check(name=name, verdict="ok", found=ask())
-    except (OdpsNbError, StateError) as error:
+    except OdpsNbError as error:
         lines = explain(error)
         found = "; ".join(line for line in lines if not line.startswith("to do: "))
         return Check(name=name, verdict="bad", found=found, to_do=error.hint or "")

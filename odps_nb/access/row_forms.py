@@ -15,6 +15,7 @@ from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
@@ -83,25 +84,35 @@ class RowForms(ABC):
     def to_pandas(
         self,
         *,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
+        dtypes: Mapping[str, Any] | None = None,
         progress: Progress = None,
     ) -> pd.DataFrame:
-        """Read all rows into a DataFrame; dtypes as told in ``odps_nb.convert.pandas_frame``.
+        """Read all rows into a DataFrame; ``docs/types-and-times.md`` lists the dtypes.
 
         Parameters
         ----------
         decimals
-            ``"float"``: as floats, which ``describe()`` and ``mean()`` take; exact by default.
+            What DECIMAL columns become. ``"auto"``: float64 if it holds every value of the column,
+            otherwise exact. ``"exact"``: a dtype that keeps every digit and calculates.
+            ``"float"``: float64, rounded. Default: ``"auto"``.
         dtype_backend
             ``"numpy_nullable"`` or ``"pyarrow"``, as in pandas' own readers.
+        dtypes
+            Dtypes of single columns, such as ``{"amount": "float64", "id": "string"}``. No value
+            may change.
 
         Raises
         ------
+        ArgumentError
+            ``dtypes`` names an unknown column or dtype.
+        ConversionError
+            A value does not fit the dtype that was asked for.
         SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
             As told at `to_arrow`.
         """
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         with self._reading(progress) as (tracker, batches):
             return read_frame(
                 batches,
@@ -111,6 +122,31 @@ class RowForms(ABC):
                 row_count=lambda: self.row_count,
                 blobs=lambda: blob_dtypes(self._connection, self.schema),
             )
+
+    def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
+        """Read all rows into a polars DataFrame; of a table, `Table.scan_polars` reads less.
+
+        polars has at most 38 digits: a DECIMAL of more is ``Decimal(38, scale)``.
+
+        Raises
+        ------
+        MissingDependencyError
+            polars is not installed: ``pip install 'odps-nb[polars]'``.
+        ConversionError
+            A DECIMAL of more than 38 digits has a value that needs them.
+        SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
+            As told at `to_arrow`.
+
+        Examples
+        --------
+        >>> odps.sql("select count(*) as rows from orders where id = 1000001").to_polars().item()
+        1
+        """
+        from odps_nb.access.engines.missing import require
+        from odps_nb.access.engines.polars_frame import to_polars
+
+        require("polars")  # before rows are read
+        return to_polars(self.to_arrow(progress=progress))
 
     def reader(self, *, progress: Progress = None) -> pa.RecordBatchReader:
         """Return the rows as an Arrow reader, which fetches on demand; the caller closes it.

@@ -179,7 +179,7 @@ class Result(RowForms):
         QueryError
             The query failed; the message is the service's own.
         RequestTimeoutError
-            It still runs, and goes on.
+            It still runs after ``timeout``; it is not cancelled.
         """
         storage = self._connection.storage
         self._await(storage.operation(self._token), timeout=timeout)

@@ -85,7 +85,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             rows by it, and each row is looked at again here, so it is exact; what could not be
             exact is refused.
         params
-            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``.
+            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``, as
+            for `Connection.sql`; ``{name}`` stands for the name of a column.
         partitions
             One or several: ``"ds=2024-01-01"``, also a part of the levels; a range such as
             ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the largest
@@ -180,8 +181,9 @@ class Table(TableMetadata, ByKey, ForEngines):
         *,
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         columns: Sequence[str] | None = None,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
+        dtypes: Mapping[str, Any] | None = None,
         text: str = "strict",
         progress: Progress = False,
     ) -> pd.DataFrame:
@@ -194,7 +196,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         ----------
         partitions, columns
             As for `read`.
-        decimals, dtype_backend
+        decimals, dtype_backend, dtypes
             As for `Scan.to_pandas`.
         text
             As for `read`.
@@ -206,7 +208,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
-        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
+        options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         specs: tuple[PartitionSpec, ...] = ()
         if partitions is not None:
             storage = self._connection.storage
@@ -218,12 +220,12 @@ class Table(TableMetadata, ByKey, ForEngines):
                 self, rows, partitions=specs, columns=columns, text=mode, tracker=tracker
             )
         if found is not None:
-            dtypes = blob_dtypes(self._connection, self.schema)
-            frame = to_pandas(found, options=options, blobs=dtypes)
+            blobs = blob_dtypes(self._connection, self.schema)
+            frame = to_pandas(found, options=options, blobs=blobs)
         else:
             scan = self.read(columns, partitions=specs, limit=rows, splits=1, text=mode)
             frame = scan.to_pandas(
-                decimals=decimals, dtype_backend=dtype_backend, progress=listener
+                decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes, progress=listener
             )
         learn_heads(frame)
         return frame

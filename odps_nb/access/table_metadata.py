@@ -17,7 +17,7 @@ from odps_nb.client.catalog import (
     iter_partitions,
     table_exists,
 )
-from odps_nb.errors import ArgumentError, OdpsNbError, StateError, explain, visible
+from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
@@ -283,7 +283,7 @@ class TableMetadata:
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
         try:
             self._loaded()
-        except (OdpsNbError, StateError) as error:
+        except OdpsNbError as error:
             return {"text/plain": "\n".join([repr(self), *explain(error)])}
         text = repr(self)
         caption = " · ".join(part for part in (str(self._name), self._facts()) if part)

@@ -78,12 +78,17 @@ def control_call(
     *,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
+    read_timeout: float | None = None,
 ) -> A:
     """Send a request of the control plane and return its answer value."""
     profile = storage.profile
     scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
     headers, body = storage.rest(
-        request.encode(scope=scope), tracker=tracker, cancel=cancel, idempotent=request.idempotent
+        request.encode(scope=scope),
+        tracker=tracker,
+        cancel=cancel,
+        idempotent=request.idempotent,
+        read_timeout=read_timeout,
     )
     return request.decode_answer(body, headers)
 

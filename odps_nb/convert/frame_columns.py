@@ -17,7 +17,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pandas.api.extensions import ExtensionDtype
 
+from odps_nb.convert.decimal_array import DecimalDtype
+from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.frame_options import FrameOptions
+from odps_nb.convert.nested_values import python_values
 
 __all__ = ["FrameColumn", "frame_column"]
 
@@ -77,10 +80,12 @@ def frame_column(
     """
     if blob is not None:
         return _ArrowColumn(kind, lambda _: blob)
-    if options.decimals == "float" and pt.is_decimal(kind):
-        return _FloatColumn(frame_column(pa.float64(), rows, options))
+    if pt.is_decimal(kind):
+        return _decimal_column(kind, rows, options)
     if options.dtype_backend == "pyarrow":
         return _ArrowColumn(kind, pd.ArrowDtype)
+    if pt.is_nested(kind):
+        return _NestedColumn()
     if options.dtype_backend == "numpy_nullable":
         if pt.is_string(kind) or pt.is_large_string(kind):
             return _ArrowColumn(kind, lambda _: pd.StringDtype())
@@ -91,8 +96,17 @@ def frame_column(
     dtype = _DTYPES.get(kind)
     if dtype is not None:
         return _NumpyColumn(np.dtype(dtype), rows)
-    exact = pt.is_decimal(kind) or pt.is_nested(kind)
-    return _ArrowColumn(kind, pd.ArrowDtype if exact else None)
+    return _ArrowColumn(kind, None)
+
+
+def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) -> FrameColumn:
+    if options.decimals == "float":
+        return _FloatColumn(frame_column(pa.float64(), rows, options))
+    if options.dtype_backend == "pyarrow":
+        return _ArrowColumn(kind, pd.ArrowDtype)
+    if options.decimals == "exact" or options.dtype_backend is not None:
+        return _ArrowColumn(kind, DecimalDtype)
+    return _DecimalColumn(kind, rows)
 
 
 class _NumpyColumn:
@@ -163,16 +177,55 @@ _MASKED_ARRAYS: dict[str, Any] = {
 
 
 class _FloatColumn:
-    """Decimals, as floats."""
+    """Decimals, as the nearest floats."""
 
     def __init__(self, floats: FrameColumn) -> None:
         self._floats = floats
 
     def add(self, part: pa.Array) -> None:
-        self._floats.add(part.cast(pa.float64()))
+        self._floats.add(as_floats(part))
 
     def series(self) -> pd.Series[Any]:
         return self._floats.series()
+
+
+class _DecimalColumn:
+    """Decimals as float64, until a value comes that float64 would change; then all are exact.
+
+    The floats so far give their decimals back, so that no second copy has to be kept.
+    """
+
+    def __init__(self, kind: pa.DataType, rows: int | None) -> None:
+        self._kind = kind
+        self._floats: _NumpyColumn | None = _NumpyColumn(np.dtype("float64"), rows)
+        self._exact = _ArrowColumn(kind, DecimalDtype)
+
+    def add(self, part: pa.Array) -> None:
+        if self._floats is not None:
+            if (floats := surviving_floats(part)) is not None:
+                self._floats.add(floats)
+                return
+            so_far, self._floats = self._floats.series().to_numpy(), None
+            for start in range(0, len(so_far), _FIRST_ROWS):
+                some = pa.array(so_far[start : start + _FIRST_ROWS], from_pandas=True)
+                self._exact.add(from_floats(some, self._kind))
+        self._exact.add(part)
+
+    def series(self) -> pd.Series[Any]:
+        return self._exact.series() if self._floats is None else self._floats.series()
+
+
+class _NestedColumn:
+    """Lists, maps and structs as Python objects."""
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+
+    def add(self, part: pa.Array) -> None:
+        self._values += python_values(part)
+
+    def series(self) -> pd.Series[Any]:
+        return pd.Series(self._values, dtype=object)
 
 
 def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -183,7 +236,7 @@ def _room(rows: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 class _ArrowColumn:
-    """Text, exact numbers and nested values; they stay Arrow or are converted at the end."""
+    """Text, exact numbers and Arrow-backed columns; converted at the end."""
 
     def __init__(self, kind: pa.DataType, mapper: Callable[[pa.DataType], Any] | None) -> None:
         self._kind, self._mapper = kind, mapper

@@ -12,12 +12,13 @@ FLOAT, DOUBLE                         ``float32``, ``float64``; null and NaN are
 STRING, CHAR, VARCHAR, JSON           pandas' own text dtype (``str``; ``object`` in pandas 2)
 BLOB                                  ``blob``: references as text, shown as what they are
 BINARY                                ``object`` with ``bytes`` and ``None``
-DECIMAL                               Arrow-backed ``decimal128``/``decimal256``: exact
+DECIMAL                               ``float64`` where float64 holds every value, otherwise
+                                      `odps_nb.convert.decimal_array`: exact
 DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
 DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us);
                                       ``datetime64[unit, zone]`` where the Arrow type has one
 INTERVAL_DAY_TIME                     ``timedelta64[ns]``
-ARRAY, MAP, STRUCT                    Arrow-backed: nulls and integers inside stay what they are
+ARRAY, MAP, STRUCT                    ``object`` with Python's lists and dicts
 ====================================  =====================================================
 
 A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fitting`
@@ -27,6 +28,7 @@ decides what fits. The index is not written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,7 @@ from pandas.api.extensions import ExtensionDtype
 from odps_nb.convert.arrow_schema import fit_chunks, fit_columns
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.objects import fit_objects
+from odps_nb.convert.frame_casts import by_column, cast_exactly
 from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.errors import ConversionError
@@ -81,17 +84,27 @@ def to_pandas(
         batches = iter(data)
         if schema is None:
             raise TypeError("batches need their schema")
-    options, dtypes = options or FrameOptions(), blobs or {}
-    columns = [frame_column(field.type, rows, options, dtypes.get(field.name)) for field in schema]
+    options, blobs = options or FrameOptions(), blobs or {}
+    wanted = by_column(options.dtypes, schema.names)
+    exact = replace(options, decimals="exact")  # a dtype is chosen from exact values
+    columns = [
+        frame_column(
+            field.type, rows, exact if field.name in wanted else options, blobs.get(field.name)
+        )
+        for field in schema
+    ]
     count = 0
     for batch in batches:
         count += batch.num_rows
-        for column, part in zip(columns, batch.columns, strict=True):
-            column.add(part)
+        for growing, part in zip(columns, batch.columns, strict=True):
+            growing.add(part)
     series: dict[int, pd.Series[Any]] = {}
     columns.reverse()
-    while columns:
-        series[len(series)] = columns.pop().series()  # frees what it held
+    for name in schema.names:
+        column = columns.pop().series()  # frees what it held
+        if name in wanted:
+            column = cast_exactly(column, name, wanted[name])
+        series[len(series)] = column
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(count))
     frame.columns = pd.Index(schema.names)
     return frame

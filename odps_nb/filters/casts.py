@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 from typing import Any
 
-from odps_nb.filters.literals import clock_of, date_of, number_of, refuse
+from odps_nb.filters.literals import EXACT, clock_of, date_of, number_of, refuse
 from odps_nb.filters.tree import Cast, Constant, Kind, Node
 from odps_nb.schema import TypeCode
 
 __all__ = ["cast"]
+
+MAX_DIGITS = 76
+"""Digits of a DECIMAL, with the settings for it."""
 
 _WHOLE = {
     "TINYINT": (TypeCode.TINYINT, 8),
@@ -81,8 +83,8 @@ def _size(to: Any) -> tuple[int, int]:
     if len(given) > 2 or not all(re.fullmatch("[0-9]{1,2}", one) for one in given):
         raise refuse("a DECIMAL with that size", "write it as decimal(10,2)")
     precision, scale = (*map(int, given), 0)[:2]
-    if not 1 <= precision <= 38 or scale > precision:
-        raise refuse(f"a DECIMAL({precision},{scale})", "precision goes from 1 to 38")
+    if not 1 <= precision <= MAX_DIGITS or scale > precision:
+        raise refuse(f"a DECIMAL({precision},{scale})", f"precision goes from 1 to {MAX_DIGITS}")
     return precision, scale
 
 
@@ -90,10 +92,9 @@ def _decimal(value: Node, size: tuple[int, int]) -> Node:
     precision, scale = size
     if isinstance(value, Constant) and (value.kind.is_number or value.kind is Kind.TEXT):
         number = number_of(str(value.value))
-        exponent = number.normalize().as_tuple().exponent
-        places = max(0, -int(exponent)) if isinstance(exponent, int) else 0
-        if places > scale or abs(number) >= Decimal(10) ** (precision - scale):
-            raise refuse(f"{value.value} does not fit DECIMAL({precision},{scale})")
+        steps = EXACT.scaleb(number, scale)
+        if steps != EXACT.to_integral_value(steps) or EXACT.abs(steps) >= 10**precision:
+            raise refuse(f"{number} does not fit DECIMAL({precision},{scale})")
         return Constant(Kind.DECIMAL, number)
     if value.kind not in _FROM[Kind.DECIMAL]:
         raise refuse(f"a cast of {value.kind.value} to DECIMAL")
@@ -104,7 +105,7 @@ def _whole(value: Node, name: str) -> Node:
     code, bits = _WHOLE[name]
     if isinstance(value, Constant) and value.kind is Kind.INTEGER:
         if not -(2 ** (bits - 1)) <= value.number < 2 ** (bits - 1):
-            raise refuse(f"{value.value} does not fit {name}")
+            raise refuse(f"{value.number} does not fit {name}")
         return value
     if value.kind not in _FROM[Kind.INTEGER] or isinstance(value, Constant):
         raise refuse(f"a cast of {value.kind.value} to {name}, which may round")
@@ -113,7 +114,10 @@ def _whole(value: Node, name: str) -> Node:
 
 def _time(value: Node, name: str) -> Node:
     if isinstance(value, Constant) and value.kind is Kind.TEXT:
-        return Constant(Kind.CLOCK, clock_of(str(value.value)))
+        text = str(value.value)
+        if text.endswith("Z") and name != "TIMESTAMPNTZ":  # as bind() writes an instant
+            return Constant(Kind.INSTANT, clock_of(text[:-1]))
+        return Constant(Kind.CLOCK, clock_of(text))
     if isinstance(value, Constant) and value.kind is Kind.CLOCK:
         return value
     raise refuse(

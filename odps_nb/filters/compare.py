@@ -15,7 +15,14 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from odps_nb.filters.literals import clock_of, date_of, instant_of, number_of, refuse
+from odps_nb.filters.literals import (
+    clock_in,
+    clock_of,
+    date_of,
+    instant_of,
+    number_of,
+    refuse,
+)
 from odps_nb.filters.tree import AnyOf, Cast, ColumnValue, Compare, Constant, IsIn, Kind, Node
 from odps_nb.schema import TypeCode
 
@@ -23,6 +30,8 @@ __all__ = ["as_double", "compare", "is_among"]
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NO_CONSTANT = "a column on one side at least"
+_DAY = 86_400 * 10**9
+_EPOCH = datetime.date(1970, 1, 1)
 _EXACT_FLOAT = 2**24  # whole numbers up to here are equal as FLOAT and as DOUBLE
 
 
@@ -63,7 +72,10 @@ def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
     return AnyOf((*parts, *nulls))
 
 
-_LOOKED_UP = (Kind.INTEGER, Kind.TEXT, Kind.DATE, Kind.DECIMAL, Kind.INSTANT, Kind.CLOCK)
+_LOOKED_UP = (
+    *(Kind.INTEGER, Kind.TEXT, Kind.DATE, Kind.DECIMAL, Kind.INSTANT, Kind.CLOCK),
+    *(Kind.DURATION, Kind.BYTES),
+)
 
 
 def as_double(node: Node) -> Node:
@@ -135,6 +147,8 @@ def _text(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constant]:
         return left, Constant(left.kind, value.rstrip(" ") if left.kind is Kind.CHAR else value)
     if right.kind in (Kind.INTEGER, Kind.DOUBLE):
         return as_double(left), Constant(Kind.DOUBLE, right.value)
+    if right.kind is Kind.BYTES and left.kind is Kind.TEXT:  # by the bytes of UTF-8
+        return left, right
     raise _do_not_meet(left, right, "compare it with text in quotes")
 
 
@@ -143,26 +157,48 @@ def _date(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constant]:
         return left, right
     if right.kind.is_text:
         return left, Constant(Kind.DATE, date_of(str(right.value)))
+    if right.kind in (Kind.CLOCK, Kind.INSTANT):  # a DATE is its midnight
+        clock = _clock_constant(left, right, zone)
+        days, rest = divmod(clock, _DAY)
+        if rest:
+            return left, Constant(Kind.CLOCK, clock)
+        return left, Constant(Kind.DATE, _EPOCH + datetime.timedelta(days=days))
     raise _do_not_meet(left, right, "compare it with a date such as '2024-01-31'")
 
 
 def _instant(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constant]:
-    clock = _clock_constant(left, right)
+    if right.kind is Kind.INSTANT:
+        return left, right
+    clock = _clock_constant(left, right, zone)
     return left, Constant(Kind.INSTANT, instant_of(clock, zone))
 
 
 def _clock(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constant]:
-    return left, Constant(Kind.CLOCK, _clock_constant(left, right))
+    return left, Constant(Kind.CLOCK, _clock_constant(left, right, zone))
 
 
-def _clock_constant(left: Node, right: Constant) -> int:
+def _clock_constant(left: Node, right: Constant, zone: ZoneInfo) -> int:
     if right.kind.is_text:
         return clock_of(str(right.value))
     if right.kind is Kind.CLOCK and isinstance(right.value, int):
         return right.value
+    if right.kind is Kind.INSTANT and isinstance(right.value, int):
+        return clock_in(zone, right.value)
     if right.kind is Kind.DATE and isinstance(right.value, datetime.date):
-        raise _do_not_meet(left, right, f"write '{right.value} 00:00:00'")
+        return (right.value - _EPOCH).days * _DAY
     raise _do_not_meet(left, right, "compare it with a time such as '2024-01-31 00:00:00'")
+
+
+def _duration(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constant]:
+    if right.kind is not Kind.DURATION:
+        raise _do_not_meet(left, right, "compare it with interval '1 02:03:04' day to second")
+    return left, right
+
+
+def _bytes(left: Node, right: Constant, zone: ZoneInfo) -> tuple[Node, Constant]:
+    if right.kind is not Kind.BYTES:
+        raise _do_not_meet(left, right, "bind bytes, or write unhex('0aff')")
+    return left, right
 
 
 _MEETINGS: dict[Kind, Callable[[Node, Constant, ZoneInfo], tuple[Node, Constant]]] = {
@@ -176,6 +212,8 @@ _MEETINGS: dict[Kind, Callable[[Node, Constant, ZoneInfo], tuple[Node, Constant]
     Kind.DATE: _date,
     Kind.INSTANT: _instant,
     Kind.CLOCK: _clock,
+    Kind.DURATION: _duration,
+    Kind.BYTES: _bytes,
 }
 
 
@@ -231,5 +269,7 @@ def _name(node: Node) -> str:
         value = node.value
         if node.kind in (Kind.CLOCK, Kind.INSTANT):
             return "a time"
+        if node.kind is Kind.DURATION:
+            return "a duration"
         return repr(value) if isinstance(value, str) else str(value)
     return f"an expression of {node.kind.value}"

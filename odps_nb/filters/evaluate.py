@@ -10,7 +10,7 @@ not a number or a sum beyond its type, is an error: MaxCompute documents an erro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_FLOOR, Decimal
 from functools import reduce
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.filters.literals import refuse
+from odps_nb.filters.literals import EXACT, refuse
 from odps_nb.filters.tree import (
     AllOf,
     AnyOf,
@@ -44,7 +44,7 @@ Columns = Mapping[str, pa.Array]
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _LONG = 2**63
-_EXACT = Context(prec=200)
+_DAY = 86_400 * 10**9
 _KERNELS: dict[str, Callable[[Values, Values], Values]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
@@ -135,10 +135,12 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
     """Compare with a constant, which may lie between two values of the column's type."""
     if constant.kind is Kind.DOUBLE:
         return _KERNELS[sign](values, float(constant.number))
+    if constant.kind is Kind.BYTES and not pt.is_binary(values.type):
+        values = values.cast(pa.binary())
     steps = _steps_of(values, constant)
     if steps is None:
         return _KERNELS[sign](values, _scalar_of(values, constant))
-    below = int(steps.to_integral_value(ROUND_FLOOR, context=_EXACT))
+    below = int(steps.to_integral_value(ROUND_FLOOR, context=EXACT))
     if below != steps:
         if sign in ("=", "<>"):
             return _all(values, held=sign == "<>")
@@ -148,11 +150,13 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
 
 def _steps_of(values: Values, constant: Constant) -> Decimal | None:
     """Return the constant in the smallest unit of a column; ``None`` where it has none."""
-    if constant.kind in (Kind.INSTANT, Kind.CLOCK):
-        return _EXACT.divide(constant.number, Decimal(_NANOSECONDS[values.type.unit]))
+    if constant.kind in (Kind.INSTANT, Kind.CLOCK, Kind.DURATION):
+        is_date = pt.is_date(values.type)
+        unit = _DAY if is_date else _NANOSECONDS[values.type.unit]
+        return EXACT.divide(constant.number, Decimal(unit))
     if constant.kind in (Kind.INTEGER, Kind.DECIMAL):
         scale = values.type.scale if pt.is_decimal(values.type) else 0
-        return _EXACT.scaleb(constant.number, scale)
+        return EXACT.scaleb(constant.number, scale)
     return None
 
 
@@ -160,10 +164,9 @@ def _compare_steps(sign: str, values: Values, steps: int) -> Values:
     if pt.is_decimal(values.type):
         if abs(steps) >= 10**values.type.precision:
             return _beyond(sign, values, steps)
-        number = _EXACT.scaleb(Decimal(steps), -values.type.scale)
+        number = EXACT.scaleb(Decimal(steps), -values.type.scale)
         return _KERNELS[sign](values, pa.scalar(number, values.type))
-    if pt.is_timestamp(values.type):
-        values = values.cast(pa.int64())
+    values = _bare(values)
     if not -_LONG <= steps < _LONG:
         return _beyond(sign, values, steps)
     return _KERNELS[sign](values, pa.scalar(steps, pa.int64()))
@@ -181,9 +184,7 @@ def _all(values: Values, *, held: bool) -> Values:
 
 
 def _scalar_of(values: Values, constant: Constant) -> Values:
-    if constant.kind is Kind.BOOLEAN:
-        return pa.scalar(constant.value, pa.bool_())
-    return pa.scalar(constant.value, values.type)
+    return pa.scalar(constant.value, pa.bool_() if constant.kind is Kind.BOOLEAN else values.type)
 
 
 def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
@@ -207,19 +208,26 @@ def _as_decimal(values: Values, wide: pa.DataType) -> Values:
 def _is_in(node: IsIn, columns: Columns) -> Values:
     values = _value(node.value, columns)
     among = _storable(node, values.type)
-    found = pc.is_in(_bare(values), value_set=among)
+    found = pc.is_in(_bare(values) if _is_time(values.type) else values, value_set=among)
     if not node.with_null:
         return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
     return pc.if_else(found, True, pa.scalar(None, pa.bool_()))
 
 
 def _bare(values: Values) -> Values:
-    return values.cast(pa.int64()) if pt.is_timestamp(values.type) else values
+    """Return times, days and durations as their numbers."""
+    if pt.is_date32(values.type):
+        return values.cast(pa.int32()).cast(pa.int64())
+    return values.cast(pa.int64()) if _is_time(values.type) else values
+
+
+def _is_time(stored: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(stored) or pt.is_duration(stored))
 
 
 def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
     """Return the constants that the column's type can hold."""
-    if node.value.kind in (Kind.TEXT, Kind.DATE):
+    if node.value.kind in (Kind.TEXT, Kind.DATE, Kind.BYTES):
         return pa.array(node.among, stored)
     found: list[Decimal | int] = []
     for one in node.among:
@@ -229,14 +237,14 @@ def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
             continue
         if pt.is_decimal(stored):
             if abs(steps) < 10**stored.precision:
-                found.append(_EXACT.scaleb(steps, -stored.scale))
+                found.append(EXACT.scaleb(steps, -stored.scale))
         elif _fits(int(steps), stored):
             found.append(int(steps))
-    return pa.array(found, pa.int64() if pt.is_timestamp(stored) else stored)
+    return pa.array(found, pa.int64() if _is_time(stored) else stored)
 
 
 def _fits(steps: int, stored: pa.DataType) -> bool:
-    bits = 64 if pt.is_timestamp(stored) else stored.bit_width
+    bits = 64 if _is_time(stored) else stored.bit_width
     return bool(-(2 ** (bits - 1)) <= steps < 2 ** (bits - 1))
 
 
@@ -294,10 +302,14 @@ def _cast(node: Cast, columns: Columns) -> Values:
     if node.kind is Kind.DECIMAL:
         # Arrow's cast to more decimal places wraps around in 128 bits; in 256 bits all fit.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
-        return exact.cast(pa.decimal128(node.precision, node.scale))
+        return exact.cast(_decimal_type(node.precision, node.scale))
     if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
+
+
+def _decimal_type(precision: int, scale: int) -> pa.DataType:
+    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
 
 
 _CASTS = {

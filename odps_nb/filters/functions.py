@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from odps_nb.filters.literals import refuse
+from odps_nb.filters.literals import bytes_of, refuse
 from odps_nb.filters.tree import Call, Constant, Kind, Node
 
 __all__ = ["call"]
@@ -86,6 +86,13 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
     return Constant(Kind.TEXT, chr(code))
 
 
+def _unhex(tree: Any, read: Callable[[Any], Node]) -> Node:
+    value = read(tree.this)
+    if not isinstance(value, Constant) or value.kind is not Kind.TEXT:
+        raise refuse("unhex takes hexadecimal digits in quotes")
+    return Constant(Kind.BYTES, bytes_of(str(value.value)))
+
+
 def _coalesce(tree: Any, read: Callable[[Any], Node]) -> Node:
     # a null among them changes nothing
     given = [read(one) for one in (tree.this, *tree.expressions)]
@@ -121,13 +128,14 @@ _KNOWN: dict[str, Callable[[Any, Callable[[Any], Node]], Node]] = {
     "substring": _substring,
     "concat": _concat,
     "chr": _character,
+    "unhex": _unhex,
     "coalesce": _coalesce,
     "year": _part_of_date("year"),
     "month": _part_of_date("month"),
     "day": _part_of_date("day"),
 }
 _ARGUMENTS: dict[str, set[str]] = {
-    **{name: {"this"} for name in ("length", "abs", "year", "month", "day")},
+    **{name: {"this"} for name in ("length", "abs", "year", "month", "day", "unhex")},
     "trim": {"this", "position"},
     "substring": {"this", "start", "length"},
     "concat": {"expressions", "safe"},

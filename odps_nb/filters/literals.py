@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import datetime
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ArgumentError
 
 __all__ = [
+    "EXACT",
+    "bytes_of",
     "check_escapes",
+    "clock_in",
     "clock_of",
     "date_of",
+    "duration_of",
     "instant_of",
     "number_of",
     "refuse",
@@ -24,11 +28,15 @@ __all__ = [
 ]
 
 _CLOCK = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
+_DURATION = re.compile(r"(-?)(\d{1,9}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _KNOWN_ESCAPES = frozenset("\\'\"nrt%_")
 _EPOCH = datetime.datetime(1970, 1, 1)
+
+EXACT = Context(prec=200)
+"""Decimal arithmetic that rounds nothing here: Python's own context has 28 digits."""
 
 
 def refuse(problem: str, hint: str = "") -> ArgumentError:
@@ -90,6 +98,38 @@ def instant_of(clock: int, zone: ZoneInfo) -> int:
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)
     offset = shown.utcoffset() or datetime.timedelta()
     return (seconds - offset // datetime.timedelta(seconds=1)) * 10**9 + rest
+
+
+def clock_in(zone: ZoneInfo, instant: int) -> int:
+    """Return the local time in a zone of an instant; both in nanoseconds."""
+    seconds, rest = divmod(instant, 10**9)
+    moment = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=datetime.UTC)
+    try:
+        shown = moment.astimezone(zone).replace(tzinfo=None)
+    except OverflowError:
+        raise refuse(f"its local time in {zone.key} is outside of the years 1 to 9999") from None
+    return (shown - _EPOCH) // datetime.timedelta(seconds=1) * 10**9 + rest
+
+
+def duration_of(text: str) -> int:
+    """Parse ``days hh:mi:ss`` with up to nine more digits, to nanoseconds."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise refuse(f"{text!r} is not a duration", "write interval '1 02:03:04' day to second")
+    days, hours, minutes, seconds = (int(part) for part in found.groups()[1:5])
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    nanoseconds = whole * 10**9 + int((found[6] or "").ljust(9, "0"))
+    return -nanoseconds if found[1] else nanoseconds
+
+
+def bytes_of(text: str) -> bytes:
+    """Parse hexadecimal digits."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise refuse(
+            f"{text!r} is not hexadecimal", "write two digits a byte: unhex('0aff')"
+        ) from None
 
 
 def zone_of(name: str) -> ZoneInfo:

@@ -16,7 +16,9 @@ from odps_nb.errors import ArgumentError
 from odps_nb.filters.compare import as_double, compare, is_among
 from odps_nb.filters.functions import call
 from odps_nb.filters.literals import (
+    EXACT,
     check_escapes,
+    duration_of,
     number_of,
     refuse,
     zone_of,
@@ -57,6 +59,8 @@ _KINDS: dict[TypeCode, Kind] = {
     TypeCode.DATETIME: Kind.INSTANT,
     TypeCode.TIMESTAMP: Kind.INSTANT,
     TypeCode.TIMESTAMP_NTZ: Kind.CLOCK,
+    TypeCode.INTERVAL_DAY_TIME: Kind.DURATION,
+    TypeCode.BINARY: Kind.BYTES,
 }
 
 
@@ -137,6 +141,7 @@ class _Reader:
             "between": self._between,
             "like": self._like,
             "neg": self._negative,
+            "interval": self._interval,
             "cast": self._cast,
             "trycast": self._cast,
         }
@@ -244,9 +249,21 @@ class _Reader:
     def _negative(self, tree: Any) -> Node:
         value = self.read(tree.this)
         if isinstance(value, Constant) and value.kind.is_number:
-            negative = -value.number
+            negative = EXACT.minus(value.number)
             return Constant(value.kind, int(negative) if value.kind is Kind.INTEGER else negative)
         return arithmetic("-", Constant(Kind.INTEGER, 0), value)
+
+    def _interval(self, tree: Any) -> Node:
+        from sqlglot import exp
+
+        unit = tree.args.get("unit")
+        span = isinstance(unit, exp.IntervalSpan) and (unit.this.name, unit.expression.name)
+        if span != ("DAY", "SECOND") or not isinstance(tree.this, exp.Literal):
+            raise refuse(
+                f"{_text(tree)} is not in the grammar of where=",
+                "write interval '1 02:03:04' day to second",
+            )
+        return Constant(Kind.DURATION, duration_of(tree.this.name))
 
     def _cast(self, tree: Any) -> Node:
         from odps_nb.filters.casts import cast
@@ -264,6 +281,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "between": ("this", "low", "high"),
     "like": ("this", "expression", "negate"),
     "div": ("this", "expression", "typed", "safe"),
+    "interval": ("this", "unit"),
     "cast": ("this", "to"),
     "trycast": ("this", "to"),
 }

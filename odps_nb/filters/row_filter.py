@@ -8,10 +8,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.filters.evaluate import mask_of
+from odps_nb.filters.literals import refuse
 from odps_nb.filters.parse import parse_condition
 from odps_nb.filters.sent import predicate_of
-from odps_nb.filters.tree import Node, columns_of
-from odps_nb.schema import TableSchema
+from odps_nb.filters.tree import (
+    ColumnValue,
+    Compare,
+    Constant,
+    IsIn,
+    Node,
+    PyValue,
+    columns_of,
+    nodes_of,
+)
+from odps_nb.schema import TableSchema, TypeCode
+from odps_nb.terms import TimeUnit
 
 __all__ = ["RowFilter"]
 
@@ -30,9 +41,25 @@ class RowFilter:
     predicate: str
 
     @classmethod
-    def parse(cls, text: str, schema: TableSchema, *, timezone: str = "UTC") -> RowFilter:
-        """Parse a condition over the columns of a table; see `odps_nb.filters.parse`."""
+    def parse(
+        cls,
+        text: str,
+        schema: TableSchema,
+        *,
+        timezone: str = "UTC",
+        unit: TimeUnit | None = None,
+    ) -> RowFilter:
+        """Parse a condition over the columns of a table; see `odps_nb.filters.parse`.
+
+        ``unit`` is the unit in which TIMESTAMPs arrive. Microseconds cannot be compared exactly
+        with a time that has more digits, which is refused.
+        """
         condition = parse_condition(text, schema, timezone=timezone)
+        if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
+            raise refuse(
+                "it has a time in nanoseconds, and the times of this read have microseconds",
+                "round the time: value.floor('us') of pandas, or .astype('datetime64[us]')",
+            )
         needed = set(columns_of(condition))
         return cls(
             text=text,
@@ -73,3 +100,19 @@ class RowFilter:
         places = {name.casefold(): n for n, name in enumerate(batch.schema.names)}
         columns = {name: batch.column(places[name.casefold()]) for name in self.columns}
         return mask_of(self.condition, columns, batch.num_rows)
+
+
+def _needs_nanoseconds(node: Node) -> bool:
+    """Whether a column whose values may be cut to microseconds meets a time with more digits."""
+    values: tuple[PyValue, ...] = ()
+    if isinstance(node, Compare) and isinstance(node.right, Constant):
+        column, values = node.left, (node.right.value,)
+    elif isinstance(node, IsIn):
+        column, values = node.value, node.among
+    else:
+        return False
+    return (
+        isinstance(column, ColumnValue)
+        and column.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
+        and any(isinstance(value, int) and value % 1000 != 0 for value in values)
+    )

@@ -32,6 +32,7 @@ __all__ = [
     "Not",
     "PyValue",
     "columns_of",
+    "nodes_of",
 ]
 
 
@@ -48,6 +49,8 @@ class Kind(Enum):
     DATE = "DATE"
     INSTANT = "a DATETIME or TIMESTAMP"  # nanoseconds of the epoch, UTC
     CLOCK = "a TIMESTAMP_NTZ"  # nanoseconds of the epoch as if it were UTC
+    DURATION = "an INTERVAL_DAY_TIME"  # nanoseconds
+    BYTES = "bytes"
     NULL = "null"
     OTHER = "a value that can only be tested for null"
 
@@ -62,7 +65,7 @@ class Kind(Enum):
         return self in (Kind.TEXT, Kind.CHAR)
 
 
-PyValue = bool | int | float | Decimal | str | datetime.date | None
+PyValue = bool | int | float | Decimal | str | bytes | datetime.date | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +197,22 @@ Node = (
 )
 
 
-def columns_of(node: Node) -> Iterator[str]:
-    """Yield the names of the columns in a tree, with repetitions."""
+def nodes_of(node: Node) -> Iterator[Node]:
+    """Yield all nodes of a tree."""
     waiting: list[Node] = [node]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, ColumnValue):
-            yield one.name
-        elif isinstance(one, (Compare, Arithmetic)):
+        yield one
+        if isinstance(one, (Compare, Arithmetic)):
             waiting += [one.left, one.right]
         elif isinstance(one, (AllOf, AnyOf)):
             waiting += one.parts
         elif isinstance(one, Call):
             waiting += one.arguments
-        elif not isinstance(one, Constant):
+        elif not isinstance(one, (Constant, ColumnValue)):
             waiting.append(one.value)
+
+
+def columns_of(node: Node) -> Iterator[str]:
+    """Yield the names of the columns in a tree, with repetitions."""
+    return (one.name for one in nodes_of(node) if isinstance(one, ColumnValue))

@@ -11,6 +11,7 @@ import contextlib
 import queue
 import socket
 import ssl
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -240,9 +241,19 @@ class _Idle(queue.LifoQueue[Any]):
     def _after_fork(self) -> None:
         idle = self.queue
         super().__init__(self.maxsize)  # another thread may have held its locks
-        for connection in idle:
-            if connection is not None:
-                connection.close()
+        _close_all(idle)
+
+    def close_all(self) -> None:
+        """Close the idle connections; the pool makes new ones."""
+        with self.mutex:
+            idle, self.queue = self.queue, [None] * len(self.queue)
+        _close_all(idle)
+
+
+def _close_all(connections: list[Any]) -> None:
+    for connection in connections:
+        if connection is not None:
+            connection.close()
 
 
 class _Pool(HTTPConnectionPool):
@@ -272,12 +283,22 @@ class Adapter(HTTPAdapter):
 
     def close(self) -> None:
         """Close idle connections now; urllib3 leaves that to garbage collection."""
+        for pool in self._pools():
+            pool.close()
+        super().close()
+
+    def close_idle(self) -> None:
+        """Close idle connections; later requests make new ones."""
+        for pool in self._pools():
+            if isinstance(pool.pool, _Idle):  # a SOCKS proxy has pools of urllib3's own
+                pool.pool.close_all()
+
+    def _pools(self) -> Iterator[HTTPConnectionPool]:
         for manager in (self.poolmanager, *self.proxy_manager.values()):
             keys = manager.pools.keys()  # which is all that may be iterated over
             for key in keys:
                 if (pool := manager.pools.get(key)) is not None:
-                    pool.close()
-        super().close()
+                    yield pool
 
     def cert_verify(self, conn: Any, url: str, *args: Any) -> None:
         """Verify certificates wherever TLS is used; requests trusts any proxy for http:// URLs."""

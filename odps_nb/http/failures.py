@@ -19,15 +19,19 @@ from odps_nb.errors import (
     FramingError,
     OdpsNbError,
     RequestTimeoutError,
-    StateError,
 )
 from odps_nb.http.abort import Abort
-from odps_nb.http.waiting import TooSlowError
+from odps_nb.http.waiting import SilentError, TooSlowError
 from odps_nb.secret import forget_locals
 
 __all__ = ["CHECK_PROXY", "translate"]
 
 CHECK_PROXY = "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment"
+
+_SLOW = (
+    "try again; if the network or the service is that slow, connect with "
+    "client_options=odps_nb.ClientOptions(read_timeout=…, deadline=…)"
+)
 
 _NO_NAME = (below.NameResolutionError, socket.gaierror)
 _PROXY = (below.ProxyError, theirs.ProxyError)
@@ -43,9 +47,7 @@ _BAD_REQUEST = (
 )
 
 
-def translate(
-    error: BaseException, url: str, *, abort: Abort, sent: bool
-) -> OdpsNbError | StateError:
+def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
     """Return our error for one of requests, urllib3, http.client or a socket.
 
     Parameters
@@ -53,7 +55,7 @@ def translate(
     sent
         Whether the server may have seen any of the request.
     """
-    if isinstance(error, (OdpsNbError, StateError)):
+    if isinstance(error, OdpsNbError):
         return error
     if abort.stopped:
         forget_locals(error)
@@ -80,15 +82,13 @@ def translate(
             f"the response of {place} takes longer than the total time allowed",
             url=url,
             request_sent=sent,
-            hint="try again; if the network is that slow, raise read_timeout (the head of an "
-            "answer) or document_timeout",
+            hint=_SLOW,
         )
     if _among(chain, TimeoutError, below.ReadTimeoutError, theirs.ReadTimeout):
+        silent = next((one.seconds for one in chain if isinstance(one, SilentError)), None)
+        spent = "too long" if silent is None else f"{silent:g} s"
         return RequestTimeoutError(
-            f"{place} sent nothing for too long",
-            url=url,
-            request_sent=sent,
-            hint="try again, or raise the read timeout",
+            f"{place} was silent for {spent}", url=url, request_sent=sent, hint=_SLOW
         )
     return BrokenStreamError(
         f"the connection to {place} broke: {_short(chain[-1])}",

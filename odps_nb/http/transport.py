@@ -17,7 +17,14 @@ from typing import Any, Protocol, TypeVar
 import requests
 from requests.structures import CaseInsensitiveDict
 
-from odps_nb.errors import ConnectError, ServiceError, StateError, TransportError
+from odps_nb.errors import (
+    ConnectError,
+    RequestTimeoutError,
+    ServiceError,
+    StateError,
+    ThrottledError,
+    TransportError,
+)
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
@@ -27,9 +34,6 @@ from odps_nb.lifetime import Home, renew_after_fork
 
 __all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
 
-CONNECT_TIMEOUT = 10.0
-READ_TIMEOUT = 120.0
-DOCUMENT_TIMEOUT = 300.0
 A = TypeVar("A")
 R = TypeVar("R")
 _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
@@ -39,8 +43,10 @@ _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
 class HttpRequest:
     """A request to send. Times are seconds; ``body`` is bytes, or an iterator of chunks.
 
-    ``read_timeout`` bounds each silence, and the head of the answer in all; ``document_timeout``
-    the body of an answer that its reader bounds by `HttpResponse.end_in_time`.
+    ``read_timeout`` bounds each silence while a response is awaited or read, and the whole head of
+    the response; ``send_timeout`` each time in which the peer takes nothing of the body (``None``:
+    ``read_timeout``); ``document_timeout`` a body that its reader bounds by
+    `HttpResponse.end_in_time`.
     ``abort`` lets another thread stop the exchange; it then ends in `CancelledError`.
     ``receive_buffer`` bounds what the kernel receives ahead of the reader, in bytes.
     """
@@ -49,9 +55,10 @@ class HttpRequest:
     url: str
     headers: Mapping[str, str] = field(repr=False, default_factory=dict)
     body: bytes | Iterable[bytes] | None = field(repr=False, default=None)
-    connect_timeout: float = CONNECT_TIMEOUT
-    read_timeout: float = READ_TIMEOUT
-    document_timeout: float = DOCUMENT_TIMEOUT
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    send_timeout: float | None = None
+    document_timeout: float = 300.0
     abort: Abort = field(repr=False, compare=False, default_factory=Abort)
     receive_buffer: int | None = None
 
@@ -264,7 +271,7 @@ class RequestsTransport:
             raise StateError("the transport is closed")
         exchange = Exchange(
             request.abort,
-            send_timeout=request.read_timeout,
+            send_timeout=request.send_timeout or request.read_timeout,
             head_timeout=request.read_timeout,
             receive_buffer=request.receive_buffer,
         )
@@ -284,7 +291,11 @@ class RequestsTransport:
         except Exception as error:
             if exchange.source_error is not None:
                 raise exchange.source_error from None
-            raise translate(error, request.url, abort=request.abort, sent=exchange.sent) from error
+            ours = translate(error, request.url, abort=request.abort, sent=exchange.sent)
+            if isinstance(ours, RequestTimeoutError):
+                # A laptop that slept, or a firewall, may have silenced all idle connections.
+                self._adapter.close_idle()
+            raise ours from error
         if exchange.body is None:
             raise AssertionError("urllib3 did not use our connection")
         response = HttpResponse(raw, exchange.body, request, early=exchange.answered_early)
@@ -321,11 +332,27 @@ def _source(body: Iterable[bytes], exchange: Exchange) -> Iterator[bytes]:
         raise
 
 
+def _is_reassigned(headers: Mapping[str, str]) -> bool:
+    """Whether a 308 asks to send the request again to the same address.
+
+    The tunnel names the new server in a header of its own; a redirect has nothing but a Location.
+    """
+    return "odps-tunnel-routed-server" in headers or "location" not in headers
+
+
 def _from_the_server(response: HttpResponse) -> HttpResponse:
-    """Return the server's response; raise for redirects, and for a proxy's demand to log in."""
+    """Return the server's response; raise for 3xx, and for a proxy's demand to log in."""
     if response.status != 407 and not 300 <= response.status < 400:
         return response
     response.close()
+    if response.status == 308 and _is_reassigned(response.headers):
+        raise ThrottledError(
+            "the service moves this request to another server (308)",
+            status=308,
+            code="SlotReassignment",
+            request_id=response.request_id,
+            hint="try again a little later",
+        )
     if response.status == 407:
         raise ConnectError(
             "the proxy asks for a user and a password",

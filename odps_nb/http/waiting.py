@@ -15,12 +15,20 @@ from typing import IO, Any
 
 from urllib3.util.wait import wait_for_socket
 
-__all__ = ["SLICE", "SlicedReader", "TooSlowError", "connect", "wait_until_ready"]
+__all__ = ["SLICE", "SilentError", "SlicedReader", "TooSlowError", "connect", "wait_until_ready"]
 
 SLICE = 0.1
 """Longest sleep in seconds."""
 
 _UNDER_WAY = {errno.EINPROGRESS, errno.EWOULDBLOCK, getattr(errno, "WSAEWOULDBLOCK", -1)}
+
+
+class SilentError(TimeoutError):
+    """The peer neither sent nor took a byte for ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"silent for {seconds:g} s")
+        self.seconds: float = seconds
 
 
 class TooSlowError(TimeoutError):
@@ -39,8 +47,8 @@ def wait_until_ready(
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while not wait_for_socket(sock, read=read, write=write, timeout=_slice(deadline)):
-        if deadline is not None and time.monotonic() >= deadline:
-            raise TimeoutError("the peer sends nothing")
+        if timeout is not None and deadline is not None and time.monotonic() >= deadline:
+            raise SilentError(timeout)
 
 
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
@@ -114,11 +122,14 @@ class SlicedReader(io.RawIOBase):
                 return self._sock.recv_into(buffer)
             except TimeoutError:
                 continue
-        raise TimeoutError("the peer sends nothing")
+        raise SilentError(self._timeout or 0.0)
 
     def _require_time(self) -> None:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise TooSlowError("the response takes longer than the total time allowed")
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return
+        if not self.received and self._timeout is not None:
+            raise SilentError(self._timeout)
+        raise TooSlowError("the response takes longer than the total time allowed")
 
     def close(self) -> None:
         """Release the socket. Idempotent."""

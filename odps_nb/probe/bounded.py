@@ -53,6 +53,7 @@ class BoundedTransport:
                 request,
                 connect_timeout=min(request.connect_timeout, left),
                 read_timeout=min(request.read_timeout, left),
+                send_timeout=min(request.send_timeout or left, left),
                 document_timeout=min(request.document_timeout, left),
             )
         )

@@ -10,7 +10,7 @@ from odps import ODPS
 import odps_nb
 from odps_nb._faces import FACES
 from odps_nb.access.faces import PLAIN, Listing
-from odps_nb.errors import ConfigError
+from odps_nb.errors import ConfigError, RequestTimeoutError
 
 
 @pytest.fixture
@@ -189,3 +189,15 @@ def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(serv
         assert guessed.profile.keys.region == "cn-hangzhou"
         assert not said.profile.keys.region
         assert said.table("orders").read(limit=1).to_arrow().num_rows == 1
+
+
+def test_a_query_that_was_cancelled_late_succeeds_as_its_hint_says(odps):
+    query = (
+        "select count(*) as n from orders a join orders b on a.customer = b.customer "
+        "where a.ds = '2024-01-01' and b.ds = '2024-01-01' and a.id % 5000 = 0"
+    )
+    with pytest.raises(RequestTimeoutError, match="within 0 s and was cancelled") as caught:
+        odps.sql(query, timeout=0)
+    assert caught.value.hint.startswith("pass a longer timeout=, or pass wait=False")
+    longer = odps.sql(query, timeout=60).to_arrow()
+    assert odps.sql(query, wait=False).wait().to_arrow() == longer

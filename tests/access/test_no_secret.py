@@ -25,7 +25,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
 from odps_nb.client.read.splits import ReadPlan, open_read_session
 from odps_nb.client.write.session import open_write_session
-from odps_nb.errors import OdpsNbError, StateError, explain
+from odps_nb.errors import OdpsNbError, explain
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
@@ -96,7 +96,7 @@ class Told:
             self.attempt(lambda: self.pieces.append(str(bundle()).encode()))
         try:
             self.pieces.append(pickle.dumps(one))
-        except (OdpsNbError, StateError) as error:
+        except OdpsNbError as error:
             self.pieces.append(repr(error).encode())
         except (TypeError, AttributeError, pickle.PicklingError):
             pass  # holds a lock or a function: Python refuses it, whatever else is in it
@@ -105,7 +105,7 @@ class Told:
         """Do it; look at the error if there is one, and at all that led to it."""
         try:
             self.thing(work())
-        except (OdpsNbError, StateError) as error:
+        except OdpsNbError as error:
             self.errors += 1
             self.thing(error)
             self.pieces += [line.encode() for line in explain(error)]

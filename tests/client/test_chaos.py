@@ -19,6 +19,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob.many import iter_blobs, open_blob
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import create_table
+from odps_nb.client.options import ClientOptions
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.client.write.session import WriteSession, open_write_session
 from odps_nb.errors import OdpsNbError, SessionExpiredError
@@ -155,7 +156,7 @@ def meddled(meddler: Meddler, profile: Profile, read_timeout: float = 10.0) -> S
     return StorageClient(
         Profile(**settings),
         sleep=lambda seconds: None,
-        read_timeout=read_timeout,
+        options=ClientOptions(read_timeout=read_timeout),
         retry=RetryPolicy(max_attempts=20, spread=0.0),
     )
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.client.calls.progress import silent
+from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.pandas_frame import to_pandas
 from odps_nb.errors import ArgumentError
@@ -30,13 +31,13 @@ TABLE = pa.table(
         "list": pa.array([[1, None], None, []], pa.list_(pa.int64())),
     }
 )
-USUAL = ["Int64", "int16", "float64", "boolean", "str", "decimal128(18, 2)[pyarrow]",
-         "decimal256(60, 0)[pyarrow]", "datetime64[ms, Asia/Shanghai]", "object",
-         "list<item: int64>[pyarrow]"]  # fmt: skip
-NULLABLE = ["Int64", "Int16", "Float64", "boolean", "string", *USUAL[5:]]
+EXACT = ["decimal128(18, 2)[pyarrow]", "decimal256(60, 0)[pyarrow]"]
+USUAL = ["Int64", "int16", "float64", "boolean", "str", "float64", "float64",
+         "datetime64[ms, Asia/Shanghai]", "object", "object"]  # fmt: skip
+NULLABLE = ["Int64", "Int16", "Float64", "boolean", "string", *EXACT, *USUAL[7:]]
 ARROW = ["int64[pyarrow]", "int16[pyarrow]", "double[pyarrow]", "bool[pyarrow]", "string[pyarrow]",
-         *USUAL[5:7], "timestamp[ms, tz=Asia/Shanghai][pyarrow]", "binary[pyarrow]",
-         USUAL[9]]  # fmt: skip
+         *EXACT, "timestamp[ms, tz=Asia/Shanghai][pyarrow]", "binary[pyarrow]",
+         "list<item: int64>[pyarrow]"]  # fmt: skip
 
 
 def frame(table: pa.Table = TABLE, **options: object) -> pd.DataFrame:
@@ -57,9 +58,11 @@ def dtypes(found: pd.DataFrame) -> list[str]:
 def test_a_backend_gives_its_dtypes_and_the_same_values(backend, expected):
     found = frame(dtype_backend=backend)
     assert dtypes(found) == expected
-    back = pa.Table.from_pandas(found, schema=TABLE.schema, safe=False, preserve_index=False)
-    for name in ("whole", "full", "yes", "text", "money", "long", "when", "bytes", "list"):
-        assert back[name].to_pylist() == TABLE[name].to_pylist(), name
+    for name in ("whole", "full", "yes", "text", "when", "bytes", "list"):
+        back = pa.array(found[name], TABLE[name].type, from_pandas=True)
+        assert back.to_pylist() == TABLE[name].to_pylist(), name
+    assert [float(one) for one in found["money"].dropna()] == [1.1, -2.25]
+    assert [float(one) for one in found["long"].dropna()] == [1e50, 1]
     assert found["real"][0] == 0.5
 
 
@@ -95,21 +98,27 @@ def test_batches_that_still_arrive_give_the_same(odps):
     scan = odps.table("orders").read(["amount", "quantity", "status"], limit=45_000)
     found = scan.to_pandas(decimals="float", dtype_backend="numpy_nullable", progress=silent)
     assert [str(one) for one in found.dtypes] == ["Float64", "Int32", "string"]
-    exact = scan.to_pandas(progress=silent)["amount"]
-    assert found["amount"].tolist() == pytest.approx([float(one) for one in exact])
+    exact = scan.to_pandas(decimals="exact", progress=silent)["amount"]
+    assert isinstance(exact.dtype, DecimalDtype)
+    assert found["amount"].tolist() == [float(one) for one in exact]
+    usual = scan.to_pandas(progress=silent)["amount"]
+    assert (str(usual.dtype), usual.tolist()) == ("float64", found["amount"].tolist())
 
 
 def test_head_and_results_of_sql_take_them_too(odps):
     orders = odps.table("orders")
-    assert str(orders.head(3, columns=["amount"], decimals="float")["amount"].dtype) == "float64"
+    for decimals, dtype in (("float", "float64"), ("exact", EXACT[0]), ("auto", "float64")):
+        assert str(orders.head(3, columns=["amount"], decimals=decimals)["amount"].dtype) == dtype
     head = orders.head(3, partitions="ds=2024-01-01", dtype_backend="pyarrow")
     assert all(isinstance(dtype, pd.ArrowDtype) for dtype in head.dtypes)
     result = odps.sql("select amount from orders limit 3", progress=silent)
-    assert str(result.to_pandas(decimals="float")["amount"].dtype) == "float64"
+    assert str(result.to_pandas()["amount"].dtype) == "float64"
+    assert isinstance(result.to_pandas(decimals="exact")["amount"].dtype, DecimalDtype)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("decimals", "double"), ("dtype_backend", "numpy"), ("decimals", None)]
+    ("name", "value"),
+    [("decimals", "double"), ("dtype_backend", "numpy"), ("decimals", None), ("dtypes", "Int64")],
 )
 def test_another_word_is_refused_before_anything_is_read(odps, name, value):
     with pytest.raises(ArgumentError, match=name) as caught:

@@ -13,6 +13,7 @@ import pytest
 
 from odps_nb.convert import frame_columns
 from odps_nb.convert.arrow_schema import arrow_schema, fit_table
+from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.pandas_frame import from_pandas, to_pandas
 from odps_nb.errors import ConversionError
 from odps_nb.schema import TableSchema
@@ -42,10 +43,12 @@ CASES = [
      "timedelta64[ns]", "timedelta64[ns]"),
     ("interval_year_month", [-12, 119_988], "int64", "Int64"),
 ]  # fmt: skip
-EXACT = [
+DECIMALS = [
     ("decimal", [Decimal("0.000000000000000001"), Decimal("9" * 20 + "." + "9" * 18)]),
     ("decimal(38,0)", [Decimal(10**38 - 1), Decimal(-(10**38) + 1)]),
     ("decimal(60,20)", [Decimal(10**40 - 1), Decimal("-0.5")]),
+]
+NESTED = [
     ("array<bigint>", [[2**63 - 1, None], []]),
     ("map<string,bigint>", [[("a", 2**53 + 1)], [("b", None)]]),
     (
@@ -72,14 +75,24 @@ def test_scalars_keep_values_and_kind_with_and_without_nulls(text, values, plain
     assert holed["c"][:2].tolist() == values
 
 
-@pytest.mark.parametrize(("text", "values"), EXACT)
-def test_exact_and_nested_types_stay_exact(text, values):
+@pytest.mark.parametrize(("text", "values"), DECIMALS)
+def test_decimals_of_many_digits_stay_exact(text, values):
     frame = to_pandas(table_of(text, [*values, None]))
-    assert isinstance(frame["c"].dtype, pd.ArrowDtype)
+    assert isinstance(frame["c"].dtype, DecimalDtype)
+    assert frame["c"][:2].tolist() == values
     assert pa.array(frame["c"]).to_pylist() == [*values, None]
 
 
-@pytest.mark.parametrize(("text", "values"), [c[:2] for c in CASES] + EXACT)
+@pytest.mark.parametrize(("text", "values"), NESTED)
+def test_nested_values_are_lists_and_dicts_with_exact_values(text, values):
+    frame = to_pandas(table_of(text, [*values, None]))
+    assert frame["c"].dtype == object
+    if text.startswith("map"):
+        values = [dict(pairs) for pairs in values]
+    assert frame["c"].tolist() == [*values, None]
+
+
+@pytest.mark.parametrize(("text", "values"), [c[:2] for c in CASES] + DECIMALS + NESTED)
 def test_a_frame_that_was_read_can_be_written_back(text, values):
     """Values arrive in the type that a write sends, equal to what was there."""
     there = table_of(text, [*values, None])

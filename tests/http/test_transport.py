@@ -19,6 +19,7 @@ from odps_nb.errors import (
     RequestTimeoutError,
     ServiceError,
     StateError,
+    ThrottledError,
     TransportError,
 )
 from odps_nb.http.abort import Abort
@@ -260,6 +261,46 @@ def test_a_redirect_is_refused_and_not_followed(transport):
     with Peer(script) as peer, pytest.raises(ServiceError, match="redirect") as caught:
         ask(transport, peer.url)
     assert (caught.value.status, caught.value.request_id) == (308, "req-1")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}, {}],
+    ids=["names a server", "names nothing"],
+)
+def test_a_reassigned_slot_is_throttling_and_is_not_followed(transport, headers):
+    def script(line: Line) -> None:
+        line.request()
+        line.answer(b"", 308, **headers)
+
+    with Peer(script) as peer, pytest.raises(ThrottledError, match="another server") as caught:
+        ask(transport, peer.url)
+    assert (caught.value.status, caught.value.request_id) == (308, "req-1")
+
+
+def test_after_a_timeout_no_idle_connection_is_used_again(transport):
+    """When a laptop wakes up, all idle connections are dead: each would cost a read time-out."""
+    asleep = threading.Event()
+
+    def script(line: Line) -> None:
+        number = line.peer.connections
+        while line.request() is not None:
+            if asleep.is_set() and number <= 3:
+                line.wait_closed()
+            else:
+                line.answer(b"x")
+
+    def at_once(count: int) -> list[bytes]:
+        answers = [ask(transport, peer.url, read_timeout=0.5) for _ in range(count)]
+        return [answer.read() for answer in answers]
+
+    with Peer(script) as peer:
+        assert at_once(3) == [b"x"] * 3
+        asleep.set()
+        with pytest.raises(RequestTimeoutError, match=r"silent for 0\.5 s"):
+            at_once(1)
+        assert at_once(3) == [b"x"] * 3
+        assert peer.connections == 6
 
 
 def test_an_abort_wakes_a_waiting_read(transport):

@@ -15,7 +15,7 @@ from typing import Any
 
 import greenlet
 
-from odps_nb.errors import BrokenStreamError, OdpsNbError, StateError
+from odps_nb.errors import BrokenStreamError, OdpsNbError
 from tests.model.service import Service
 
 __all__ = ["Bounds", "Choices", "Crash", "History", "explore"]
@@ -112,7 +112,7 @@ class History:
         def run() -> None:
             try:
                 function()
-            except (OdpsNbError, StateError, Crash) as error:
+            except (OdpsNbError, Crash) as error:
                 actor.error = error
 
         actor = Actor(name)

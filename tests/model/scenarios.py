@@ -161,7 +161,7 @@ def micro_batch(history: History) -> None:
     def restarted() -> None:
         history.wait(lambda: first.is_over)
         for _ in range(2):  # as often as somebody starts it again
-            with contextlib.suppress(OdpsNbError, StateError):
+            with contextlib.suppress(OdpsNbError):
                 return drive()
         return drive()
 

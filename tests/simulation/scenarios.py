@@ -54,8 +54,9 @@ class Storage(StorageClient):
 
     def call(self, request: Any, *, retry: RetryPolicy | None = None, **given: Any) -> Any:
         timeout = given.pop("read_timeout", None) or READ_TIMEOUT
+        patient = given.pop("patient", False)
         attempts = self.attempts(type(request).__name__, **given)
-        attempts.policy = retry or attempts.policy
+        attempts.policy, attempts.patient = retry or attempts.policy, patient
         while True:
             try:
                 return self._world.exchange(request, timeout)

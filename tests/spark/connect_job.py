@@ -22,7 +22,7 @@ import psutil
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.errors import OdpsNbError
 from odps_nb.spark.tasks.errors import from_spark
 from tests.spark.connect_stops import stops
 
@@ -116,7 +116,7 @@ def failures(spark: SparkSession, odps: Connection, name: str) -> dict[str, list
         try:
             attempt()
         except Exception as error:  # noqa: BLE001  told as it is
-            ours = error if isinstance(error, (OdpsNbError, StateError)) else from_spark(error)
+            ours = error if isinstance(error, OdpsNbError) else from_spark(error)
             told[what] = [type(ours).__name__, str(ours), str(ours and ours.hint)]
     return told
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 import odps_nb
 import odps_nb.spark
 from odps_nb.client.write.session import WriteSessionRef, fetch_write_status
-from odps_nb.http.transport import READ_TIMEOUT
 from odps_nb.local.server.launch import start
 from odps_nb.terms import TableName
 from tests.support.service.connecting import connected
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 AGAIN = 15.0
 SETTLED = 2.5
 #: A Python worker that Spark leaves alone: with PySpark 4.1 it was gone after 64 s, whatever ended
-#: it; when its read times out it goes by itself.
-GONE_WITHIN = READ_TIMEOUT + WITHIN
+#: it.
+GONE_WITHIN = 120.0 + WITHIN
 
 
 def stops(spark: SparkSession) -> dict[str, Any]:

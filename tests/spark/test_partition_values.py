@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.access.binding import literal
+from odps_nb.access.binding.literals import literal
 from odps_nb.access.writing.sources import Target
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ArgumentError

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ServerFaultError, SessionExpiredError
-from odps_nb.http.retry import RetryPolicy
+from odps_nb import ClientOptions
+from odps_nb.errors import RequestTimeoutError, ServerFaultError, SessionExpiredError
 from odps_nb.spark.tasks.errors import from_spark
-from odps_nb.spark.writing import dataframe
 from odps_nb.wire.calls import WireRequest
 
 if TYPE_CHECKING:
@@ -115,13 +112,12 @@ def test_uploads_whose_answers_are_lost_bring_no_row_twice(
 
 
 def test_a_commit_that_is_refused_for_good_leaves_nothing(
-    spark: SparkSession, moody: Connection, table: str, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
 ) -> None:
-    soon = partial(StorageClient, retry=RetryPolicy(max_attempts=3))  # seven take ten seconds
-    monkeypatch.setattr(dataframe, "StorageClient", soon)
+    soon = odps_nb.connect(moody.profile, client_options=ClientOptions(retries=2))
     ask({"action": "TableCommitWriteSession", "fault": "status", "status": 500, "times": 0})
-    with pytest.raises(ServerFaultError) as caught:
-        odps_nb.spark.write(spark.range(ROWS, ROWS + 10), moody, table)
+    with soon, pytest.raises(ServerFaultError) as caught:
+        odps_nb.spark.write(spark.range(ROWS, ROWS + 10), soon, table)
     assert not caught.value.in_doubt
     assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
     assert _struck(moody) == [3]
@@ -147,3 +143,22 @@ def test_the_data_source_meets_the_same_troubles(
         ROWS + 10,
     )
     assert _struck(moody) == [1, 1, 1]
+
+
+def test_a_task_abandons_a_silent_connection_as_the_options_of_the_driver_say(
+    spark: SparkSession, moody: Connection, table: str, ask: Ask
+) -> None:
+    def connected(**options: float) -> Connection:
+        return odps_nb.connect(moody.profile, client_options=ClientOptions(**options))
+
+    ask({"action": "TableRead", "fault": "stall", "at": 5000})
+    with connected(read_timeout=0.5) as soon:
+        assert _total(spark, soon, table) == (ROWS, ROWS)
+    assert _struck(moody) == [1]
+    ask({"action": "TableRead", "fault": "stall", "at": 5000, "times": 0})
+    with (
+        connected(read_timeout=0.5, retries=0) as once,
+        pytest.raises(Exception, match=r"silent for 0\.5 s") as caught,
+    ):
+        _total(spark, once, table)
+    assert isinstance(from_spark(caught.value), RequestTimeoutError)

@@ -46,7 +46,7 @@ class Fault:
     documents: bool = False
     interrupts: bool = False
     files_only: bool = False
-    silence: float | None = None  # seconds that a client bears; four times as many for SQL
+    silence: float | None = None  # the read time-out of the client, in seconds
     storage_only: bool = False  # HTTP lets nobody repeat a POST of a statement (RFC 9110, 9.2.2)
 
     @property
@@ -81,6 +81,13 @@ FAULTS = (
     Fault("reset after", "the service acted, no answer", statement=True),
     Fault("cut", "the answer ends too early: in its head, at each message, inside", statement=True),
     Fault("stalled", "the answer stops, the connection stays", statement=True, silence=0.7),
+    Fault(
+        "silent inside", "the request is taken in part, then silence", statement=True, silence=0.7
+    ),
+    Fault(
+        "silent before", "the request came, nothing was done, silence", statement=True, silence=0.7
+    ),
+    Fault("silent after", "the service acted, silence", statement=True, silence=0.7),
     Fault("shortened", "as cut, but the length of HTTP fits", documents=True, statement=True),
     Fault("flipped", "a bit of the answer is wrong where one can see it", documents=True),
     Fault("429", "too many requests"),

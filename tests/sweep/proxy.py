@@ -70,6 +70,7 @@ class BreaksOne(Peer):
     one of them. Faults of this machine
     (no names, no descriptors, a full disk) last until the client has waited a moment.
 
+    In the place of a number may be the name of an action: its first request is broken.
     ``then`` is a second fault, and the number of its exchange; ``struck_again`` and
     ``broken_again`` are of that. With ``place`` -1 an answer breaks in its middle.
     """
@@ -78,16 +79,17 @@ class BreaksOne(Peer):
         self,
         target: str,
         fault: str,
-        number: int,
-        place: int,
-        around: Surroundings,
+        number: int | str,
+        place: int = -1,
+        around: Surroundings | None = None,
         *,
         then: tuple[str, int] | None = None,
     ) -> None:
         parts = urlsplit(target)
         self._target = (parts.hostname, parts.port)
-        self._strikes = {number: fault, **({then[1]: then[0]} if then else {})}
-        self._number, self._place, self._around = number, place, around
+        self._strikes: dict[int | str, str] = {number: fault}
+        self._strikes |= {then[1]: then[0]} if then else {}
+        self._number, self._place, self._around = number, place, around or Surroundings()
         self._lock, self._count = threading.Lock(), 0
         self.struck, self.broken, self.document, self.places = False, "", False, 1
         self.struck_again, self.broken_again = False, ""
@@ -96,14 +98,18 @@ class BreaksOne(Peer):
     def _talk(self, line: Line) -> None:
         while (seen := line.head()) is not None:
             with self._lock:
-                number, fault = self._count, self._strikes.get(self._count)
+                at: int | str = self._count if self._count in self._strikes else _name(seen)
+                fault = self._strikes.pop(at, None)
                 self._count += 1
-            if fault and number == self._number:
+            if fault and at == self._number:
                 self.struck, self.broken = True, _name(seen)
             elif fault:
                 self.struck_again, self.broken_again = True, _name(seen)
             if fault == "reset inside":
                 line.reset()
+                return
+            if fault == "silent inside":
+                line.wait_closed(reads=False)
                 return
             line.drain(seen)
             if not seen.whole:
@@ -125,6 +131,9 @@ class BreaksOne(Peer):
             line.reset()
             self._around.begin(fault, self)
             return False
+        if fault == "silent before":
+            line.wait_closed()
+            return False
         if fault == "interrupt before":
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             line.wait_closed()
@@ -145,6 +154,9 @@ class BreaksOne(Peer):
         self.document = not answer.chunked
         if fault == "reset after":
             line.reset()
+            return False
+        if fault == "silent after":
+            line.wait_closed()
             return False
         if fault == "interrupt after":
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)

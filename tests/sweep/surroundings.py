@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.options import ClientOptions
 
 if TYPE_CHECKING:
     from tests.sweep.proxy import BreaksOne
@@ -76,7 +77,7 @@ class Surroundings:
         usual = dict(StorageClient.__init__.__kwdefaults__)
         changed: dict[str, Any] = {"sleep": self.wait, "clock": self.clock}
         if self._silence is not None:
-            changed["read_timeout"] = self._silence
+            changed["options"] = ClientOptions(read_timeout=self._silence)
         self._patch.setattr(StorageClient.__init__, "__kwdefaults__", {**usual, **changed})
         return self
 

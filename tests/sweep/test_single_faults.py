@@ -66,7 +66,7 @@ def run(
 ) -> tuple[str, BreaksOne, str]:
     """Run a job once with one exchange broken; return how it ended, and the proxy."""
     at, error, result = job.make(world), None, None
-    with Surroundings(fault.silence and (fault.silence * (1 + 3 * job.sends_sql))) as around:
+    with Surroundings(fault.silence) as around:
         target = world.steady.profile.tunnel_endpoint
         with BreaksOne(target, fault.name, number, place, around) as proxy:
             with Connection(troubled(world.steady.profile, proxy.url)) as odps:

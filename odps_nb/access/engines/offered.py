@@ -77,7 +77,8 @@ class ForEngines:
         Parameters
         ----------
         decimals, dtype_backend
-            As for `Scan.to_pandas`; all partitions get the same dtypes.
+            As for `Scan.to_pandas`; all partitions get the same dtypes, so ``"auto"`` means
+            ``"exact"``. Dask calculates with ``"float"`` only.
 
         Raises
         ------
@@ -88,6 +89,7 @@ class ForEngines:
         """
         from odps_nb.access.engines.task_frames import to_dask
 
+        decimals = "exact" if decimals == "auto" else decimals
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         scan = self._whole()
         return to_dask(scan._split_tasks(), scan.arrow_schema, options)

@@ -1,4 +1,4 @@
-"""A table as a polars LazyFrame.
+"""Rows as a polars DataFrame, and a table as a polars LazyFrame.
 
 polars hands filters to a pyarrow dataset and does not look at the rows again, though Arrow's
 comparisons are not polars' own: NaN is greater than every number in polars, and ``~is_in`` of a
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from odps_nb.access.engines.dataset import TableDataset
 from odps_nb.access.engines.expression import Maker, build, fields_of, read
 from odps_nb.access.engines.missing import require
+from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.engines.pushdown import Projection
 
-__all__ = ["scan_polars"]
+__all__ = ["scan_polars", "to_polars"]
 
 
 def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
@@ -34,6 +35,13 @@ def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
     return found.with_columns(
         polars.col(name).dt.convert_time_zone(zone) for name, zone in zones.items()
     )
+
+
+def to_polars(rows: pa.Table) -> pl.DataFrame:
+    """Return rows as a polars DataFrame."""
+    polars = require("polars")
+    frame: pl.DataFrame = polars.from_arrow(cast_columns(rows, narrow_schema(rows.schema)))
+    return frame
 
 
 def _has_zone(kind: pa.DataType) -> bool:

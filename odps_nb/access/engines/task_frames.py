@@ -23,9 +23,11 @@ def to_dask(tasks: list[SplitTask], schema: pa.Schema, options: FrameOptions) ->
 
     frames = require("dask.dataframe")
     empty = to_pandas(schema.empty_table(), options=options)
-    if not tasks:
-        return frames.from_pandas(empty, npartitions=1)
-    return frames.from_map(partial(_frame, options=options), tasks, meta=empty, label="odps")
+    # Dask would make text of columns of objects, such as lists.
+    with require("dask").config.set({"dataframe.convert-string": False}):
+        if not tasks:
+            return frames.from_pandas(empty, npartitions=1)
+        return frames.from_map(partial(_frame, options=options), tasks, meta=empty, label="odps")
 
 
 def to_ray(tasks: list[SplitTask]) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.access.binding import literal
+from odps_nb.access.binding.literals import literal
 from odps_nb.access.looking.browsed import MAX_SORTED, READ_AHEAD, Rows
 from odps_nb.access.looking.paging import (
     START,

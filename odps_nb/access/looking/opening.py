@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.errors import OdpsNbError
 
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
@@ -27,7 +27,7 @@ def opened_read(table: Table) -> Scan:
     """
 
     def ask() -> None:
-        with suppress(OdpsNbError, StateError):  # the session will tell
+        with suppress(OdpsNbError):  # the session will tell
             table.schema  # noqa: B018
 
     asking = threading.Thread(target=ask, name="odps-nb-columns", daemon=True)

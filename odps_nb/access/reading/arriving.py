@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.errors import ConversionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,6 +42,7 @@ def read_frame(
     blobs
         Called after the first batch; returns the dtypes of columns of blobs, by name.
     """
+    from odps_nb.convert.decimal_array import decimal_note
     from odps_nb.convert.pandas_frame import to_pandas
 
     with closing(batches), _freed_on_error():
@@ -56,7 +56,10 @@ def read_frame(
             yield from batches
             tracker.phase(Phase.CONVERTING)
 
-        return to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs())
+        frame = to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs())
+        if options is None or options.decimals == "auto":
+            tracker.remark(decimal_note(schema, frame))
+        return frame
 
 
 @contextmanager
@@ -116,15 +119,8 @@ def fitting(
     ConversionError
         A value has no place in the promised type.
     """
-    import pyarrow as pa
+    from odps_nb.convert.narrow_decimals import cast_columns
 
     with closing(batches):
         for batch in batches:
-            wanted = pa.schema([schema.field(name) for name in batch.schema.names])
-            try:
-                yield batch if batch.schema.equals(wanted) else batch.cast(wanted)
-            except pa.ArrowInvalid as error:
-                raise ConversionError(
-                    f"the rows do not fit their columns: {error}",
-                    hint="for times before 1677 or after 2262: read(timestamp_unit='us')",
-                ) from error
+            yield cast_columns(batch, schema)

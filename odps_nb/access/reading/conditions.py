@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from odps_nb.access.binding import literal
+from odps_nb.access.binding.literals import literal
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 
 __all__ = [

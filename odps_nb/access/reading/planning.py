@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import TYPE_CHECKING
 
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_columns, check_count, check_text
 from odps_nb.access.partitions import choose_partitions
 from odps_nb.access.reading.options import ReadOptions
@@ -72,7 +72,8 @@ def plan_read(
     schema = fetch_schema() if needs_schema else None
     condition = _condition(where, options.params, timezone)
     if schema is not None and condition is not None:
-        RowFilter.parse(condition, schema, timezone=timezone)  # refused before anything is sent
+        # refused before anything is sent
+        RowFilter.parse(condition, schema, timezone=timezone, unit=options.timestamp_unit)
     wanted: tuple[str, ...] = ()
     keys: tuple[str, ...] | None = None
     if schema is not None and columns is not None:
@@ -106,4 +107,4 @@ def _condition(where: str | None, params: Mapping[str, object] | None, timezone:
         return None
     if params is None:
         return where.strip()
-    return bind(where.strip(), params, source="params has no", timezone=timezone)
+    return bind(where.strip(), params, source="params has no", timezone=timezone, target="where")

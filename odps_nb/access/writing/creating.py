@@ -12,7 +12,7 @@ from odps_nb.access.writing.new_columns import check_same_partitions, columns_of
 from odps_nb.access.writing.rows import WriteOptions, write_data
 from odps_nb.client.catalog import create_table, drop_table, table_exists
 from odps_nb.client.sql.definitions import TableOptions
-from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, StateError
+from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NewTable:
         try:
             drop_table(self.storage, self.name, if_exists=True)
             note = f"the new table {self.name} was dropped again; nothing is left of this write"
-        except (OdpsNbError, StateError) as second:
+        except OdpsNbError as second:
             note = f"the new table {self.name} is there, empty: dropping it failed: {second}"
         if error is not None:
             error.add_note(note)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources as sources
 from odps_nb.client.auth.renewal import CredentialSource, from_process
+from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.filters.literals import zone_of
 from odps_nb.secret import Hidden, hidden, hides_secrets
@@ -65,6 +66,9 @@ class Profile:
     blob_cache
         Bytes on disk for blobs that were opened, e.g. ``20 GB``; ``off`` keeps none. ``None``: 4
         GiB. See `odps_nb.Blob.open`.
+    client_options
+        Retries, time-outs and connections. In the environment and in a profile file each of them
+        is a setting of its own.
     name
         The profile's name in the file, if it came from there.
 
@@ -97,6 +101,7 @@ class Profile:
     timezone: str | None = None
     api_version: int = 2
     blob_cache: str | None = None
+    client_options: ClientOptions = ClientOptions()  # noqa: RUF009  a frozen value
     name: str | None = None
     _source: CredentialSource | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -130,6 +135,12 @@ class Profile:
             from odps_nb.client.blob.cache_settings import cache_limit
 
             cache_limit(self.blob_cache)
+        if not isinstance(self.client_options, ClientOptions):
+            raise ConfigError(
+                f"client_options is a {type(self.client_options).__name__}",
+                option="client_options",
+                hint="pass odps_nb.ClientOptions(…)",
+            )
         TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
 
     def _make_source(self) -> CredentialSource | None:
@@ -196,9 +207,10 @@ class Profile:
 
     def as_settings(self) -> dict[str, str]:
         """Return every setting except the credentials, as text."""
-        asked = (*sources.CREDENTIAL_FIELDS, "_source")
-        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in asked}
-        return {key: str(value) for key, value in named.items() if value is not None}
+        apart = (*sources.CREDENTIAL_FIELDS, "client_options", "_source")
+        named = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in apart}
+        settings = {key: str(value) for key, value in named.items() if value is not None}
+        return settings | self.client_options.as_settings()
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Profile:
@@ -243,7 +255,7 @@ class Profile:
         """
         keywords = hidden(keywords)
         env = environ = Hidden(os.environ if environ is None else environ)
-        for key in keywords.keys() - {*sources.FIELDS, "credentials"}:
+        for key in keywords.keys() - {*sources.FIELDS, "credentials", "client_options"}:
             raise ConfigError(
                 f"unknown setting {key!r}",
                 option=key,
@@ -283,6 +295,8 @@ class Profile:
                     option="api_version",
                     hint="use 2 or 3",
                 ) from None
+        single = {key: values.pop(key) for key in OPTION_FIELDS if key in values}
+        values.setdefault("client_options", ClientOptions.from_settings(single))
         return cls(**values)
 
     def __repr__(self) -> str:
@@ -297,7 +311,7 @@ class Profile:
                 shown.append(f"{one.name}=<hidden>")
             elif one.name == "access_id":  # enough to tell two keys apart, too little to use
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
-            elif one.name != "api_version" or value != 2:
+            elif value != one.default:
                 shown.append(f"{one.name}={value!r}")
         return f"Profile({', '.join(shown)})"
 

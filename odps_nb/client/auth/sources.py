@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from odps_nb.client.options import OPTION_FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 
@@ -50,7 +51,12 @@ FIELDS = (
     "timezone",
     "api_version",
     "blob_cache",
+    *OPTION_FIELDS,
 )
+_NUMBERS: dict[str, tuple[type, ...]] = {
+    "api_version": (int,),
+    **dict.fromkeys(OPTION_FIELDS, (int, float)),
+}
 KEYRING_SERVICE = "odps_nb"
 
 
@@ -166,11 +172,11 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
                 option=key,
                 hint=_did_you_mean(key, FIELDS) + f"settings are: {', '.join(FIELDS)}",
             )
-        if not isinstance(table[key], int if key == "api_version" else str):
+        if not isinstance(table[key], _NUMBERS.get(key, (str,))):
             raise ConfigError(
                 f"profile {name!r} in {path}: {key} has the wrong type",
                 option=key,
-                hint="every setting is text in quotes, except api_version = 2",
+                hint=f"write text in quotes; {', '.join(_NUMBERS)} are numbers without quotes",
             )
     if any(table.get(secret) for secret in SECRET_FIELDS) and _is_open(path):
         raise ConfigError(

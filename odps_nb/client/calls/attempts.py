@@ -49,6 +49,8 @@ class Attempts:
     cancel: CancelToken | None = None
     read_timeout: float | None = None
     receive_buffer: int | None = None
+    patient: bool = False
+    """Whether a 429 is retried until the deadline: giving up would lose what was done so far."""
     trace_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     index: int = 0
     """Number of the running attempt, from 0, over the whole call."""
@@ -105,9 +107,9 @@ class Attempts:
         resume
             Where the next attempt resumes, if not at the beginning.
         patient
-            Whether a call answered with 429 may be repeated until the deadline.
+            As the attribute, for this failure.
         """
-        patient = patient and isinstance(error, ThrottledError)
+        patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:
             self._refused += 1
         else:

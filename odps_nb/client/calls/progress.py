@@ -160,7 +160,7 @@ class ProgressTracker:
         self._session_id: str | None = None
         self._request_ids: deque[str] = deque(maxlen=MAX_REQUEST_IDS)
         self._events: deque[str] = deque(maxlen=MAX_EVENTS)
-        self._message = self._error = ""
+        self._message = self._error = self._remark = ""
         self._meters: dict[int, Callable[[], int]] = {}
         self._sending: dict[int, Sending] = {}
         renew_after_fork(self)
@@ -305,6 +305,11 @@ class ProgressTracker:
         with self._lock:
             self._events.append(what)
 
+    def remark(self, what: str) -> None:
+        """Set what is said of the result when the operation has succeeded."""
+        with self._lock:
+            self._remark = what
+
     def retried(self, what: str) -> None:
         """Count a retry and keep its line."""
         with self._lock:
@@ -328,7 +333,8 @@ class ProgressTracker:
         with self._lock:
             if self._ended is not None:
                 return
-            self._ended, self._phase, self._message = self._clock(), phase, message
+            said = message or (self._remark if phase is Phase.DONE else "")
+            self._ended, self._phase, self._message = self._clock(), phase, said
             self._error = error
         self._listener.stop(self.snapshot())
 

@@ -23,6 +23,7 @@ from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.responses import document, doubt_version_4, raise_for_status, refusal
+from odps_nb.client.options import ClientOptions
 from odps_nb.errors import (
     ConfigError,
     ConnectError,
@@ -61,14 +62,12 @@ class StorageClient:
         Where to connect, and as whom.
     transport
         Sends the requests; by default a new one, closed by `close`.
+    options
+        Retries, time-outs and connections; by default those of the profile.
     retry
-        How often and when to retry.
+        How often and when to retry; by default as ``options`` say.
     clock, monotonic, sleep
         Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
-    connect_timeout, read_timeout
-        Seconds to wait for a connection, and for the next bytes on it.
-    document_timeout
-        Seconds for a whole response that is a document, not rows or blobs.
     """
 
     def __init__(
@@ -76,19 +75,21 @@ class StorageClient:
         profile: Profile,
         *,
         transport: Transport | None = None,
-        retry: RetryPolicy = RetryPolicy(),  # noqa: B008  a frozen value
+        options: ClientOptions | None = None,
+        retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
-        connect_timeout: float = 10.0,
-        read_timeout: float = 120.0,
-        document_timeout: float = 300.0,
     ) -> None:
         self.profile = profile
-        self._transport = RequestsTransport() if transport is None else transport
-        self._retry, self._now = retry, clock
+        self.options: ClientOptions = options or profile.client_options
+        if transport is None:
+            transport = RequestsTransport(pool_size=self.options.connections)
+        self._transport, self._now = transport, clock
+        self._retry = retry or RetryPolicy(
+            max_attempts=self.options.retries + 1, deadline=self.options.deadline
+        )
         self._clock = Clock(monotonic=monotonic, sleep=sleep)
-        self._timeouts = (connect_timeout, read_timeout, document_timeout)
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._running = CancelToken()
@@ -117,13 +118,17 @@ class StorageClient:
         cancel: CancelToken | None = None,
         retry: RetryPolicy | None = None,
         read_timeout: float | None = None,
+        patient: bool = False,
     ) -> T:
         """Send a request value and return its answer value, with retries as the policy allows.
 
         Parameters
         ----------
         retry, read_timeout
-            For this call only, instead of the client's own.
+            For this call only, instead of the client's own. The read time-out is
+            `ClientOptions.work_timeout` where the service works before it answers.
+        patient
+            Whether a 429 is retried until the deadline.
 
         Raises
         ------
@@ -137,6 +142,7 @@ class StorageClient:
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
         attempts.policy, attempts.read_timeout = retry or self._retry, read_timeout
+        attempts.patient = patient
         with attempts:
             while True:
                 try:
@@ -181,6 +187,8 @@ class StorageClient:
         """Begin a request whose body the caller writes. It is sent once, without retries."""
         wire = self._encode(request)
         tries = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        tries.read_timeout = self.options.work_timeout  # the service stores it, then answers
+        tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
 
         def with_body(body: Iterator[bytes]) -> HttpRequest:
@@ -203,6 +211,7 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
         idempotent: bool | None = None,
+        read_timeout: float | None = None,
     ) -> tuple[Mapping[str, str], bytes]:
         """Send a control plane request and return headers and body of a successful response.
 
@@ -212,12 +221,16 @@ class StorageClient:
             Path relative to the REST endpoint; ``curr_project`` is added when missing.
         idempotent
             ``None``: every method but POST and PATCH is.
+        read_timeout
+            As for `call`.
         """
         wire = self._scoped(wire)
         if idempotent is None:
             idempotent = wire.method.upper() not in ("POST", "PATCH")
         what = f"{wire.method} {wire.path}"
-        with self.attempts(what, tracker=tracker, cancel=cancel) as attempts:
+        attempts = self.attempts(what, tracker=tracker, cancel=cancel)
+        attempts.read_timeout = read_timeout
+        with attempts:
             while True:
                 try:
                     with self._send(wire, self.profile.endpoint, attempts) as response:
@@ -375,15 +388,16 @@ class StorageClient:
         if streams:  # a call, which may be a commit, is stopped by its own token only
             with self._lock:
                 self._running.watch(abort)
-        connect_timeout, read_timeout, document_timeout = self._timeouts
+        options = self.options
         return HttpRequest(
             method=wire.method,
             url=url,
             headers=headers,
             body=body,
-            connect_timeout=connect_timeout,
-            read_timeout=attempts.read_timeout or read_timeout,
-            document_timeout=document_timeout,
+            connect_timeout=options.connect_timeout,
+            read_timeout=attempts.read_timeout or options.read_timeout,
+            send_timeout=options.read_timeout,
+            document_timeout=options.document_timeout,
             abort=abort,
             receive_buffer=attempts.receive_buffer,
         )

@@ -68,7 +68,7 @@ def choose_columns(
         schema = _probed(plan, ask)
     found = None
     if plan.where and schema is not None:
-        found = RowFilter.parse(plan.where, schema, timezone=plan.timezone)
+        found = RowFilter.parse(plan.where, schema, timezone=plan.timezone, unit=unit_of(plan))
     if not plan.columns:
         return Columns(filter=found)
     if plan.increment is not None and plan.increment.keyed:

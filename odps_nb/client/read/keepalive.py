@@ -130,7 +130,7 @@ class SessionKeeper:
             tracker=self._tracker,
             cancel=cancel,
             retry=_IN_THE_LAST_MINUTE if is_late else _ONCE,
-            read_timeout=_TIMEOUT,
+            read_timeout=min(_TIMEOUT, self._storage.options.read_timeout),
         )
         if answer.session_id != session.session_id:
             raise FramingError(f"the answer is about another session, {answer.session_id!r}")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -31,6 +32,7 @@ from odps_nb.errors import (
     InvalidRequestError,
     NotFoundError,
     RequestTimeoutError,
+    ServerFaultError,
     ServiceError,
     SessionExpiredError,
 )
@@ -51,6 +53,7 @@ from odps_nb.wire.calls import (
     GetReadSession,
     ReadSessionAnswer,
 )
+from odps_nb.wire.calls.errors import is_storage_timeout
 
 __all__ = [
     "ReadPlan",
@@ -216,8 +219,20 @@ def _ask(
     """Create a session and wait until it can be read."""
     if tracker is not None:
         tracker.phase(Phase.CREATING)
+    attempts = storage.attempts(f"read session of {request.table}", tracker=tracker, cancel=cancel)
+    while True:
+        answer = _awaited(storage, request, attempts)
+        try:
+            return require_ready(answer, request.table)
+        except ServerFaultError as error:
+            attempts.again(error, idempotent=True)
+
+
+def _awaited(
+    storage: StorageClient, request: CreateReadSession, attempts: Attempts
+) -> ReadSessionAnswer:
+    tracker, cancel = attempts.tracker, attempts.cancel
     answer = storage.call(request, tracker=tracker, cancel=cancel)
-    waiting = storage.attempts(f"read session of {request.table}", tracker=tracker, cancel=cancel)
     waited, delay = 0.0, 0.1
     while answer.status is SessionStatus.INIT:
         if waited >= READY_TIMEOUT:
@@ -225,7 +240,7 @@ def _ask(
                 f"the read session of {request.table} is not ready after {waited:.0f} s",
                 hint="try again, or read fewer partitions",
             )
-        waiting.pause(delay)
+        attempts.pause(delay)
         waited, delay = waited + delay, min(5.0, delay * 1.5)
         token = answer.route_token
         answer = storage.call(
@@ -234,15 +249,19 @@ def _ask(
             cancel=cancel,
         )
         answer = replace(answer, route_token=answer.route_token or token)
-    return require_ready(answer, request.table)
+    return answer
 
 
 def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAnswer:
     """Return the answer if the session is ready to read; raise otherwise."""
     if answer.status is SessionStatus.NORMAL:
         return answer
-    kind = SessionExpiredError if answer.status is SessionStatus.EXPIRED else ServiceError
     reason = answer.message or "no reason given"
+    kind: type[ServiceError] = ServiceError
+    if answer.status is SessionStatus.EXPIRED:
+        kind = SessionExpiredError
+    elif is_storage_timeout(reason):
+        kind = ServerFaultError
     raise kind(
         f"the read session of {table} is {answer.status.value}: {reason}",
         code=answer.status.value,

@@ -27,7 +27,6 @@ from odps_nb.errors import (
     ProtocolError,
     RequestTimeoutError,
     ServiceError,
-    StateError,
     TransportError,
 )
 from odps_nb.http.retry import may_have_been_done
@@ -129,7 +128,13 @@ def submit_sql(
         estimates=estimates,
     )
     try:
-        answer = control_call(storage, request, tracker=tracker, cancel=cancel)
+        answer = control_call(
+            storage,
+            request,
+            tracker=tracker,
+            cancel=cancel,
+            read_timeout=storage.options.work_timeout,
+        )
     except OdpsNbError as error:
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
@@ -238,9 +243,19 @@ def wait_sql(
     CancelledError
         The token was cancelled; the query continues until `cancel_sql`.
     """
-    failure = _wait(storage, instance, timeout, tracker, cancel, clock)
+    try:
+        failure = _wait(storage, instance, timeout, tracker, cancel, clock)
+    except _TimeOverError:
+        raise RequestTimeoutError(
+            f"the query still runs after {timeout:g} s",
+            hint="call wait() again, or cancel() to stop it",
+        ) from None
     if failure is not None:
         raise failure
+
+
+class _TimeOverError(Exception):
+    """The caller's time is over, and the query still runs."""
 
 
 def _wait(
@@ -263,10 +278,7 @@ def _wait(
     while not control_call(storage, request, tracker=tracker, cancel=cancel).is_over:
         left = delay if deadline is None else min(delay, deadline - clock())
         if left <= 0:
-            raise RequestTimeoutError(
-                f"the query still runs after {timeout:g} seconds",
-                hint="wait again, or cancel it",
-            )
+            raise _TimeOverError
         if cancel.wait(left):
             cancel.check()
         delay = min(LAST_POLL, delay * 1.5)
@@ -344,7 +356,7 @@ def run_sql(
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> SqlInstance:
-    """Submit a query and wait for its success; leaving the wait early stops the query."""
+    """Submit a query and wait for its success; leaving the wait early cancels the query."""
     instance = submit_sql(
         storage, sql, name=name, settings=settings, tracker=tracker, cancel=cancel
     )
@@ -352,6 +364,8 @@ def run_sql(
         tracker.plan(session_id=instance.instance_id)
     try:
         failure = _wait(storage, instance, timeout, tracker, cancel)
+    except _TimeOverError:
+        raise _cancelled_late(storage, instance, timeout) from None
     except BaseException as error:
         stop_quietly(storage, instance)
         if isinstance(error, (ProtocolError, ServiceError, TransportError)):
@@ -365,16 +379,35 @@ def run_sql(
     return instance
 
 
+def _cancelled_late(
+    storage: StorageClient, instance: SqlInstance, timeout: float | None
+) -> RequestTimeoutError:
+    """Cancel a query whose time is over; return the error that says so."""
+    done = stop_quietly(storage, instance)
+    error = RequestTimeoutError(
+        f"the query did not end within {timeout:g} s and "
+        + ("was cancelled" if done else "could not be cancelled: it may still run"),
+        hint="pass a longer timeout=, or pass wait=False and call wait() on the result",
+    )
+    error.in_doubt = True
+    error.add_note(
+        f"instance {instance.instance_id}: a statement that writes may have succeeded meanwhile"
+    )
+    return error
+
+
 def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     """Cancel a query on the service; no effect on one that has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
     control_call(storage, request)
 
 
-def stop_quietly(storage: StorageClient, instance: SqlInstance) -> None:
-    """Cancel a query while another error is being raised: a failure is only logged."""
+def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
+    """Cancel a query while another error is being raised; return whether that succeeded."""
     try:
         cancel_sql(storage, instance)
-    except (OdpsNbError, StateError) as error:
+    except OdpsNbError as error:
         # The interrupt that brought us here is what the user must see.
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
+        return False
+    return True

@@ -59,9 +59,9 @@ __all__ = [
     "open_write_stream",
 ]
 
-# Telling the server that nothing will come must not keep a person waiting who pressed Ctrl-C.
-_ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=5.0)
-_ABORT_TIMEOUT = 10.0
+# An abort must not keep a user waiting who pressed Ctrl-C: two attempts, about ten seconds in all.
+_ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
+_ABORT_TIMEOUT = 5.0
 
 _log = logging.getLogger("odps_nb")
 
@@ -357,7 +357,12 @@ def commit_write(
     in_doubt = False
     while True:
         try:
-            storage.call(request, tracker=tracker)
+            storage.call(
+                request,
+                tracker=tracker,
+                read_timeout=storage.options.work_timeout,
+                patient=True,
+            )
             return
         except (TransportError, ServerFaultError, ProtocolError) as error:
             in_doubt = in_doubt or may_have_been_done(error)
@@ -416,6 +421,10 @@ def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )
     try:
-        storage.call(request, retry=_ABORT_RETRY, read_timeout=_ABORT_TIMEOUT)
+        storage.call(
+            request,
+            retry=_ABORT_RETRY,
+            read_timeout=min(_ABORT_TIMEOUT, storage.options.read_timeout),
+        )
     except (NotFoundError, SessionExpiredError) as error:
         _log.debug("nothing to abort: %s", error)

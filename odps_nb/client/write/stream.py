@@ -194,6 +194,8 @@ class WriteStream:
                 ),
                 tracker=self._tracker,
                 cancel=self._cancel,
+                read_timeout=self._storage.options.work_timeout,
+                patient=True,
             )
             self._receipt = StreamReceipt(
                 stream_id=self.stream_id, version=self.version, rows=self._offset, size=self._size

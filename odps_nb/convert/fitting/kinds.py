@@ -21,7 +21,7 @@ _Places = list[int]
 
 def is_missing(value: Any) -> bool:
     """Whether an object means null in pandas: ``None``, NaN, NaT, ``pandas.NA``."""
-    if value is None:
+    if value is None or value is np.ma.masked:
         return True
     if isinstance(value, Decimal):
         return value.is_nan()

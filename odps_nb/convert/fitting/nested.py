@@ -195,7 +195,9 @@ def _plain(array: pa.Array) -> pa.Array:
     if pt.is_string_view(array.type) or pt.is_binary_view(array.type):
         return array.cast(pa.string() if is_text(array.type) else pa.binary())
     if pt.is_run_end_encoded(array.type):
-        return _plain(pc.run_end_decode(array))
+        values = _plain(array.values)  # Arrow does not decode runs of views
+        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
+        return pc.run_end_decode(runs).slice(array.offset, len(array))
     return array
 
 
@@ -260,12 +262,7 @@ def _is_pairs(arrow: pa.DataType) -> bool:
 
 def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, context: Context) -> pa.Array:
     if pt.is_map(array.type):
-        present = array.drop_null() if array.null_count else array
-        first, last = present.offsets[0].as_py(), present.offsets[-1].as_py()
-        keys = present.keys.slice(first, last - first)
-        items = present.items.slice(first, last - first)
-        raw = array.offsets.to_numpy()
-        lengths = array_from(np.diff(raw)[: len(array)], pa.int32(), validity_of(array))
+        keys, items, lengths = _entries(array)
     else:
         lengths = pc.list_value_length(array)
         keys, items = array.flatten().flatten()
@@ -280,6 +277,20 @@ def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, context: Con
     except ValueMisfit as error:
         raise of_lists(error, offsets, ".value[{}]") from None
     return pa.MapArray.from_arrays(null_offsets(offsets, array), keys, items).cast(wanted)
+
+
+def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return packed keys and values of the maps that are not null, and the length of each map."""
+    starts, valid = array.offsets.to_numpy()[: len(array) + 1], validity_of(array)
+    counts = np.diff(starts)
+    lengths = array_from(counts, pa.int32(), valid)
+    keys, items = _plain(array.keys), _plain(array.items)
+    if counts[~valid].any():  # entries below a null
+        places = [np.arange(starts[row], starts[row + 1]) for row in np.flatnonzero(valid)]
+        kept = array_from(np.concatenate([np.zeros(0, np.int64), *places]), pa.int64())
+        return keys.take(kept), items.take(kept), lengths
+    first, last = int(starts[0]), int(starts[-1])
+    return keys.slice(first, last - first), items.slice(first, last - first), lengths
 
 
 def refuse_null_keys(keys: pa.Array, target: MapType) -> None:

@@ -9,6 +9,7 @@ fractions.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -77,6 +78,7 @@ def _fit(values: _Objects, target: OdpsType, context: Context, *, inside: bool) 
         return _fit_maps(values, target, context)
     if isinstance(target, StructType):
         return _fit_structs(values, target, context)
+    values = _for_target(values, target.code)
     keeps_nan = inside and target.code in (TypeCode.FLOAT, TypeCode.DOUBLE)
     try:
         return fit_parts(
@@ -84,6 +86,27 @@ def _fit(values: _Objects, target: OdpsType, context: Context, *, inside: bool) 
         )
     except ValueMisfit as error:
         raise _named(error, values) from None
+
+
+def _for_target(values: _Objects, code: TypeCode) -> _Objects:
+    """Return the objects with what only the target tells: a date is that of the object's clock."""
+    if code is TypeCode.DATE:
+        return [
+            value.replace(tzinfo=None)
+            if isinstance(value, datetime.datetime) and value.tzinfo is not None
+            else value
+            for value in values
+        ]
+    if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
+        return [_as_float(value) if type(value) is int else value for value in values]
+    return values
+
+
+def _as_float(value: int) -> int | float:
+    """Return an integer of more than 64 bits as a float that holds it exactly, if one does."""
+    if -(2**63) <= value < 2**63 or abs(value) >= 2**1024:
+        return value
+    return float(value) if int(float(value)) == value else value
 
 
 def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
@@ -177,7 +200,7 @@ def _fit_lists(values: _Objects, target: ArrayType, context: Context) -> pa.Arra
 
 def _fit_packed(given: list[Any], element: OdpsType, context: Context) -> pa.Array:
     """Fit the elements of all lists; NumPy arrays of one type are joined, not taken apart."""
-    if given and all(isinstance(one, np.ndarray) and one.ndim == 1 for one in given):
+    if given and all(type(one) is np.ndarray and one.ndim == 1 for one in given):
         dtypes = {one.dtype for one in given}
         plain = dtypes.pop() if len(dtypes) == 1 else None
         if (

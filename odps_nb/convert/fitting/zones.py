@@ -74,8 +74,8 @@ def to_clock(numbers: Numbers, unit: str, timezone: str) -> Numbers:
 
 
 def _ahead_of_instant(second: int, zone: datetime.tzinfo) -> int:
-    if not (_FIRST_DAY + 1) * 86_400 <= second < _LAST_DAY * 86_400:  # for the caller to refuse
-        return 0
+    # Python's times end where DATE does; the offset of a day inside is that of the edge.
+    second = min(max(second, (_FIRST_DAY + 1) * 86_400), _LAST_DAY * 86_400 - 1)
     instant = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(seconds=second)
     return (instant.astimezone(zone).utcoffset() or datetime.timedelta()) // _SECOND
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from odps_nb import sql_parser
 from odps_nb.local import faults
+from odps_nb.local.sql.constants import compare_bytes, spell_intervals
 from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
 from odps_nb.local.sql.spelling import looks_outside, spell
 from odps_nb.local.sql.times import constants_in_utc
 from odps_nb.local.store.tables import Table, View
+from odps_nb.schema import TypeCode
 
 __all__ = ["FindTable", "TranslatedQuery", "parse_query", "translate"]
 
@@ -59,7 +61,10 @@ def translate(
     tables: dict[str, Table] = {}
     named = _replace_tables(query, tables, find, None, inside)
     translate_functions(query)
-    constants_in_utc(query, timezone)
+    types = _column_types(named)
+    constants_in_utc(query, timezone, types)
+    compare_bytes(query, types)
+    spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)
     return TranslatedQuery(
@@ -68,6 +73,15 @@ def translate(
         named=named,
         plain_columns=_plain_columns(query),
     )
+
+
+def _column_types(tables: tuple[Table, ...]) -> dict[str, set[TypeCode]]:
+    """Return the types of all columns by name; several where tables share a name."""
+    found: dict[str, set[TypeCode]] = {}
+    for table in tables:
+        for column in table.schema.all_columns:
+            found.setdefault(column.name.casefold(), set()).add(column.type.code)
+    return found
 
 
 def _spell(query: Any) -> str:
@@ -236,7 +250,10 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return which output columns are plain stored columns; ``None`` (a star): all may be."""
+    """Return which output columns have values of a stored column; ``None`` (a star): all may.
+
+    So do its largest and its least value.
+    """
     from sqlglot import exp
 
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
@@ -246,5 +263,7 @@ def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
         if isinstance(shown, exp.Aliases):
             return None  # one expression, several columns
         inner = shown.this if isinstance(shown, exp.Alias) else shown
+        if isinstance(inner, (exp.Max, exp.Min)):
+            inner = inner.this
         found.append(inner.name if isinstance(inner, exp.Column) else None)
     return tuple(found)

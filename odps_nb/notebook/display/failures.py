@@ -14,11 +14,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from odps_nb.errors import OdpsNbError, StateError, explain, visible
+from odps_nb.errors import OdpsNbError, explain, visible
 
-__all__ = ["OUR_ERRORS", "FailureHook", "error_lines"]
+__all__ = ["FailureHook", "error_lines"]
 
-OUR_ERRORS = (OdpsNbError, StateError)
 MAX_LINE = 600
 
 # No colour: front ends put errors on red of their own, and red on red is not read.
@@ -60,7 +59,7 @@ class FailureHook:
         shell = self._shell
         self._before = (shell.custom_exceptions, shell.CustomTB)
         theirs = tuple(shell.custom_exceptions)
-        shell.set_custom_exc((*OUR_ERRORS, *theirs), self._handle)
+        shell.set_custom_exc((OdpsNbError, *theirs), self._handle)
         self._installed = shell.CustomTB
 
     def remove(self) -> None:
@@ -83,7 +82,7 @@ class FailureHook:
         trace: TracebackType | None,
         tb_offset: int | None = None,
     ) -> list[str]:
-        if not isinstance(error, OUR_ERRORS):
+        if not isinstance(error, OdpsNbError):
             return self._pass_on(kind, error, trace, tb_offset)
         _remember(kind, error, trace)
         # A summary, not the frames: those would keep alive whatever had been read so far.

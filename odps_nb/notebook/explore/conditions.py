@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profile import Bar
@@ -30,12 +30,14 @@ def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
     if bar.low is None:
         if bar.value is None:
             raise ArgumentError(f"values of {column.name!r} cannot be written in a condition")
-        return bind(f"{name} = :v", {"v": bar.value}, timezone=timezone or "UTC")
+        return bind(f"{name} = :v", {"v": bar.value}, timezone=timezone or "UTC", target="where")
     if isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
         return bind(f"{name} = :v", {"v": bar.low}, timezone="UTC")
     high = "<=" if bar.last else "<"
     text = f"{name} >= :low and {name} {high} :high"
-    return bind(text, {"low": bar.low, "high": bar.high}, timezone=timezone or "UTC")
+    return bind(
+        text, {"low": bar.low, "high": bar.high}, timezone=timezone or "UTC", target="where"
+    )
 
 
 def null_condition(column: Column) -> str:

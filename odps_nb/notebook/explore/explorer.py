@@ -18,7 +18,6 @@ from odps_nb.errors import (
     ArgumentError,
     CancelledError,
     OdpsNbError,
-    StateError,
 )
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.explore.messages import (
@@ -163,7 +162,7 @@ class Explorer:
             return
         try:
             act(content)
-        except (OdpsNbError, StateError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (OdpsNbError, KeyError, ValueError, TypeError, IndexError) as error:
             self._send(problem_message("page", error))
 
     def _ready(self, _: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import OdpsNbError, StateError, explain, visible
+from odps_nb.errors import OdpsNbError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page, drawn_page
@@ -65,7 +65,7 @@ def mimebundle(source: Scan | Result) -> dict[str, str]:
         if not len(source.schema):
             return {"text/plain": f"{source!r}\ndone: a statement without rows"}
         return shown_bundle(_looked_up(source))
-    except (OdpsNbError, StateError) as error:
+    except OdpsNbError as error:
         return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any, Final, Protocol
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import CancelledError, OdpsNbError, StateError, visible
+from odps_nb.errors import CancelledError, OdpsNbError, visible
 from odps_nb.notebook.gallery.chosen import Chosen, side_by_side
 from odps_nb.notebook.gallery.facts import Choice
 from odps_nb.notebook.gallery.page import View
@@ -73,7 +73,7 @@ class Requests:
                 self._select(buffers[0], str(content["by"])[:40])
             elif (act := known.get(str(content.get("do")))) is not None:
                 act(content)
-        except (OdpsNbError, StateError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (OdpsNbError, KeyError, ValueError, TypeError, IndexError) as error:
             self._send(problem_message("choose", error))
 
     def _ready(self, _: Mapping[str, Any]) -> None:

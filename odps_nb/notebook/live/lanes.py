@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import OdpsNbError, StateError, explain, visible
+from odps_nb.errors import OdpsNbError, explain, visible
 from odps_nb.lifetime import start_thread
 
 __all__ = ["Lanes", "Work", "problem_message"]
@@ -19,7 +19,7 @@ Work = Callable[[CancelToken], None]
 def problem_message(lane: str, error: BaseException | str) -> dict[str, Any]:
     """Return what went wrong, in words, as a message to the browser."""
     text = str(error)
-    if isinstance(error, (OdpsNbError, StateError)):
+    if isinstance(error, OdpsNbError):
         text = " ".join(explain(error))
     return {"kind": "problem", "lane": lane, "text": visible(text)[:1000]}
 

@@ -29,11 +29,19 @@ __all__ = [
     "parse_size",
     "refuse_keys",
     "split_line",
+    "split_text",
     "suggest",
+    "without_end",
 ]
 
 _SECRET = re.compile(r"^-+[^=]*(access[-_]?(id|key)|secret|passw|token|credential)", re.IGNORECASE)
 _USERINFO = re.compile(r"^\w+://[^/\s]*@")
+_PIECE = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|(?P<comment>(?<!\S)\#.*)|.""", re.DOTALL
+)
+_OPTION = re.compile(r"\s*(--?[A-Za-z][\w-]*)")
+_WORD = re.compile(r"""\s*(=?(?:"[^"]*"|'[^']*'|\S+))""")
+_LATE_OPTION = re.compile(r"\s(--?[A-Za-z][\w-]*)(?:[\s=]+[^\s'\"]+)?$")
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)(?P<binary>i?)b?", re.IGNORECASE)
 
 
@@ -49,6 +57,49 @@ def split_line(line: str) -> list[str]:
         return list(lexer)
     except ValueError:
         raise UsageError("a quote is not closed: write -w \"status = 'paid'\"") from None
+
+
+def without_end(line: str) -> tuple[str, bool]:
+    """Return a line without a ``# comment`` and ``;`` at its end, and whether there was a ``;``.
+
+    >>> without_end("orders -w 'a = \\"#1\\"' -q;  # the first")
+    ('orders -w \\'a = "#1"\\' -q', True)
+    """
+    kept = ""
+    for piece in _PIECE.finditer(line):
+        if piece["comment"]:
+            break
+        kept += piece[0]
+    kept = kept.rstrip()
+    bare = kept.rstrip("; \t")
+    return bare, bare != kept
+
+
+def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
+    """Split a line into the options of a command and the text behind them.
+
+    Raises
+    ------
+    UsageError
+        The text ends with an option.
+    """
+    known = parser_of(command)._option_string_actions
+    words: list[str] = []
+    place = 0
+    while found := _OPTION.match(line, place):
+        words.append(found[1])
+        place = found.end()
+        action = known.get(found[1])
+        if (action is not None and action.nargs == 0) or not (value := _WORD.match(line, place)):
+            continue
+        if action is not None or value[1].startswith("="):
+            words += split_line(value[1].removeprefix("="))
+            place = value.end()
+    text = line[place:].strip()
+    late = _LATE_OPTION.search(text)
+    if late and late[1] in known:
+        raise UsageError(f"write {late[1]} before the query, not after it")
+    return words, text
 
 
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
@@ -69,6 +120,11 @@ def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
         raise UsageError(f"{parser.prog} has no option {unknown}{suggest(unknown, known)}")
     if getattr(found, "where", None) is not None:
         raise UsageError(f'unexpected argument {unknown!r}: quote the filter, -w "amount > 10"')
+    if set("[](") & set("".join(words)):
+        raise UsageError(
+            f"unexpected argument {unknown!r}: assign an expression to a variable first, and name "
+            "the variable"
+        )
     raise UsageError(f"unexpected argument {unknown!r}; see %{parser.prog}?")
 
 

@@ -45,6 +45,8 @@ class Command:
     name: str
     run: Callable[[Context, argparse.Namespace, str | None], Any]
     cell: Literal["never", "optional", "required"] = "never"
+    takes_text: bool = False
+    """Whether the text of the cell may stand on the line instead, after the options."""
     lines: tuple[list[str], ...] = ()
     """First words with which a command that requires a cell stands on a line alone."""
 

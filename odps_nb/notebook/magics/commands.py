@@ -229,7 +229,7 @@ COMMANDS = {
         Command(name="partitions", run=looking.partitions),
         Command(name="head", run=reading.head),
         Command(name="read", run=reading.read, cell="optional"),
-        Command(name="sql", run=reading.sql, cell="required"),
+        Command(name="sql", run=reading.sql, cell="required", takes_text=True),
         Command(name="spark", run=spark_sql.spark, cell="required", lines=(["stop"],)),
         Command(name="write", run=writing.write),
         Command(name="explore", run=explore),

@@ -89,7 +89,7 @@ class Context:
             return False
         try:
             self._connection.tables("odps_nb_*")
-        except (OdpsNbError, StateError):
+        except OdpsNbError:
             return False
         return True
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import MagicAssign
 from IPython.core.magic import (
     Magics,
     line_cell_magic,
@@ -24,7 +26,15 @@ from traitlets import Bool, Enum, Float, Integer
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
 from odps_nb.notebook.magics import completion
-from odps_nb.notebook.magics.arguments import parse, refuse_keys, split_line, suggest
+from odps_nb.notebook.magics.arguments import (
+    parse,
+    refuse_keys,
+    split_line,
+    split_text,
+    suggest,
+    without_end,
+)
+from odps_nb.notebook.magics.command import Command
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Options
@@ -35,8 +45,7 @@ __all__ = ["OdpsMagics"]
 
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
-# Only then a connection is the value of the magic: alone on its line it would be shown twice.
-_ASSIGNED = re.compile(r"^\s*[\w.]+\s*=\s*%odps\s+connect\b")
+_CONNECT = re.compile(r"%odps\s+connect\b(?!\s+--give\b)")
 
 
 def _overview() -> str:
@@ -121,31 +130,51 @@ class OdpsMagics(Magics):
         self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None
     ) -> Any:
         """Work with tables and blobs; see the overview below."""
-        words = split_line(line)
-        if not words or words[0] in ("-h", "--help") or words == ["help"]:
+        bare, is_silent = without_end(line)
+        name, *more = bare.split(None, 1) or [""]
+        if name in ("", "-h", "--help") or bare == "help":
             self.context.show_text(_overview())
             return None
-        name, *rest = words
+        after = more[0] if more else ""
         if name == "help":
-            name, rest = rest[0], ["--help"]
-        refuse_keys(rest)
+            name, after = after.split()[0], "--help"
+        refuse_keys(line[len(bare) :].split())  # also in a comment
         command = COMMANDS.get(name)
         if command is None:
+            refuse_keys(after.split())
             raise UsageError(f"%odps has no subcommand {name!r}{suggest(name, COMMANDS)}")
+        text = ""
+        if command.takes_text:
+            rest, text = split_text(after, command.run)
+            is_silent = False  # the semicolon ends the statement
+        else:
+            rest = split_line(after)
+        refuse_keys(rest)
         if "--help" in rest or "-h" in rest:
             self.context.show_text(command.help())
             return None
-        if cell is not None and command.cell == "never":
-            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
-        if cell is None and command.cell == "required" and rest[:1] not in command.lines:
-            raise UsageError(f"%odps {name} needs a cell: write %%odps {name} and the text below")
+        self._check_cell(command, rest, text, cell)
         args = parse(command.run, rest)
         try:
-            with self.context.inside(local_ns or {}):
-                return command.run(self.context, args, cell)
+            with self.context.inside((local_ns or {}) if cell is None else _caller_locals()):
+                found = command.run(self.context, args, text or cell)
+                return None if is_silent else found
         except NotFoundError as error:
             self.context.suggest_table(error, getattr(args, "table", ""))
             raise
+
+    @staticmethod
+    def _check_cell(command: Command, rest: list[str], text: str, cell: str | None) -> None:
+        name = command.name
+        if cell is not None and command.cell == "never":
+            raise UsageError(f"%%odps {name} takes no cell: write %odps {name} on one line")
+        if text and (cell or "").strip():
+            raise UsageError("write the query on the line or in the cell, not in both")
+        if cell is not None or command.cell != "required" or text or rest[:1] in command.lines:
+            return
+        here = "write it on the line, or" if command.takes_text else "write"
+        what = "query" if command.takes_text else "cell"
+        raise UsageError(f"%odps {name} needs a {what}: {here} %%odps {name} and the text below")
 
     # -- what %load_ext installs and %unload_ext takes out ------------------------------------
 
@@ -155,7 +184,8 @@ class OdpsMagics(Magics):
         self._replaced = {kind: tables[kind].get("odps") for kind in ("line", "cell")}
         self.shell.register_magics(self)
         self.shell.Completer.custom_matchers.append(self._matcher)
-        self.shell.input_transformers_cleanup.append(_our_lines)
+        self.shell.input_transformers_cleanup.append(_help_line)
+        self.shell.input_transformer_manager.token_transformers.append(_Assigned)
         self._failures.install()
 
     def uninstall(self) -> None:
@@ -169,7 +199,8 @@ class OdpsMagics(Magics):
         for kept, item in (
             (self.shell.configurables, self),
             (self.shell.Completer.custom_matchers, self._matcher),
-            (self.shell.input_transformers_cleanup, _our_lines),
+            (self.shell.input_transformers_cleanup, _help_line),
+            (self.shell.input_transformer_manager.token_transformers, _Assigned),
         ):
             kept[:] = [one for one in kept if one is not item]
         self._failures.remove()
@@ -198,8 +229,53 @@ def _profiles() -> tuple[str, ...]:
 OdpsMagics.odps.__doc__ = _overview()
 
 
-def _our_lines(lines: list[str]) -> list[str]:
-    """Turn ``%odps NAME?`` into ``%odps NAME --help``; ``c = %odps connect`` gives a value."""
+def _help_line(lines: list[str]) -> list[str]:
+    """Turn ``%odps NAME?`` into ``%odps NAME --help``."""
     if len(lines) == 1 and (match := _HELP.match(lines[0])):
         return [match["start"] + " --help\n"]
-    return [_ASSIGNED.sub(r"\g<0> --give", line) for line in lines]
+    return lines
+
+
+class _Assigned(MagicAssign):
+    """Edits ``name = %odps …`` before IPython makes it a call.
+
+    ``c = %odps connect`` returns the connection, which a line without an assignment would display
+    as well as its note. A semicolon at the end does not hide an assigned value.
+    """
+
+    priority = 0
+
+    @classmethod
+    def find(cls, tokens_by_line: Any) -> Any:
+        """Find the first assignment that needs an edit; text inside quotes is one token."""
+        for tokens in tokens_by_line:
+            found = MagicAssign.find([tokens])  # type: ignore[no-untyped-call]  # IPython's own
+            if found is None:
+                continue
+            line = next(one.line for one in tokens if one.start[0] == found.start_line + 1)
+            if _assigned(line[found.start_col :]) != line[found.start_col :]:
+                return cls((found.start_line + 1, found.start_col))
+        return None
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Return the lines with that one edited."""
+        line = lines[self.start_line]
+        edited = line[: self.start_col] + _assigned(line[self.start_col :])
+        return [*lines[: self.start_line], edited, *lines[self.start_line + 1 :]]
+
+
+def _assigned(magic: str) -> str:
+    if not re.match(r"%odps\b", magic):
+        return magic
+    bare, ended = without_end(magic)
+    return _CONNECT.sub(r"\g<0> --give", f"{bare}\n" if ended else magic)
+
+
+def _caller_locals() -> Mapping[str, Any]:
+    """Return the local variables where a cell magic stands; IPython hands over its globals only."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_name != "run_cell_magic":
+        frame = frame.f_back
+    while frame.f_back is not None and frame.f_code.co_name == "run_cell_magic":
+        frame = frame.f_back
+    return frame.f_locals

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from odps_nb.errors import OdpsNbError, StateError
+from odps_nb.errors import OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 
 __all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache", "NameSource"]
@@ -145,7 +145,7 @@ class NameCache:
             found: list[str] | None
             try:
                 found = self._fetch(kind, table)
-            except (OdpsNbError, StateError):
+            except OdpsNbError:
                 found = None  # completion has nothing to say then; a command would show the error
             with self._lock:
                 if found is not None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from IPython.core.error import UsageError
 
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.literals import Target
+from odps_nb.access.binding.text import bind, bind_query
 from odps_nb.client.calls.progress import Progress
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
 from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbError
@@ -62,6 +63,10 @@ _TEXT = 32  # of text and the rest, where nothing better is known
 class Rows(Protocol):
     """What a scan of a table and the result of a query have in common."""
 
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+
     def batches(self, *, progress: Progress = None) -> Iterator[pa.RecordBatch]:
         """Iterate over the rows; leaving early stops the read."""
 
@@ -71,7 +76,7 @@ class Rows(Protocol):
     def to_pandas(
         self,
         *,
-        decimals: Decimals = "exact",
+        decimals: Decimals = "auto",
         dtype_backend: DtypeBackend | None = None,
         progress: Progress = None,
     ) -> Any:
@@ -110,17 +115,24 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
     text = where or body
     if not text:
         return None
-    return bound(context, text, lambda: context.connection.profile.timezone or "UTC")
+    return bound(context, text, "where", lambda: context.connection.profile.timezone or "UTC")
 
 
-def bound(context: Context, text: str, timezone: Callable[[], str | None] = lambda: None) -> str:
-    """Return a text with variables bound to ``:name``, or raise a one-line error.
+def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
+    """Return a text with variables bound to ``:name`` and ``{name}``, or raise a one-line error.
 
     ``timezone`` returns the zone in which datetimes of the text are read.
     """
+
+    def write(zone: str | None) -> str:
+        if target == "sql":
+            source = "there is no variable"
+            return bind_query(text, context.variables, None, timezone=zone, source=source)
+        return bind(text, context.variables, timezone=zone, target=target)
+
     try:
-        bind(text, context.variables, timezone="UTC")  # a slip is told before anything connects
-        return bind(text, context.variables, timezone=timezone())
+        write("UTC")  # a slip is told before anything connects
+        return write(timezone())
     except (ArgumentError, ConfigError) as error:
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
@@ -132,7 +144,7 @@ def _shapes_frames(function: _F) -> _F:
         argument(
             "--decimals",
             choices=get_args(Decimals),
-            help="float: decimals as floats, which describe() and mean() take; by default exact.",
+            help="auto (default): float64 where it holds every value, else exact; exact; float.",
         ),
     ):
         function = decorate(function)
@@ -245,12 +257,14 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Run the cell as SQL on the service; its rows arrive over the Storage API.
 
-    :name stands for the Python variable of that name, quoted safely.
+    On one line: %odps sql -o df select count(*) from orders; the options come first.
+    :name stands for the value of the Python variable of that name, quoted safely; {name} for a
+    table or column that it names.
     """
     context.check_output(args.output)
     if not (text := (cell or "").strip()):
         raise UsageError("%%odps sql needs a query in the cell")
-    query = bound(context, text, lambda: context.connection.profile.timezone)
+    query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
         return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
     result = stoppable("sql", lambda: context.connection.sql(query, text=args.text, wait=False))
@@ -327,7 +341,12 @@ def _finish(
     cut = _cut(value, args.limit or context.options().limit, total)
     if cut and args.output is None:
         context.show_note(f"{title} · {cut}")
-    return context.deliver(value, into=args.output, note=_shape(value, title, cut))
+    note = _shape(value, title, cut)
+    if kind == "pandas" and args.decimals in (None, "auto"):
+        from odps_nb.convert.decimal_array import decimal_note
+
+        note = " · ".join(filter(None, [note, decimal_note(source.arrow_schema, value)]))
+    return context.deliver(value, into=args.output, note=note)
 
 
 def _dtypes(args: argparse.Namespace) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.errors import ServiceError
-from odps_nb.notebook.display.failures import OUR_ERRORS, error_lines
+from odps_nb.errors import OdpsNbError, ServiceError
+from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.magics.names import MAX_NAMES
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _answer(kind: str, path: Sequence[str], *, fresh: bool) -> dict[str, Any]:
     context = magics.context
     try:
         return children(context.connection, context.cache(), kind, path, fresh=fresh)
-    except OUR_ERRORS as error:
+    except OdpsNbError as error:
         return {"problem": error_lines(error), "waiting": False}
 
 

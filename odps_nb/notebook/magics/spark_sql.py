@@ -39,7 +39,8 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
     Only the columns, partitions and rows that the query needs are read. With -o the result is a
     Spark DataFrame, which reads when it is used; without -o and -t the first rows are shown.
-    :name stands for the Python variable of that name, quoted safely. The Spark session is the
+    :name stands for the value of the Python variable of that name, quoted safely, {name} for a
+    table or column that it names. The Spark session is the
     variable spark, else the active session, else a new one, which that variable then holds; the
     line %odps spark stop ends it.
     """
@@ -48,7 +49,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             raise UsageError("%odps spark stop stands on a line of its own")
         return _stop(context)
     context.check_output(args.output)
-    text = bound(context, (cell or "").strip())
+    text = bound(context, (cell or "").strip(), "spark", lambda: None)
     if not text:
         raise UsageError("%%odps spark needs a query in the cell")
     options = context.options()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
 
 __all__ = ["write"]
+
+_ROOT = re.compile(r"[^\W\d]\w*")
 
 
 @parsed_as("odps write")
@@ -78,6 +81,11 @@ def _source(context: Context, name: str) -> tuple[Path | None, Any]:
     value = context.variables.get(name, name)
     if isinstance(value, (str, Path)) and _is_folder(value):
         return Path(value).expanduser(), None
+    root = _ROOT.match(name)
+    if root and root[0] != name and root[0] in context.variables:
+        raise UsageError(
+            f"{name!r} is an expression: assign it to a variable, and write that variable"
+        )
     if not name.isidentifier():
         raise UsageError(f"there is no folder {name!r}")
     return None, context.variable(name)

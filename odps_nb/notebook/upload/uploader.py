@@ -19,7 +19,6 @@ from odps_nb.errors import (
     CancelledError,
     ConfigError,
     OdpsNbError,
-    StateError,
 )
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.display.failures import error_lines
@@ -146,7 +145,7 @@ class Uploader:
                     self._refuse(content)
                 case "cancel":
                     self._cancel()
-        except (OdpsNbError, StateError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (OdpsNbError, KeyError, ValueError, TypeError, IndexError) as error:
             self._tell_error(_LANE, error)
 
     def _begin(self, content: Mapping[str, Any]) -> None:
@@ -217,7 +216,7 @@ class Uploader:
             return  # the rows are there; only telling it failed
         self.error = error
         self._forget()
-        ours = isinstance(error, (OdpsNbError, StateError))
+        ours = isinstance(error, OdpsNbError)
         lines = error_lines(error) if ours else [f"{type(error).__name__}: {error}"[:400]]
         state = "cancelled" if isinstance(error, CancelledError) else "failed"
         self._send({"kind": "problem", "state": state, "lines": lines})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import did_you_mean
-from odps_nb.errors import NotFoundError, OdpsNbError, QueryError, StateError
+from odps_nb.errors import NotFoundError, OdpsNbError, QueryError
 from odps_nb.spark.pushdown.positions import PARSER_PLACE, place_of
 from odps_nb.spark.tasks.errors import from_spark
 
@@ -52,7 +52,7 @@ def query_errors(
         raise error from None
 
 
-def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbError | StateError:
+def _error_of(failure: PySparkException, reads: Sequence[TableRead]) -> OdpsNbError:
     ours = from_spark(failure)
     if ours is not None:
         return ours

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from odps_nb.access.binding import literal
+from odps_nb.access.binding.literals import literal
 from odps_nb.access.reading.conditions import AllOf, AnyOf, Condition, Negation, Value
 from odps_nb.spark.launch._quiet import without_query_log
 from odps_nb.spark.pushdown.computed import Computed, Evaluated, moments_of

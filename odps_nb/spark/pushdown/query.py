@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
-from odps_nb.access.binding import bind
+from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_text
 from odps_nb.access.faces import Faces
 from odps_nb.client.auth.profile import Profile
@@ -81,7 +81,9 @@ def sql(
     query
         One query in Spark's SQL: ``select``, ``with``, ``values``, and unions of these.
     params
-        Values for ``:name`` in the text, quoted safely. Without them the text is left as it is.
+        Values for ``:name`` in the text, quoted safely, and names of tables and columns for
+        ``{name}``, as for `Connection.sql`. A time with digits below a microsecond is refused.
+        Without them the text is left as it is.
     limit
         Rows of the result at most.
 
@@ -145,7 +147,9 @@ def explain_sql(
     if spark is not None:
         check_session(spark)
     check_text("query", query)
-    parsed = parse_query(query if params is None else bind(query, params))
+    parsed = parse_query(
+        query if params is None else bind(query, params, source="params has no", target="spark")
+    )
     spark = spark or _active()
     if spark is not None:
         regular = parsed.is_regular and _is_usual(spark)

@@ -17,8 +17,10 @@ from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.auth.sources import FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary
+from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.source.foreign_options import INSTEAD
 from odps_nb.spark.tasks.credentials import profile_of
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
 
-_PROFILE = frozenset(field.name for field in dataclasses.fields(Profile))
+_PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "text", "where"}
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
@@ -76,7 +78,7 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
 
 def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     if name := given.get("profile"):
-        profile = profile_of(name)
+        profile = Profile.resolve(name, **hidden((k, given[k]) for k in FIELDS if k in given))
     elif "endpoint" in given:
         profile = Profile.from_options(given)
     else:

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.auth.profile import Profile
@@ -112,13 +112,16 @@ class TaskProfile:
         from pyspark import TaskContext
 
         from odps_nb.client.calls.storage import StorageClient
-        from odps_nb.http.retry import RetryPolicy
 
         profile = self.profile
         _spare_imports()
-        if TaskContext.get() is None or retries is not None:
-            policy = RetryPolicy() if retries is None else RetryPolicy(max_attempts=1 + retries)
-            with StorageClient(profile, retry=policy) as storage:
+        if retries is not None:
+            options = replace(profile.client_options, retries=retries)
+            with StorageClient(profile, options=options) as storage:
+                yield storage
+            return
+        if TaskContext.get() is None:
+            with StorageClient(profile) as storage:
                 yield storage
             return
         storage = _kept.pop() if _kept and _kept[-1].profile == profile else StorageClient(profile)

@@ -17,7 +17,6 @@ from odps_nb.errors import (
     MissingDependencyError,
     OdpsNbError,
     SessionExpiredError,
-    StateError,
     explain,
 )
 
@@ -34,13 +33,13 @@ _WHERE = "\nwhere: "
 _TO_DO = "\nto do: "
 
 
-def for_spark(error: OdpsNbError | StateError) -> OdpsNbError | StateError:
+def for_spark(error: OdpsNbError) -> OdpsNbError:
     """Return the same kind of error with notes, request id and hint in its message."""
     story = "\n".join(explain(error))
     return type(error)(story.removeprefix(f"{type(error).__name__}: "), hint=error.hint)
 
 
-def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:
+def from_spark(failure: BaseException) -> OdpsNbError | None:
     """Return our error found in the text of a Spark exception, or ``None``.
 
     Where executors run a Python that cannot do our work, that is an error of ours, too.
@@ -48,9 +47,7 @@ def from_spark(failure: BaseException) -> OdpsNbError | StateError | None:
     told = str(failure)
     found = _OURS.search(told)
     kind = getattr(errors, found.group(1), None) if found else None
-    if found is None or not (
-        isinstance(kind, type) and issubclass(kind, (OdpsNbError, StateError))
-    ):
+    if found is None or not (isinstance(kind, type) and issubclass(kind, OdpsNbError)):
         return _wrong_python(told)
     text = _END.split(found.group(2), maxsplit=1)[0].rstrip()
     story, _, hint = text.partition(_TO_DO)
@@ -101,7 +98,7 @@ def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (OdpsNbError, StateError) as error:
+    except OdpsNbError as error:
         if _WHERE in error.message:  # complete already: of a step before, in the same worker
             raise
         error.add_note(what)

@@ -35,6 +35,7 @@ __all__ = [
     "encode_error_json",
     "encode_error_xml",
     "hint_of_code",
+    "is_storage_timeout",
 ]
 
 MAX_ERROR_BYTES = 2**20
@@ -137,6 +138,10 @@ _NO_RIGHT = (
     "ask the owner of the project for the right to this object, to download where the project asks "
     "for that, and whether it admits this machine's address"
 )
+_TOKEN = (
+    "check sts_token= or bearer_token=: the token may have expired or belong to another access id"
+)
+_OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
 _COPIED = "the service copies the table to another cluster meanwhile; try again later"
 _HINT_OF_CODE = {
     "Unauthorized": f"{_ID}; and the clock of this machine, which may be off by 15 minutes at most",
@@ -144,7 +149,7 @@ _HINT_OF_CODE = {
     "SignatureNotMatch": _OTHER_SIGNATURE,
     "SignatureDoesNotMatch": _OTHER_SIGNATURE,
     "RequestTimeTooSkewed": "check the clock of this machine; it may be off by 15 minutes at most",
-    "AuthenticationRequestExpired": "the temporary credentials have expired; get new ones",
+    "AuthenticationRequestExpired": "get new temporary keys: these have expired",
     "NoPermission": _NO_RIGHT,
     "AccessDenied": _NO_RIGHT,
     "NoSuchProject": "check the name of the project and that the endpoint is of its region",
@@ -179,7 +184,7 @@ _HINT_OF_CLASS: dict[type[ServiceError], str] = {
     NotFoundError: "check the name, the project and the endpoint",
     ConflictError: "the object is in another state than expected; look at it and try again",
     SessionExpiredError: _HINT_OF_CODE["NoSuchSession"],
-    ThrottledError: "wait a little, or use fewer splits at a time",
+    ThrottledError: "wait a little, or read with a smaller workers=",
     ServerFaultError: "the server failed; try again, and quote the request id if it persists",
     ServiceError: "check the endpoint: the server there is not the service",
 }
@@ -217,8 +222,14 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
         code=code,
         request_id=find_header(headers, REQUEST_ID) or parts.request_id,
         retry_after=_retry_after(headers, parts.hold_millis),
-        hint=_HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS.get(kind),
+        hint=_hint(kind, code, message),
     )
+
+
+def _hint(kind: type[ServiceError], code: str | None, message: str) -> str | None:
+    if kind is AccessDeniedError and _OF_TOKEN.search(f"{code} {message}"):
+        return _TOKEN
+    return _HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS.get(kind)
 
 
 def code_of_text(text: str) -> str | None:
@@ -232,7 +243,18 @@ def hint_of_code(code: str | None) -> str | None:
     return _HINT_OF_CODE.get(code or "")
 
 
+def is_storage_timeout(text: str) -> bool:
+    """Return whether a text says that the service's own metadata store timed out.
+
+    The service may say so with any status; its clients retry by this word
+    (``docs/protocol.md`` section 8.4).
+    """
+    return "otstimeout" in text.lower()
+
+
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
+    if is_storage_timeout(f"{code} {message}"):
+        return ServerFaultError
     known = STATUS_OF_CODE.get(code or "", status)
     if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
         return SessionExpiredError

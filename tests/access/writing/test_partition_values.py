@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from odps_nb.access.binding import literal
+from odps_nb.access.binding.literals import literal
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.notebook.magics.context import _Names

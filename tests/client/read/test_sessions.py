@@ -14,7 +14,13 @@ from odps_nb.client.read.splits import (
     open_read_session,
     plan_ranges,
 )
-from odps_nb.errors import ArgumentError, ServiceError, SessionExpiredError, TruncatedError
+from odps_nb.errors import (
+    ArgumentError,
+    ServerFaultError,
+    ServiceError,
+    SessionExpiredError,
+    TruncatedError,
+)
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -172,6 +178,42 @@ PARTS = TableSchema(
 PARTED = ReadSessionAnswer(
     session_id="s", split_mode=SplitMode.ROW_OFFSET, record_count=0, schema=PARTS
 )
+
+
+OTS = "OTSTimeout: table meta"
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        fail(400, "InvalidArgument", OTS),
+        fail(503, "ServiceUnavailable", OTS),
+        give(ReadSessionAnswer(session_id="s", status=SessionStatus.CRITICAL, message=OTS)),
+    ],
+    ids=["400", "503", "as a status"],
+)
+def test_a_session_whose_metadata_timed_out_is_created_again(failed):
+    steps = [failed, failed, give(ANSWER)]
+    with Service(CreateReadSession=steps) as service, service.client() as storage:
+        session = open_read_session(storage, ReadPlan(table=TABLE))
+        assert session.row_count == 100
+        assert len(service.calls["CreateReadSession"]) == 3
+        assert len(service.slept) == 2
+    with (
+        Service(CreateReadSession=[failed]) as service,
+        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        pytest.raises(ServerFaultError, match="OTSTimeout"),
+    ):
+        open_read_session(storage, ReadPlan(table=TABLE))
+    assert len(service.calls["CreateReadSession"]) == 3
+
+
+def test_a_request_that_is_moved_to_another_server_is_retried_at_the_same_address():
+    headers = {"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}
+    steps = [raw(b"", 308, **headers), give(ANSWER)]
+    with Service(CreateReadSession=steps) as service, service.client() as storage:
+        assert open_read_session(storage, ReadPlan(table=TABLE)).row_count == 100
+        assert len(service.calls["CreateReadSession"]) == 2
 
 
 def test_columns_are_told_apart_by_asking():

@@ -182,7 +182,7 @@ def test_a_deadline_ends_the_wait_and_not_the_query():
         service.client() as storage,
     ):
         instance = submit_sql(storage, "select 1")
-        with pytest.raises(RequestTimeoutError, match="still runs after 3 seconds"):
+        with pytest.raises(RequestTimeoutError, match="still runs after 3 s"):
             wait_sql(storage, instance, timeout=3, clock=lambda: float(next(now)))
     assert "CancelInstance" not in service.calls
 
@@ -211,10 +211,12 @@ def test_leaving_a_running_query_stops_it_on_the_service():
     with (
         ControlService(**script) as service,
         service.client() as storage,
-        pytest.raises(RequestTimeoutError),
+        pytest.raises(RequestTimeoutError, match=r"within 0\.01 s and was cancelled") as caught,
     ):
         run_sql(storage, "select 1", timeout=0.01)
     assert service.calls["CancelInstance"][0].instance_id == "i1"
+    assert caught.value.hint.startswith("pass a longer timeout=")
+    assert caught.value.notes[-1].startswith("instance i1")
 
 
 def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):
@@ -226,7 +228,7 @@ def test_a_query_that_cannot_be_stopped_shows_why_it_was_left(caplog):
     with (
         ControlService(**script) as service,
         service.client() as storage,
-        pytest.raises(RequestTimeoutError),
+        pytest.raises(RequestTimeoutError, match="could not be cancelled: it may still run"),
     ):
         run_sql(storage, "select 1", timeout=0.01)
     assert "could not be stopped" in caplog.text

@@ -176,12 +176,31 @@ def test_a_refused_upload_aborts_the_session(fault, kind):
     assert caught.value.notes[-1] == "the write was aborted; nothing of it is in the table"
 
 
-def test_throttling_without_end_aborts():
+THROTTLED = ["WriteRows", "CloseWriteStream", "CommitWriteSession"]
+
+
+@pytest.mark.parametrize("name", THROTTLED)
+def test_a_write_that_is_throttled_retries_until_the_deadline_and_not_by_count(name):
     with Ledger() as service:
-        service.faults["WriteRows"].extend(["429"] * 9)
+        service.faults[name].extend(["429"] * 9)
+        assert write(service, retry=RetryPolicy(max_attempts=3)) == ROWS
+        assert service.committed == list(range(ROWS))
+
+
+@pytest.mark.parametrize("name", THROTTLED)
+def test_throttling_beyond_the_deadline_aborts(name):
+    slept: list[float] = []
+    with Ledger() as service:
+        service.faults[name].extend(["429"] * 99)
         with pytest.raises(ThrottledError):
-            write(service, retry=RetryPolicy(max_attempts=3))
+            write(
+                service,
+                retry=RetryPolicy(max_attempts=3, deadline=60.0),
+                sleep=slept.append,
+                monotonic=lambda: sum(slept),
+            )
         assert service.status == "ABORTED"
+    assert 30 < sum(slept) <= 60
 
 
 # -- parts ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import odps_nb
 from odps_nb import errors
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot
-from odps_nb.errors import InvalidRequestError, OdpsNbError, StateError, explain, visible
+from odps_nb.errors import InvalidRequestError, OdpsNbError, explain, visible
 from odps_nb.notebook.display import html
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.gallery.page import Page
@@ -36,7 +36,7 @@ KINDS = sorted(
     (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)),
     key=lambda kind: kind.__name__,
 )
-KINDS = [kind for kind in KINDS if issubclass(kind, (OdpsNbError, StateError))]
+KINDS = [kind for kind in KINDS if issubclass(kind, OdpsNbError)]
 
 
 class Named:

@@ -58,7 +58,7 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("%odps read orders -p ds=2024-01-02", ("ds=2024-01-02",)),
         ("%odps read orders -p ", ("ds=2024-01-01", "ds=2024-01-02")),
         ("%odps read orders -t ar", ("arrow",)),
-        ("%odps read orders --decimals ", ("exact", "float")),
+        ("%odps read orders --decimals ", ("auto", "exact", "float")),
         ("%odps head orders --dtype-backend py", ("pyarrow",)),
         ("%odps read orders --text re", ("replace",)),
         ("%odps read orders -o fr", ("frame",)),

@@ -160,10 +160,26 @@ def test_decimals_and_dtypes_are_switches_of_every_frame(ip, cell):
         line = line.replace("{}", "") + f" {switch}"
         return [str(one) for one in run(ip, f"{line}\n{query}" if query else line).dtypes]
 
-    assert dtypes("") == ["int64", "decimal128(18, 2)[pyarrow]"]
+    assert dtypes("") == ["int64", "float64"]
+    assert dtypes("--decimals auto") == ["int64", "float64"]
+    assert dtypes("--decimals exact") == ["int64", "decimal128(18, 2)[pyarrow]"]
     assert dtypes("--decimals float") == ["int64", "float64"]
     assert dtypes("--decimals float --dtype-backend numpy_nullable") == ["Int64", "Float64"]
     assert dtypes("--dtype-backend pyarrow")[0] == "int64[pyarrow]"
+
+
+def test_a_note_says_what_became_of_decimals(ip):
+    def told(line: str) -> str:
+        run(ip, line)
+        return "".join(one["text/plain"] for one in ip.user_ns["shown"])
+
+    read = "%odps read orders -n 5 -c id,amount -o df"
+    assert "DECIMAL as float64: amount" in told(read)
+    assert "DECIMAL" not in told(f"{read} --decimals exact")
+    assert "DECIMAL" not in told("%odps read orders -n 5 -c id -o df")
+    query = "cast('12345678901234567.89' as decimal(38,2)) as total, amount from orders limit 1"
+    said = told(f"%%odps sql -o df\nselect {query}")
+    assert "DECIMAL as float64: amount · DECIMAL kept exact, float64 would round: total" in said
 
 
 def test_dtypes_of_pandas_are_refused_for_other_results(ip):

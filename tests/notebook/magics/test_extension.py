@@ -188,7 +188,11 @@ def test_help_of_all(shell):
     ("cell", "message"),
     [
         ("%odps raed", "UsageError: %odps has no subcommand 'raed'; did you mean read?\n"),
-        ("%odps sql", "UsageError: %odps sql needs a cell: write %%odps sql and the text below\n"),
+        (
+            "%odps sql",
+            "UsageError: %odps sql needs a query: write it on the line, or %%odps sql and the text "
+            "below\n",
+        ),
         (
             "%%odps tables\nx",
             "UsageError: %%odps tables takes no cell: write %odps tables on one line\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
+from odps_nb import ClientOptions
 from odps_nb.access.partitions import PartitionRange
 from odps_nb.client.write.session import commit_write, open_write_stream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
@@ -232,10 +234,26 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)
 
 
+def test_settings_of_the_client_are_options_beside_the_keys_or_a_profile(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = {"table": "orders", "read_timeout": "7.5", "retries": "1"}
+    made = ClientOptions(read_timeout=7.5, retries=1)
+    assert ReadSettings.of({**profile.as_options(), **asked}).profile.client_options == made
+    known = profile.as_options().items()
+    lines = "".join(f'{key} = "{value}"\n' for key, value in known if key != "api_version")
+    (tmp_path / "profiles.toml").write_text(f"[work]\n{lines}")
+    (tmp_path / "profiles.toml").chmod(0o600)
+    monkeypatch.setenv("ODPS_NB_PROFILES", str(tmp_path / "profiles.toml"))
+    assert ReadSettings.of({"profile": "work", **asked}).profile.client_options == made
+    assert ReadSettings.of({"profile": "work", "table": "orders"}).profile.endpoint
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
         ({}, "no table"),
+        ({"table": "t", "retries": "-1"}, "retries is -1"),
         ({"table": "t", "limit": "many"}, "not a whole number"),
         ({"table": "t", "limit": "1", "where": "a = 1"}, "do not go together"),
         ({"table": "t", "partition": "ds=1"}, "did you mean 'partitions'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import ssl
 import struct
@@ -107,8 +108,12 @@ class Line:
         """Close with RST instead of FIN."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    def wait_closed(self, timeout: float = 60.0) -> bool:
-        """Wait until the client closes; False if it does not."""
+    def wait_closed(self, timeout: float = 60.0, *, reads: bool = True) -> bool:
+        """Wait until the client closes; False if it does not. Without ``reads`` take no byte."""
+        if not reads:
+            waiting = select.poll()
+            waiting.register(self.sock, select.POLLRDHUP | select.POLLHUP)
+            return bool(waiting.poll(timeout * 1000))
         self.sock.settimeout(timeout)
         try:
             while self.sock.recv(1 << 16):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.options import ClientOptions
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Split, TableName
@@ -71,7 +72,8 @@ class Service(Peer):
             **facts.pop("profile", {}),
         )
         self.slept: list[float] = []
-        facts = {"read_timeout": 5.0, "sleep": self.slept.append, **facts}
+        options = ClientOptions(read_timeout=facts.pop("read_timeout", 5.0))
+        facts = {"sleep": self.slept.append, "options": options, **facts}
         return StorageClient(profile, retry=facts.pop("retry", RetryPolicy(spread=0.0)), **facts)
 
 

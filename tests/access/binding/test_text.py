@@ -11,7 +11,9 @@ import sqlglot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.access.binding import MAX_VALUES, bind, literal
+from odps_nb.access.binding.literals import literal
+from odps_nb.access.binding.text import bind
+from odps_nb.access.binding.values import MAX_VALUES
 from odps_nb.errors import ArgumentError
 
 
@@ -51,7 +53,6 @@ def test_a_value_becomes_a_literal(value, text):
     "value",
     [
         object(),
-        b"bytes",
         {"a": 1},
         [],
         [[1]],
@@ -96,6 +97,37 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
         bind("a > :threshhold", {"threshold": 3})
     assert "threshhold" in str(caught.value)
     assert caught.value.hint == "did you mean :threshold?"
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("select {c} from {t}", "select `id` from `p`.`s`.`orders`"),
+        ("select { c }, '{c}', \"{c}\", `{c}` -- {c}", "select `id`, '{c}', \"{c}\", `{c}` -- {c}"),
+        ("select {cs}, /* {c} */ {{c}}, ${c}", "select `id`, `Ä_1`, /* {c} */ {{c}}, ${c}"),
+        ("pattern (a{1,3} b{2})", "pattern (a{1,3} b{2})"),
+        ("{c} in (:x) and {c} not in :x", "`id` in (1) and `id` not in (1)"),
+    ],
+)
+def test_a_name_in_braces_is_checked_and_quoted(text, bound):
+    values = {"c": "id", "cs": ["id", "Ä_1"], "t": "p.s.orders", "x": [1]}
+    assert bind(text, values) == bound
+
+
+@given(name=st.text(max_size=20))
+def test_no_name_in_braces_becomes_syntax(name):
+    try:
+        bound = bind("select {name} from t", {"name": name})
+    except ArgumentError:
+        return
+    (column,) = sqlglot.parse_one(bound, dialect="hive").expressions
+    assert ".".join(part.name for part in column.parts) == name
+
+
+def test_an_unknown_name_in_braces_is_refused_with_the_nearest_one():
+    with pytest.raises(ArgumentError, match=r"\{tabel\} has no value") as caught:
+        bind("select * from {tabel}", {"table": "t"})
+    assert caught.value.hint == "did you mean {table}?"
 
 
 # sqlglot reads the two dialects in question: with backslash escapes and without.

@@ -1,0 +1,235 @@
+"""Formats Python values as SQL literals that mean the same to every reader of the text."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from odps_nb.access.binding.values import Duration, PlainValue, Time, plain
+from odps_nb.errors import ArgumentError
+
+__all__ = ["Target", "Writer", "literal"]
+
+Target = Literal["sql", "where", "spark"]
+"""The reader of the text: the service, the grammar of ``where=``, or Spark."""
+
+_LONG = 2**63
+# Digits of a DECIMAL; where= compares with columns of more, which need a setting of SQL.
+_DIGITS: dict[Target, int] = {"sql": 38, "spark": 38, "where": 76}
+_PLAIN_SCALE = 18  # behind the point, without a setting
+_SECOND = 10**9
+_EPOCH = datetime.datetime(1970, 1, 1)
+_UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
+
+
+def literal(value: object) -> str:
+    """Format a Python value as a SQL literal.
+
+    Takes what `odps_nb.access.binding.values.plain` takes; a list gets parentheses, for ``in``. A
+    time with a time zone is refused, as the zone in which the text is read is not known here.
+    """
+    return Writer().literal(plain(value))
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Formats values for one reader.
+
+    Parameters
+    ----------
+    timezone
+        Time zone in which the reader reads a time without one; ``None`` if it is not known.
+    """
+
+    target: Target = "sql"
+    timezone: str | None = None
+
+    def literal(self, value: PlainValue) -> str:
+        """Format a value that `plain` returned.
+
+        Raises
+        ------
+        ArgumentError
+            SQL has no literal for it.
+        """
+        if isinstance(value, list):
+            return self._list(value)
+        if isinstance(value, Time):
+            return self._time(value)
+        if isinstance(value, Duration):
+            return self._duration(value.nanoseconds)
+        if isinstance(value, Decimal):
+            return self._decimal(value)
+        if type(value) is int and not -_LONG < value < _LONG:
+            if value.bit_length() > 256:
+                raise self._too_long(f"a whole number of {value.bit_length():,} bits")
+            return self._decimal(Decimal(value))
+        return _WRITERS[type(value)](value)
+
+    def _list(self, values: Sequence[PlainValue]) -> str:
+        if not values:
+            raise ArgumentError(
+                "an empty list cannot be bound",
+                # No value can replace it: "in (null)" matches no row, but "not in (null)" neither.
+                hint="check for it first: in () is not SQL",
+            )
+        return "(" + ", ".join(map(self.literal, values)) + ")"
+
+    def _time(self, value: Time) -> str:
+        if not value.is_instant:
+            return self._cast(_clock(value.nanoseconds))
+        if self.timezone is not None and (shown := self._shown(value.nanoseconds)) is not None:
+            return self._cast(shown)
+        if self.target != "sql":
+            return self._cast(_clock(value.nanoseconds), zone="Z")
+        if self.timezone is None:
+            raise ArgumentError(
+                "a time with a time zone cannot be bound: the zone in which SQL runs is not known",
+                hint="connect with timezone=…, or bind it naive: .astimezone(zone)"
+                ".replace(tzinfo=None)",
+            )
+        raise ArgumentError(
+            f"{_clock(value.nanoseconds)} UTC cannot be bound: clocks of {self.timezone} show this "
+            "local time twice, and SQL would read the first one",
+            hint="run the query in UTC: settings={'odps.sql.timezone': 'UTC'}",
+        )
+
+    def _shown(self, instant: int) -> str | None:
+        """Return the local time of an instant; ``None`` where it would be read as another one."""
+        assert self.timezone is not None
+        zone = ZoneInfo(self.timezone)
+        seconds, rest = divmod(instant, _SECOND)
+        try:
+            moment = _EPOCH + datetime.timedelta(seconds=seconds)
+            there = moment.replace(tzinfo=datetime.UTC).astimezone(zone)
+            shown = there.replace(tzinfo=None, fold=0)  # a text says nothing of a fold
+            read = shown.replace(tzinfo=zone).astimezone(datetime.UTC).replace(tzinfo=None)
+        except OverflowError:
+            raise _outside(instant) from None
+        if read != moment:
+            return None
+        return _clock((shown - _EPOCH) // datetime.timedelta(seconds=1) * _SECOND + rest)
+
+    def _cast(self, clock: str, *, zone: str = "") -> str:
+        if self.target == "spark" and len(clock) > len("2024-01-31 00:00:00.123456"):
+            raise ArgumentError(
+                f"{clock} cannot be bound: Spark has microseconds",
+                hint="round it: value.floor('us') of pandas, or .astype('datetime64[us]')",
+            )
+        return f"CAST('{clock}{zone}' AS TIMESTAMP)"
+
+    def _duration(self, nanoseconds: int) -> str:
+        if self.target == "spark" and nanoseconds % 1000:
+            raise ArgumentError(
+                f"a duration of {nanoseconds} ns cannot be bound: Spark has microseconds",
+                hint="round it: value.floor('us') of pandas, or .astype('timedelta64[us]')",
+            )
+        seconds, rest = divmod(abs(nanoseconds), _SECOND)
+        hours, seconds = divmod(seconds, 3600)
+        days, hours = divmod(hours, 24)
+        text = f"{days} {hours:02}:{seconds // 60:02}:{seconds % 60:02}{_fraction(rest)}"
+        return f"INTERVAL '{'-' if nanoseconds < 0 else ''}{text}' DAY TO SECOND"
+
+    def _decimal(self, value: Decimal) -> str:
+        if not value.is_finite():
+            raise ArgumentError(f"{value} has no SQL literal", hint="bind a finite number")
+        if not value:
+            value = Decimal(0)
+        if abs(value.adjusted()) > _DIGITS[self.target]:  # also keeps the text below short
+            raise self._too_long(f"{value:.6e}")
+        digits = f"{value:f}"
+        while _scale(digits) > _PLAIN_SCALE and digits.endswith("0"):
+            digits = digits[:-1]
+        scale = _scale(digits)
+        precision = max(len(digits.lstrip("-0.").replace(".", "")), scale + 1)
+        if precision > _DIGITS[self.target]:
+            raise self._too_long(digits if len(digits) < 100 else f"{value:.6e}")
+        return f"CAST('{digits}' AS DECIMAL({precision},{scale}))"
+
+    def _too_long(self, number: str) -> ArgumentError:
+        most = _DIGITS[self.target]
+        return ArgumentError(
+            f"{number} needs more than the {most} digits of a DECIMAL",
+            hint=f"round it to {most} digits or fewer, or bind a float",
+        )
+
+
+def _clock(nanoseconds: int) -> str:
+    """Format nanoseconds of 1970 as ``2024-01-31 10:00:00.123456789``, with the digits needed."""
+    seconds, rest = divmod(nanoseconds, _SECOND)
+    try:
+        moment = _EPOCH + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        raise _outside(nanoseconds) from None
+    return f"{moment.isoformat(sep=' ')}{_fraction(rest)}"
+
+
+def _fraction(nanoseconds: int) -> str:
+    if not nanoseconds:
+        return ""
+    return f".{nanoseconds // 1000:06}" if nanoseconds % 1000 == 0 else f".{nanoseconds:09}"
+
+
+def _outside(nanoseconds: int) -> ArgumentError:
+    return ArgumentError(
+        f"{nanoseconds / 1e9:.0f} seconds from 1970 lie outside of the years 1 to 9999",
+        hint="bind a time within these years",
+    )
+
+
+def _text(value: str) -> str:
+    r"""Quote text so that all SQL dialects used here read the same characters.
+
+    MaxCompute reads backslashes as escapes, standard SQL does not. So a text with a quote, a
+    backslash or a control character is built from pieces that mean the same in both.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(
+            f"a text with half of a character cannot be bound: {error.reason}",
+            hint="repair it: value.encode('utf-16', 'surrogatepass').decode('utf-16')",
+        ) from None
+    pieces = [
+        f"CHR({ord(piece)})" if _UNSAFE.fullmatch(piece) else f"'{piece}'"
+        for piece in re.split(f"({_UNSAFE.pattern})", value)
+        if piece
+    ]
+    if not pieces:
+        return "''"
+    return pieces[0] if len(pieces) == 1 else f"CONCAT({', '.join(pieces)})"
+
+
+def _float(value: float) -> str:
+    if not math.isfinite(value):
+        raise ArgumentError(
+            f"{value} has no SQL literal",
+            hint="drop missing values (.dropna()), test with IS NULL, or bind a finite number",
+        )
+    return _signed(repr(value))
+
+
+def _signed(digits: str) -> str:
+    """Put a negative number in parentheses: after a minus sign it would begin a comment."""
+    return f"({digits})" if digits.startswith("-") else digits
+
+
+def _scale(digits: str) -> int:
+    return len(digits.partition(".")[2])
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "NULL",
+    bool: lambda value: "TRUE" if value else "FALSE",
+    int: lambda value: _signed(str(value)),
+    float: _float,
+    str: _text,
+    bytes: lambda value: f"UNHEX('{value.hex()}')",
+    datetime.date: lambda value: f"CAST('{value}' AS DATE)",
+}

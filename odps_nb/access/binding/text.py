@@ -1,0 +1,227 @@
+"""Replaces ``:name`` and ``{name}`` in a filter or query by the Python value of that name.
+
+``:name`` becomes a literal, ``{name}`` the name of a table or column in back-quotes. Text inside
+quotes, back-quotes and comments is left alone, and so are ``::``, the colons of ``struct<a:int>``,
+``${name}`` and ``{{name}}``. A value never becomes syntax: it is quoted, or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from odps_nb.access.binding.literals import Target, Writer
+from odps_nb.access.binding.values import PlainValue, plain
+from odps_nb.access.checks import check_text
+from odps_nb.errors import ArgumentError
+from odps_nb.terms import TableName
+
+__all__ = ["bind", "bind_query"]
+
+_TOKEN = re.compile(
+    r"""
+    (?P<comment>--[^\n]*|/\*.*?\*/)
+  | (?P<keep>
+        '(?:[^'\\]|\\.|'')*'        # text
+      | "(?:[^"\\]|\\.|"")*"
+      | `(?:[^`]|``)*`              # quoted name
+      | ::                          # cast
+      | \w+:(?!:)                   # struct<a:int>
+      | \$\{[^{}]*\} | \{\{ | \}\}   # placeholders of other tools
+    )
+  | :(?P<name>[^\W\d]\w*)
+  | \{\s*(?P<braces>[^\W\d][^{}]*)\}
+  | (?P<word>\w+)
+  | (?P<sign>\S)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ENDS_AN_ITEM = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*+[,)]", re.DOTALL)
+
+
+def bind(
+    text: str,
+    namespace: Mapping[str, object],
+    *,
+    source: str = "there is no variable",
+    timezone: str | None = None,
+    target: Target = "sql",
+) -> str:
+    """Return ``text`` with each ``:name`` and ``{name}`` replaced by what ``namespace`` has.
+
+    A list stands for the values after ``in``, with parentheses around its name or without:
+    ``in :names``, ``in (:names)``, ``not in (:names, 'other')``.
+
+    Parameters
+    ----------
+    source
+        How the error for an unknown name begins.
+    timezone
+        Time zone in which a time without one is read. A time with a zone is written as the local
+        time there.
+    target
+        The reader of the text. ``where=`` and Spark also read an instant in UTC; SQL does not, so
+        without ``timezone`` a time with a zone is refused.
+
+    Raises
+    ------
+    ArgumentError
+        No such name (with the nearest ones), a value that has no literal, a list where it has no
+        meaning, a null after ``not in``, or between braces a value that is not a name.
+    """
+    place = _Place()
+    writer = Writer(target=target, timezone=timezone)
+
+    def value_of(name: str, written: str) -> object:
+        if name not in namespace:
+            raise ArgumentError(
+                f"{written} has no value: {source} {name!r}",
+                argument=name,
+                hint=_nearest(name, written, namespace, source),
+            )
+        return namespace[name]
+
+    def replace(match: re.Match[str]) -> str:
+        if (braces := match["braces"]) is not None:
+            name = braces.strip()
+            if not _NAME.fullmatch(name):
+                raise ArgumentError(
+                    f"{{{braces}}} is not the name of a variable",
+                    hint="assign the table or column name to a variable, and write {variable}",
+                )
+            place.last = "name"
+            return _identifier(name, value_of(name, f"{{{name}}}"))
+        if (name := match["name"]) is None:
+            place.move(match)
+            return match[0]
+        value = value_of(name, f":{name}")
+        try:
+            return place.write(plain(value), writer, text[match.end() :])
+        except ArgumentError as error:
+            error.add_note(f":{name}")
+            raise
+
+    return _TOKEN.sub(replace, text)
+
+
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def bind_query(
+    query: str,
+    params: Mapping[str, object] | None,
+    settings: Mapping[str, str] | None,
+    *,
+    timezone: str | None,
+    source: str = "params has no",
+) -> str:
+    """Return a query with ``params`` bound, in the zone of its settings or of the connection.
+
+    Raises
+    ------
+    ArgumentError
+        As `bind`, or the query is empty.
+    """
+    from odps_nb.client.sql.leading_settings import split_settings
+    from odps_nb.client.sql.query import SQL_ZONE
+
+    check_text("query", query)
+    if not query.strip():
+        raise ArgumentError("the query is empty")
+    if params is None:
+        return query
+    given = {**split_settings(query)[0], **(settings or {})}
+    zone = given.get(SQL_ZONE) or timezone
+    return bind(query, params, source=source, timezone=zone)
+
+
+@dataclass(slots=True)
+class _Place:
+    """The context of the next name: the token before it, and before each open parenthesis."""
+
+    last: str = ""
+    opened: list[str] = field(default_factory=list)
+
+    def move(self, match: re.Match[str]) -> None:
+        """Move past a token that is not a name."""
+        if match["comment"]:
+            return
+        token = match[0].casefold()
+        if token == "(":
+            self.opened.append(self.last)
+        elif token == ")" and self.opened:
+            self.opened.pop()
+        self.last = "not in" if token == "in" and self.last == "not" else token
+
+    def write(self, value: PlainValue, writer: Writer, rest: str) -> str:
+        """Format a value for this place; ``rest`` is the text after its name."""
+        before, is_inside = self._list_before(rest)
+        values = value if isinstance(value, list) else [value]
+        if before == "not in" and any(one is None for one in values):
+            raise ArgumentError(
+                "a null cannot be bound after not in: no row would match",
+                hint="remove nulls (.dropna()), and test with is not null",
+            )
+        self.last = "value"
+        if not isinstance(value, list):
+            return writer.literal(value)
+        if not before:
+            raise ArgumentError(
+                "a list can be bound only after in",
+                hint="write: column in :name, or column in (:name); of one value, bind its item",
+            )
+        written = writer.literal(value)
+        return written[1:-1] if is_inside else written
+
+    def _list_before(self, rest: str) -> tuple[str, bool]:
+        """Return ``in`` or ``not in`` if a list may stand here, and whether in parentheses."""
+        if self.last in _IN:
+            return self.last, False
+        inside = self.opened[-1] if self.opened and self.last in ("(", ",") else ""
+        return (inside, True) if inside in _IN and _ENDS_AN_ITEM.match(rest) else ("", False)
+
+
+_IN = ("in", "not in")
+
+
+def _identifier(name: str, value: object) -> str:
+    """Return a table or column name, or a list of them, in back-quotes; checked."""
+    if isinstance(value, (list, tuple)) and value:
+        return ", ".join(_identifier(name, one) for one in value)
+    table = value if isinstance(value, TableName) else getattr(value, "name", None)
+    if isinstance(table, TableName):
+        text = str(table)
+    elif isinstance(value, str):
+        text = str.__str__(value)
+    else:
+        raise _no_name(name, f"a {type(value).__name__}")
+    parts = text.split(".")
+    if len(parts) > _MAX_PARTS or not all(map(_PART.fullmatch, parts)):
+        raise _no_name(name, repr(text if len(text) <= 60 else f"{text[:59]}…"))
+    return ".".join(f"`{part}`" for part in parts)
+
+
+_PART = re.compile(r"[^\W\d]\w{0,127}")
+_MAX_PARTS = 3
+
+
+def _no_name(name: str, what: str) -> ArgumentError:
+    return ArgumentError(
+        f"{{{name}}} stands for the name of a table or column, and {what} is none",
+        argument=name,
+        hint=f"write :{name} for a value; a name has letters, digits and underscores, and dots "
+        "between project, schema and table",
+    )
+
+
+def _nearest(name: str, written: str, namespace: Mapping[str, object], source: str) -> str:
+    from difflib import get_close_matches
+
+    shown = [key for key in namespace if not key.startswith("_")]
+    near = get_close_matches(name, shown, n=1)
+    if near:
+        return f"did you mean {written.replace(name, near[0])}?"
+    if "params" in source:
+        return f"pass its value: params={{{name!r}: …}}"
+    return f"assign it first: {name} = …"

@@ -1,0 +1,324 @@
+"""Converts values of Python, NumPy, pandas, Arrow and polars to the few types that SQL has.
+
+A value is converted by what it holds: times keep their nanoseconds, and a subclass of ``str``,
+``int`` or ``date`` is its base value, whatever its own ``__str__`` returns. A library is used only
+if it is loaded: a value of its own cannot exist otherwise.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from collections import deque
+from collections.abc import KeysView, ValuesView
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from odps_nb.errors import ArgumentError
+
+__all__ = ["MAX_VALUES", "Duration", "PlainValue", "Time", "plain"]
+
+# For a longer IN list, write a table and join with it.
+MAX_VALUES = 10_000
+
+_DAY = 86_400 * 10**9
+_EPOCH = datetime.datetime(1970, 1, 1)
+_TICK = datetime.timedelta(microseconds=1)
+# Units of NumPy and Arrow: nanoseconds of one, or how many of them are a nanosecond.
+_LENGTHS = {"W": 7 * _DAY, "D": _DAY, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9}
+_LENGTHS |= {"ms": 10**6, "us": 1000, "ns": 1}
+_PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
+_MONTHS = {"Y": 12, "M": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A time in nanoseconds of 1970: an instant in UTC, or what a clock shows."""
+
+    nanoseconds: int
+    is_instant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time in nanoseconds."""
+
+    nanoseconds: int
+
+
+PlainValue = (
+    bool | int | float | Decimal | str | bytes | datetime.date | Time | Duration | list[Any] | None
+)
+
+
+def plain(value: object) -> PlainValue:
+    """Return what a value holds; of an array, an index, a Series or a list, the list of its values.
+
+    ``None``, NaT, ``pandas.NA`` and nulls of Arrow are ``None``, as are missing values of a Series
+    that is not of floats. A NaN among floats stays a float.
+
+    Raises
+    ------
+    ArgumentError
+        The value has no type of SQL, has digits below a nanosecond, lies outside of the years 1 to
+        9999, or has more than `MAX_VALUES` values.
+    """
+    for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
+        found = convert(value)
+        if found is not _UNKNOWN:
+            return found  # type: ignore[return-value]
+    raise ArgumentError(f"a {type(value).__name__} cannot be bound", hint=_hint(value))
+
+
+_UNKNOWN = object()
+
+
+def _hint(value: object) -> str:
+    name = type(value).__name__
+    if name in ("UUID", "time", "Time32Scalar", "Time64Scalar", "Period", "PosixPath"):
+        return "bind its text: str(value)"
+    if name in ("DataFrame", "LazyFrame", "Table", "RecordBatch"):
+        return "bind one of its columns after in, or one value"
+    return (
+        "bind None, bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
+        "these"
+    )
+
+
+def _listed(values: Any) -> list[PlainValue]:
+    count = len(values)
+    if count > MAX_VALUES:
+        raise ArgumentError(
+            f"{count:,} values are too many to bind (at most {MAX_VALUES:,})",
+            hint="write them to a table and join",
+        )
+    found: list[PlainValue] = []
+    for one in values:
+        value = plain(one)
+        if isinstance(value, list):
+            raise ArgumentError("a list in a list cannot be bound", hint="bind a flat list")
+        found.append(value)
+    return found
+
+
+# -- pandas -------------------------------------------------------------------------------------
+
+
+def _of_pandas(value: object) -> object:
+    pandas = sys.modules.get("pandas")
+    if pandas is None:
+        return _UNKNOWN
+    if value is pandas.NaT or value is pandas.NA:
+        return None
+    if isinstance(value, pandas.Timestamp):
+        found = _of_datetime64(value.to_datetime64())
+        if isinstance(found, Time):
+            return Time(found.nanoseconds, is_instant=value.tz is not None)
+        return found
+    if isinstance(value, pandas.Timedelta):
+        return _of_timedelta64(value.to_timedelta64())
+    if isinstance(value, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
+        found = _listed(value)
+        if getattr(value.dtype, "kind", "O") == "f":
+            return found
+        return [None if isinstance(one, float) and math.isnan(one) else one for one in found]
+    return _UNKNOWN
+
+
+# -- NumPy --------------------------------------------------------------------------------------
+
+
+def _of_numpy(value: object) -> object:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return _UNKNOWN
+    if isinstance(value, numpy.ma.MaskedArray) and value.ndim == 0:
+        return None if value.mask else plain(value.data[()])
+    if isinstance(value, numpy.ndarray):
+        return _listed(value) if value.ndim else plain(value[()])
+    if isinstance(value, numpy.datetime64):
+        return _of_datetime64(value)
+    if isinstance(value, numpy.timedelta64):
+        return _of_timedelta64(value)
+    if isinstance(value, numpy.generic):
+        item = value.item()
+        if not isinstance(item, (numpy.generic, tuple)):
+            return plain(item)
+    return _UNKNOWN
+
+
+def _of_datetime64(value: Any) -> PlainValue:
+    """Return a date for units of a day and longer, else a time."""
+    count = _count_of(value)
+    if count is None:
+        return None
+    unit = _unit_of(value)
+    if unit in _MONTHS:
+        year, month = divmod(1970 * 12 + count * _MONTHS[unit], 12)
+        return _date(year, month + 1, 1, value)
+    nanoseconds = _nanoseconds(count, unit, value)
+    if unit in ("W", "D"):
+        days = nanoseconds // _DAY
+        try:
+            return (_EPOCH + datetime.timedelta(days=days)).date()
+        except OverflowError:
+            raise _outside(value) from None
+    return Time(nanoseconds, is_instant=False)
+
+
+def _of_timedelta64(value: Any) -> Duration | None:
+    count = _count_of(value)
+    if count is None:
+        return None
+    unit = _unit_of(value)
+    if unit in _MONTHS:
+        raise ArgumentError(
+            f"{value!r} has no fixed length",
+            hint="bind days or seconds: numpy.timedelta64(30, 'D')",
+        )
+    return Duration(_nanoseconds(count, unit, value))
+
+
+def _count_of(value: Any) -> int | None:
+    """Return the number of base units; ``None`` for NaT."""
+    import numpy
+
+    if numpy.isnat(value):
+        return None
+    return int(value.view("int64")) * int(numpy.datetime_data(value.dtype)[1])
+
+
+def _unit_of(value: Any) -> str:
+    import numpy
+
+    return str(numpy.datetime_data(value.dtype)[0])
+
+
+def _nanoseconds(count: int, unit: str, value: object) -> int:
+    if unit in _LENGTHS:
+        return count * _LENGTHS[unit]
+    if unit not in _PARTS:
+        raise ArgumentError(f"{value!r} has no unit", hint="give it one: 'datetime64[s]'")
+    nanoseconds, rest = divmod(count, _PARTS[unit])
+    if rest:
+        raise ArgumentError(
+            f"{value!r} has digits below a nanosecond",
+            hint="round it: value.astype('datetime64[ns]'), or 'timedelta64[ns]'",
+        )
+    return nanoseconds
+
+
+# -- Arrow, polars, and other columns --------------------------------------------------------------
+
+
+def _of_arrow(value: object) -> object:
+    arrow = sys.modules.get("pyarrow")
+    if arrow is None:
+        return _UNKNOWN
+    if isinstance(value, (arrow.Array, arrow.ChunkedArray)):
+        return _listed(value)
+    if not isinstance(value, arrow.Scalar):
+        return _UNKNOWN
+    if not value.is_valid:
+        return None
+    if isinstance(value, arrow.TimestampScalar):
+        nanoseconds = value.value * _LENGTHS[value.type.unit]
+        return Time(nanoseconds, is_instant=value.type.tz is not None)
+    if isinstance(value, arrow.DurationScalar):
+        return Duration(value.value * _LENGTHS[value.type.unit])
+    if isinstance(value, arrow.DictionaryScalar):
+        return plain(value.value)
+    if isinstance(value, arrow.ListScalar):
+        return _listed(value.values)
+    if isinstance(value, (arrow.Time32Scalar, arrow.Time64Scalar)):
+        return _UNKNOWN
+    return plain(value.as_py())
+
+
+def _of_polars(value: object) -> object:
+    polars = sys.modules.get("polars")
+    if polars is None or not isinstance(value, polars.Series):
+        return _UNKNOWN
+    # Only Arrow has the nanoseconds of polars, and only polars the objects of its Object columns.
+    return _listed(value.to_arrow() if value.dtype.is_temporal() else value)
+
+
+def _of_others(value: object) -> object:
+    """Convert other columns by the Arrow C stream, tensors by their ``tolist``."""
+    if any(hasattr(type(value), name) for name in ("__arrow_c_stream__", "__arrow_c_array__")):
+        import pyarrow as pa
+
+        if hasattr(value, "columns") or hasattr(value, "schema"):
+            return _UNKNOWN  # of several columns
+        try:
+            return _listed(pa.chunked_array(value))
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"a {type(value).__name__} cannot be bound: {error}", hint="bind a list of values"
+            ) from error
+    tolist = getattr(value, "tolist", None)
+    if callable(tolist):
+        found = tolist()
+        if type(found) is not type(value):
+            return plain(found)
+    return _UNKNOWN
+
+
+# -- Python ---------------------------------------------------------------------------------------
+
+
+def _of_python(value: object) -> object:
+    """Return the base value, made by the methods of the base type alone."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value)
+    for kind, base in _BASES:
+        if isinstance(value, kind):
+            return base(value)
+    return _UNKNOWN
+
+
+def _datetime(value: datetime.datetime) -> Time:
+    base = datetime.datetime
+    moment = base.combine(base.date(value), base.timetz(value))
+    if moment.tzinfo is None:
+        return Time((moment - _EPOCH) // _TICK * 1000, is_instant=False)
+    offset = moment.utcoffset()
+    if offset is None:
+        return Time((moment.replace(tzinfo=None) - _EPOCH) // _TICK * 1000, is_instant=False)
+    ticks = (moment.replace(tzinfo=None) - _EPOCH) // _TICK - offset // _TICK
+    return Time(ticks * 1000, is_instant=True)
+
+
+def _timedelta(value: datetime.timedelta) -> Duration:
+    return Duration(datetime.timedelta.__floordiv__(value, _TICK) * 1000)
+
+
+# datetime before date: it is a subclass.
+_BASES: tuple[tuple[Any, Any], ...] = (
+    (int, lambda value: int.__pos__(value)),
+    (float, lambda value: float.__pos__(value)),
+    (str, lambda value: str.__str__(value)),
+    (Decimal, Decimal),
+    (datetime.datetime, _datetime),
+    (datetime.date, lambda value: datetime.date.fromisoformat(datetime.date.isoformat(value))),
+    (datetime.timedelta, _timedelta),
+    ((bytes, bytearray, memoryview), lambda value: memoryview(value).tobytes()),
+    ((list, tuple, set, frozenset, range, deque, KeysView, ValuesView), _listed),
+)
+
+
+def _date(year: int, month: int, day: int, value: object) -> datetime.date:
+    if not 1 <= year <= 9999:
+        raise _outside(value)
+    return datetime.date(year, month, day)
+
+
+def _outside(value: object) -> ArgumentError:
+    return ArgumentError(
+        f"{value!r} is outside of the years 1 to 9999", hint="bind a time within these years"
+    )

@@ -1,0 +1,152 @@
+"""`ClientOptions`: retries, time-outs and connections of a client, as a value."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from odps_nb.errors import ArgumentError, ConfigError
+
+__all__ = ["OPTION_FIELDS", "ClientOptions"]
+
+MAX_SECONDS = 86_400.0
+_WORKING = 4  # read time-outs that a request may take on which the service works
+_DOCUMENT = 10  # read time-outs that a whole document may take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Retries, time-outs and connections of a connection. Immutable; times are in seconds.
+
+    A silent connection is closed after ``read_timeout``, and the request is retried: a read resumes
+    at the exact row, a blob at the exact byte. See ``docs/howto/retries-and-timeouts.md``.
+
+    Parameters
+    ----------
+    retries
+        Retries of a request after its first attempt; 0 for none. Default: 6. The count begins
+        anew when rows or bytes arrive. A connection that cannot be made is retried at most 3 times.
+    deadline
+        Maximum time between the first attempt (or the last progress) and the start of another
+        attempt, in seconds. Default: 300. It must exceed both time-outs unless ``retries`` is 0,
+        because a silent connection would never be retried otherwise.
+    connect_timeout
+        Maximum time to make a connection, in seconds, for each address of the host. It also bounds
+        each silence of the TLS handshake. Default: 10.
+    read_timeout
+        Maximum silence of an open connection, in seconds: no byte of a response arrives, or none of
+        an upload is taken. Default: 30. See `work_timeout` for requests that may take longer.
+    connections
+        Idle connections to keep open per host for later requests. Default: 32. More are opened when
+        they are needed, and closed after use; ``workers=`` of a read bounds how many it uses.
+
+    Raises
+    ------
+    ArgumentError
+        A value is not a number, is out of range, or contradicts another.
+
+    Examples
+    --------
+    >>> from odps_nb import ClientOptions
+    >>> ClientOptions(retries=2, read_timeout=5).work_timeout
+    20.0
+    """
+
+    retries: int = 6
+    deadline: float = 300.0
+    connect_timeout: float = 10.0
+    read_timeout: float = 30.0
+    connections: int = 32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "retries", _count("retries", self.retries, least=0))
+        object.__setattr__(self, "connections", _count("connections", self.connections, least=1))
+        for name in ("deadline", "connect_timeout", "read_timeout"):
+            object.__setattr__(self, name, _seconds(name, getattr(self, name)))
+        longest = max(("connect_timeout", "read_timeout"), key=lambda name: getattr(self, name))
+        seconds: float = getattr(self, longest)
+        if self.retries and self.deadline <= seconds:
+            raise ArgumentError(
+                f"deadline ({self.deadline:g} s) is not longer than {longest} ({seconds:g} s): "
+                "a silent connection would never be retried",
+                argument="deadline",
+                hint=f"pass a deadline= of 3 times {longest}, a shorter {longest}=, or retries=0",
+            )
+
+    @property
+    def work_timeout(self) -> float:
+        """Maximum silence in seconds while the service works on a request before it answers.
+
+        It applies to the response to an upload, the end of a write stream, a commit and the
+        submission of a SQL statement: 4 times ``read_timeout``, but at most half of ``deadline``.
+        Sessions that take longer to prepare are polled.
+        """
+        return max(self.read_timeout, min(_WORKING * self.read_timeout, self.deadline / 2))
+
+    @property
+    def document_timeout(self) -> float:
+        """Maximum time in seconds for a whole JSON or XML response: 10 times ``read_timeout``."""
+        return _DOCUMENT * self.read_timeout
+
+    def as_settings(self) -> dict[str, str]:
+        """Return the options that differ from the defaults, as text."""
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        default = ClientOptions()
+        return {key: str(v) for key, v in named.items() if v != getattr(default, key)}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> ClientOptions:
+        """Make options from texts or numbers by name; other names are ignored.
+
+        Raises
+        ------
+        ConfigError
+            A value is not a number, is out of range, or contradicts another.
+        """
+        named = {key: _number(key, settings[key]) for key in OPTION_FIELDS if key in settings}
+        try:
+            return cls(**named)
+        except ArgumentError as error:
+            raise ConfigError(str(error), option=error.argument, hint=error.hint) from None
+
+
+OPTION_FIELDS = tuple(one.name for one in fields(ClientOptions))
+
+
+def _number(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    raise ConfigError(f"{name} {value!r} is not a number", option=name, hint="write a number")
+
+
+def _count(name: str, value: Any, *, least: int) -> int:
+    try:
+        count = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        count = -1
+    if count < least:
+        raise ArgumentError(
+            f"{name} is {value!r}; it must be a whole number of at least {least}",
+            argument=name,
+            hint=f"pass a whole number, e.g. {name}=6",
+        )
+    return count
+
+
+def _seconds(name: str, value: Any) -> float:
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not 0 < (seconds := float(value)) <= MAX_SECONDS:
+        raise ArgumentError(
+            f"{name} is {value!r}; it must be a number of seconds above 0, at most one day",
+            argument=name,
+            hint=f"pass seconds, e.g. {name}=60",
+        )
+    return seconds

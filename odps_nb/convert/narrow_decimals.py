@@ -1,0 +1,75 @@
+"""DECIMAL of more than 38 digits for libraries whose decimals have 128 bits (without pandas)."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.errors import ConversionError
+
+__all__ = ["cast_columns", "narrow_schema"]
+
+_MOST = 38
+_FOR_TIMES = "for times before 1677 or after 2262: read(timestamp_unit='us')"
+_FOR_DIGITS = (
+    "polars and DuckDB have at most 38 digits: use to_pandas() or to_arrow(), "
+    "or select cast(column as string) by SQL"
+)
+_T = TypeVar("_T", pa.RecordBatch, pa.Table)
+
+
+def narrow_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns with at most 38 digits in each decimal, also inside of other types.
+
+    polars panics on decimals of 256 bits, and DuckDB refuses the whole table.
+    """
+    for place, field in enumerate(schema):
+        schema = schema.set(place, field.with_type(_narrow(field.type)))
+    return schema
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    if pt.is_decimal256(kind):
+        return pa.decimal128(_MOST, min(kind.scale, _MOST))
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_narrow(field.type)) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(_narrow(kind.key_type), kind.item_field.with_type(_narrow(kind.item_type)))
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_narrow(kind.value_type)))
+    return kind
+
+
+def cast_columns(rows: _T, schema: pa.Schema) -> _T:
+    """Return rows with exactly these types of their columns; no value changes.
+
+    Raises
+    ------
+    ConversionError
+        A value has no place in its type; the column is named.
+    """
+    wanted = pa.schema([schema.field(name) for name in rows.schema.names])
+    if rows.schema.equals(wanted):
+        return rows
+    try:
+        return rows.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise _misfit(rows, wanted, str(error)) from error
+
+
+def _misfit(rows: pa.RecordBatch | pa.Table, wanted: pa.Schema, reason: str) -> ConversionError:
+    for column, field in zip(rows.columns, wanted, strict=True):
+        try:
+            column.cast(field.type)
+        except pa.ArrowInvalid as error:
+            narrowed = not column.type.equals(_narrow(column.type))
+            return ConversionError(
+                f"the column {field.name!r} does not fit {field.type}: {error}",
+                column=field.name,
+                source_type=str(column.type),
+                target_type=str(field.type),
+                hint=_FOR_DIGITS if narrowed else _FOR_TIMES,
+            )
+    return ConversionError(f"the rows do not fit their columns: {reason}")

@@ -1,0 +1,58 @@
+"""Arrow lists, maps and structs as Python objects (without pandas)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.convert.arrow_types import is_list
+
+__all__ = ["python_values"]
+
+
+def python_values(array: pa.Array) -> list[Any]:
+    """Return the values of an array as Python objects, nulls as ``None``.
+
+    An ARRAY is a list and a STRUCT a dict. A MAP is a dict, and a list of pairs where a key
+    is repeated.
+    """
+    values, change = list(array.to_pylist()), _with_dicts(array.type)
+    return values if change is None else _each(change, values)
+
+
+_Change: TypeAlias = "Callable[[Any], Any]"
+
+
+def _each(change: _Change, values: list[Any]) -> list[Any]:
+    return [None if one is None else change(one) for one in values]
+
+
+def _with_dicts(kind: pa.DataType) -> _Change | None:
+    """Return what makes dicts of the maps, lists of pairs, in a value; ``None`` without maps."""
+    if pt.is_map(kind):
+        return partial(_as_dict, inner=_with_dicts(kind.item_type))
+    if is_list(kind):
+        inner = _with_dicts(kind.value_type)
+        return None if inner is None else partial(_each, inner)
+    if pt.is_struct(kind):
+        changes = [(field.name, _with_dicts(field.type)) for field in kind]
+        known = {name: change for name, change in changes if change is not None}
+        return partial(_members, changes=known) if known else None
+    return None
+
+
+def _as_dict(pairs: list[tuple[Any, Any]], inner: _Change | None) -> Any:
+    if inner is not None:
+        pairs = [(key, None if one is None else inner(one)) for key, one in pairs]
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else pairs
+
+
+def _members(value: dict[str, Any], changes: dict[str, _Change]) -> dict[str, Any]:
+    return value | {
+        name: change(value[name]) for name, change in changes.items() if value[name] is not None
+    }

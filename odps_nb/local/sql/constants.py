@@ -1,0 +1,49 @@
+"""Rewrites constants of bytes and of durations, which DuckDB spells or compares in another way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from odps_nb.local import faults
+from odps_nb.local.sql.times import compared_with
+from odps_nb.schema import TypeCode
+
+__all__ = ["compare_bytes", "spell_intervals"]
+
+_TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
+_DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
+
+
+def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Compare ``unhex('…')`` with the bytes of a text column, in place.
+
+    DuckDB would read escapes in the text. ``types`` are the types of columns by their names in
+    lower case.
+    """
+    from sqlglot import exp
+
+    for constant in list(query.find_all(exp.Unhex)):
+        column = compared_with(constant)
+        met = set() if column is None else types.get(column.name.casefold(), set())
+        if column is not None and met and met <= _TEXTS:
+            column.replace(exp.Anonymous(this="encode", expressions=[column.copy()]))
+
+
+def spell_intervals(query: Any) -> None:
+    """Spell ``interval '1 02:03:04' day to second`` for DuckDB, in place."""
+    from sqlglot import exp
+
+    for interval in query.find_all(exp.Interval):
+        if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
+            continue
+        found = _DAY_TIME.fullmatch(interval.this.name)
+        if found is None:
+            raise faults.parse_failed(
+                f"{interval.sql(dialect='hive')[:60]!r}: the embedded service takes days, hours, "
+                "minutes, seconds and microseconds"
+            )
+        sign, days, clock, _ = found.groups()
+        spelled = exp.Literal.string(f"{sign}{days} days {sign}{clock}")
+        interval.replace(exp.Interval(this=spelled))

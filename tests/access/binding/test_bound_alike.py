@@ -1,0 +1,224 @@
+"""A bound value means the same in ``where=`` and in SQL; magics and Spark have the same table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.access.table import Table
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ArgumentError
+from tests.support.bound_values import CASES, COLUMNS, LISTS, NS, rows
+
+TIMES = ("d", "m", "ts", "n")
+ZONES = (None, "Asia/Shanghai", "America/New_York")
+Ask = Callable[..., list[int]]
+
+
+def asker(odps: Connection, table: Table, way: str) -> Ask:
+    """Return a function that gives the ids of the rows of a condition."""
+
+    def ask(condition: str, **params: object) -> list[int]:
+        if way == "where":
+            found = table.read(["id"], where=condition, params=params).to_arrow()
+        else:
+            query = f"select id from {table.name} where {condition}"
+            found = odps.sql(query, params=params).to_arrow()
+        return sorted(found["id"].to_pylist())
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def table(odps: Connection) -> Iterator[Table]:
+    made = odps.create_table("bound_alike", COLUMNS)
+    made.write(rows())
+    yield made
+    odps.drop_table(made.name)
+
+
+@pytest.fixture(scope="module", params=["where", "sql"])
+def ask(odps: Connection, table: Table, request: pytest.FixtureRequest) -> Ask:
+    return asker(odps, table, request.param)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_value_finds_its_row_and_what_is_greater(ask, case):
+    for sign in ("=", ">"):
+        condition, found = case.where(sign)
+        assert ask(condition, x=case.value) == found
+
+
+@pytest.mark.parametrize(
+    ("column", "values"), LISTS, ids=lambda one: one if isinstance(one, str) else type(one).__name__
+)
+def test_a_list_finds_its_rows_and_all_others(ask, column, values):
+    found = ask(f"{column} in (:x)", x=values)
+    assert len(found) == 2
+    assert ask(f"{column} in :x", x=values) == found
+    assert ask(f"{column} not in (:x)", x=values) == sorted(set(range(6)) - set(found))
+
+
+NULLS = [None, pd.NaT, pd.NA, np.datetime64("NaT"), pa.scalar(None, pa.timestamp("ns"))]
+
+
+@pytest.mark.parametrize("null", NULLS, ids=lambda value: type(value).__name__)
+def test_a_null_is_refused_after_not_in_and_finds_nothing_elsewhere(ask, null):
+    at = pd.Timestamp(NS)
+    lists = [[at, null], (null,), {at, null}, np.array([at, null], object)]
+    lists += [pd.Series([at, null], dtype=object), pa.array([NS, None], pa.timestamp("ns"))]
+    for values in [null, *lists]:
+        for condition in ("ts not in (:x)", "ts not in (:first, :x)"):
+            with pytest.raises(ArgumentError, match="after not in"):
+                ask(condition, x=values, first=at)
+    assert ask("ts in (:x)", x=[at, null]) == [4]
+    assert ask("ts = :x", x=null) == []
+    assert ask("ts not in (:x)", x=pd.Series([at, None], dtype=object).dropna()) == [0, 1, 2, 3, 5]
+
+
+def test_text_is_compared_with_bytes_by_its_own_bytes(ask):
+    for row, text in enumerate(rows()["s"].to_pylist()):
+        assert ask("s = :x", x=text.encode()) == [row]
+    assert ask("s in (:x)", x=[b"5", "ü".encode()]) == [1, 5]
+    assert ask("s > :x", x=b"\\x41") == [3, 4, 5]
+    assert ask("s = :x", x=b"\xff") == []
+
+
+def test_a_date_is_its_midnight_in_comparisons_with_times(ask):
+    noon, midnight = pd.Timestamp("2024-07-03 12:00"), pd.Timestamp("2024-07-03")
+    assert ask("d <= :x", x=midnight) == ask("d <= :x", x=noon) == ask("d < :x", x=noon)
+    assert ask("d < :x", x=midnight) == [0, 1, 2]
+    assert ask("d > :x", x=noon) == ask("d >= :x", x=noon) == [4, 5]
+    assert ask("d = :x", x=noon) == []
+    assert ask("d <> :x", x=noon) == [0, 1, 2, 3, 4, 5]
+    assert ask("d in (:x)", x=[noon, midnight]) == [3]
+    assert ask("d between :a and :b", a=pd.Timestamp(1), b=noon) == [2, 3]
+    assert ask("m >= :x", x=dt.date(2024, 7, 3)) == [3, 4, 5]
+    assert ask("ts < :x", x=dt.date(1970, 1, 1)) == [0]
+
+
+@pytest.mark.parametrize("column", TIMES)
+def test_a_time_beyond_nanoseconds_is_compared_with_every_time(ask, column):
+    first, last = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)
+    for low, high in ((first, last), (first.date(), last.date())):
+        assert ask(f"{column} > :x", x=low) == ask(f"{column} < :x", x=high) == [0, 1, 2, 3, 4, 5]
+        assert ask(f"{column} <= :x", x=low) == ask(f"{column} = :x", x=high) == []
+        assert ask(f"{column} between :a and :b", a=low, b=pd.Timestamp(NS))[-1] <= 4
+
+
+def test_a_name_in_braces_is_a_column(ask):
+    assert ask("{column} = :x", x=7, column="k") == [3]
+    assert ask("{a} = :x and {b} is not null", x=7, a="K", b="ts") == [3]
+
+
+def test_where_takes_decimals_of_all_digits(odps, new_name):
+    largest, least = Decimal("9" * 38), Decimal("-" + "9" * 38)
+    made = odps.create_table(new_name("digits"), "id bigint, a decimal(38,0), b decimal(38,18)")
+    values = [Decimal("9" * 20 + "." + "9" * 18), Decimal("-1E-18"), None]
+    made.write(
+        pa.table(
+            {
+                "id": [0, 1, 2],
+                "a": pa.array([largest, least, None], pa.decimal128(38, 0)),
+                "b": pa.array(values, pa.decimal128(38, 18)),
+            }
+        )
+    )
+
+    def ask(condition: str, **params: object) -> list[int]:
+        return made.read(["id"], where=condition, params=params).to_arrow()["id"].to_pylist()
+
+    assert ask("a = :x", x=largest) == ask(f"a = {largest}BD") == [0]
+    assert ask("a = :x", x=least) == ask(f"a = {least}BD") == [1]
+    assert ask("b < :x", x=largest) == [0, 1]
+    assert ask("b = :x", x=values[0]) == ask("b >= :x", x=values[0]) == [0]
+    assert ask("b = :x", x=values[1]) == [1]
+    assert ask("b > :x", x=Decimal("9" * 20 + "." + "9" * 17 + "8")) == [0]
+
+
+# -- watermarks -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=ZONES, ids=str)
+def zoned(profile: Profile, request: pytest.FixtureRequest) -> Iterator[tuple[Connection, Table]]:
+    with odps_nb.connect(profile, timezone=request.param) as odps:
+        made = odps.create_table(f"watermarks_{ZONES.index(request.param)}", COLUMNS)
+        made.write(rows())
+        yield odps, made
+        odps.drop_table(made.name)
+
+
+def _read_by_sql(odps: Connection, table: Table) -> pd.DataFrame:
+    return odps.sql(f"select * from {table.name}").to_pandas()
+
+
+FORMS: dict[str, Callable[[Connection, Table, str, int], object]] = {
+    "pandas": lambda o, t, c, n: t.read().to_pandas().sort_values("id")[c].iloc[:n].max(),
+    "pyarrow dtypes": lambda o, t, c, n: (
+        t.read().to_pandas(dtype_backend="pyarrow").sort_values("id")[c].iloc[:n].max()
+    ),
+    "arrow": lambda o, t, c, n: t.read().to_arrow().sort_by("id")[c][n - 1],
+    "sql": lambda o, t, c, n: _read_by_sql(o, t).sort_values("id")[c].iloc[:n].max(),
+    "max": lambda o, t, c, n: o.sql(
+        f"select max({c}) as x from {t.name} where id < {n}"
+    ).to_pandas()["x"][0],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("column", TIMES)
+def test_a_watermark_finds_its_row_and_exactly_what_is_newer(zoned, column, form):
+    odps, table = zoned
+    for count in (1, 5):
+        last = FORMS[form](odps, table, column, count)
+        for way in ("where", "sql"):
+            ask = asker(odps, table, way)
+            assert ask(f"{column} > :last", last=last) == list(range(count, 6))
+            assert ask(f"{column} = :last", last=last) == [count - 1]
+            assert ask(f"{column} <= :last", last=last) == list(range(count))
+
+
+@pytest.mark.parametrize("column", TIMES)
+def test_a_column_of_polars_finds_its_rows(zoned, column):
+    odps, table = zoned
+    last = pl.DataFrame(table.read().to_arrow()).sort("id")[column][3:5]
+    for way in ("where", "sql"):
+        assert asker(odps, table, way)(f"{column} in (:x)", x=last) == [3, 4]
+
+
+def test_a_local_time_that_clocks_show_twice_is_told_apart(profile, new_name):
+    with odps_nb.connect(profile, timezone="America/New_York") as odps:
+        table = odps.create_table(new_name("fall"), "id bigint, ts timestamp")
+        hours = pd.to_datetime(["2024-11-03T05:30", "2024-11-03T06:30"], utc=True)
+        table.write(pd.DataFrame({"id": [0, 1], "ts": hours}))
+        times = table.read().to_pandas().sort_values("id")["ts"]
+        by_where, by_sql = asker(odps, table, "where"), asker(odps, table, "sql")
+        for row, time in enumerate(times):
+            assert by_where("ts = :x", x=time) == [row]
+        assert by_sql("ts = :x", x=times[0]) == [0]
+        with pytest.raises(ArgumentError, match="show this local time twice") as caught:
+            by_sql("ts = :x", x=times[1])
+        assert caught.value.hint == "run the query in UTC: settings={'odps.sql.timezone': 'UTC'}"
+        query, settings = f"select id from {table.name} where ts = :x", {"odps.sql.timezone": "UTC"}
+        found = odps.sql(query, params={"x": times[1]}, settings=settings).to_arrow()
+        assert found["id"].to_pylist() == [1]
+
+
+def test_a_read_in_microseconds_refuses_a_time_in_nanoseconds(table):
+    with pytest.raises(ArgumentError, match="have microseconds") as caught:
+        table.read(where="ts = :x", params={"x": pd.Timestamp(NS)}, timestamp_unit="us")
+    assert "value.floor('us')" in caught.value.hint
+    found = table.read(
+        where="ts = :x", params={"x": pd.Timestamp(NS).floor("us")}, timestamp_unit="us"
+    )
+    assert sorted(found.to_arrow()["id"].to_pylist()) == [3, 4, 5]
+    assert table.read(where="m < :x", params={"x": pd.Timestamp(NS)}, timestamp_unit="us")

@@ -1,0 +1,233 @@
+"""A connection that goes silent is closed after the read time-out, and the job still succeeds.
+
+A proxy before the embedded service stops once, at one request of a job, and waits until the client
+closes the connection. `tests.sweep` has every job with silence at each of its requests.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import odps_nb
+from odps_nb import ClientOptions, Connection
+from odps_nb.errors import AccessDeniedError, ConnectError, RequestTimeoutError
+from tests.support.sockets.peers import Peer
+from tests.sweep.proxy import BreaksOne
+
+SOON = ClientOptions(read_timeout=0.5, deadline=60.0)
+LATER = ClientOptions(read_timeout=2.0, deadline=60.0)  # where a false time-out would count
+ROWS = 100_000
+Names = Callable[[str], str]
+
+
+def numbers(start: int, stop: int) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"id": range(start, stop), "name": [f"row {n}" for n in range(start, stop)]}
+    )
+
+
+@contextmanager
+def before(
+    odps: Connection, fault: str, action: str, options: ClientOptions = SOON
+) -> Iterator[tuple[Connection, BreaksOne]]:
+    """A connection through a proxy that goes silent at the first request of an action."""
+    profile = odps.profile
+    with (
+        BreaksOne(profile.tunnel_endpoint or "", fault, action) as proxy,
+        odps_nb.connect(
+            endpoint=f"{proxy.url}/api",
+            tunnel_endpoint=proxy.url,
+            project=profile.project,
+            access_id=profile.access_id,
+            access_key=profile.access_key,
+            client_options=options,
+        ) as client,
+    ):
+        yield client, proxy
+        assert proxy.struck, f"no {action} was sent"
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Names) -> Iterator[str]:
+    """A table with rows 0 to 9."""
+    name = new_name("silent")
+    odps.create_table(name, "id bigint, name string").write(numbers(0, 10), progress=False)
+    yield name
+    odps.drop_table(name)
+
+
+@pytest.fixture(scope="module")
+def large(odps: Connection) -> Iterator[str]:
+    name = f"silent_{os.getpid()}"
+    odps.create_table(name, "id bigint, name string").write(numbers(0, ROWS), progress=False)
+    yield name
+    odps.drop_table(name)
+
+
+@pytest.mark.parametrize(
+    ("fault", "action"),
+    [
+        ("silent before", "TableCreateReadSession"),
+        ("silent after", "TableRead"),
+        ("stalled", "TableRead"),
+    ],
+)
+def test_a_read_gives_every_row_once(odps, large, fault, action):
+    with before(odps, fault, action) as (client, _):
+        rows = client.table(large).read(progress=False).to_pandas()
+    assert rows["id"].tolist() == list(range(ROWS))
+
+
+def test_a_read_that_went_silent_in_its_middle_resumes_at_the_row_where_it_stopped(odps, large):
+    with before(odps, "stalled", "TableRead", LATER) as (client, proxy):
+        scan = client.table(large).read(splits=1, progress=False)
+        assert [n for batch in scan.batches() for n in batch["id"].to_pylist()] == [*range(ROWS)]
+        first, second = (one.target for one in proxy.seen if "Action=TableRead&" in one.target)
+    assert "Offset=0&" in first
+    assert "Offset=0&" not in second
+
+
+def test_without_retries_silence_is_an_error_that_names_its_setting(odps, large):
+    options = replace(LATER, retries=0)
+    with (
+        before(odps, "stalled", "TableRead", options) as (client, _),
+        pytest.raises(RequestTimeoutError, match="silent for 2 s") as caught,
+    ):
+        client.table(large).read(progress=False).to_pandas()
+    assert "ClientOptions(read_timeout=" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("fault", "action"),
+    [("silent after", "InstanceCreateReadSession"), ("stalled", "InstanceRead")],
+)
+def test_the_result_of_a_query_comes_whole(odps, table, fault, action):
+    with before(odps, fault, action) as (client, _):
+        rows = client.sql(f"select id from {table} order by id limit 10", progress=False)
+        assert rows.to_pandas(progress=False)["id"].tolist() == list(range(10))
+
+
+def rows_of(odps: Connection, name: str) -> list[int]:
+    return sorted(odps.table(name).read(["id"], progress=False).to_arrow()["id"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("fault", "action"),
+    [
+        ("silent before", "TableCreateWriteStream"),
+        ("silent before", "TableWrite"),
+        ("silent after", "TableWrite"),
+        ("silent before", "TableCommitWriteSession"),
+        ("silent after", "TableCommitWriteSession"),
+    ],
+)
+def test_a_write_is_committed_exactly_once(odps, table, fault, action):
+    with before(odps, fault, action) as (client, _):
+        client.table(table).write(numbers(10, 20), progress=False)
+    assert rows_of(odps, table) == list(range(20))
+
+
+def test_an_upload_that_nobody_takes_any_more_is_sent_again(odps, table):
+    """It is larger than the buffers of the sockets, so that the sending itself stops."""
+    wide = pd.DataFrame({"id": range(10, 15), "name": [c * 1_500_000 for c in "abcde"]})
+    with before(odps, "silent inside", "TableWrite") as (client, _):
+        client.table(table).write(wide, progress=False)
+    found = odps.table(table).read(where="id >= 10", progress=False).to_pandas()
+    assert found["name"].str.len().tolist() == [1_500_000] * 5
+
+
+def test_an_upsert_is_committed_exactly_once(odps, new_name):
+    name = new_name("silent")
+    odps.create_table(name, "id bigint not null, name string", primary_key="id")
+    odps.table(name).upsert(numbers(0, 10), progress=False)
+    try:
+        with before(odps, "silent after", "TableCommitWriteSession") as (client, _):
+            client.table(name).upsert(numbers(5, 15), progress=False)
+        assert rows_of(odps, name) == list(range(15))
+    finally:
+        odps.drop_table(name)
+
+
+def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
+    name, content = new_name("silent"), {n: bytes([n]) * 300_000 for n in range(3)}
+    odps.create_table(name, "id bigint, b blob")
+    try:
+        with before(odps, "silent inside", "TableWriteBlob") as (client, _):
+            rows = pd.DataFrame({"id": content.keys(), "b": content.values()})
+            client.table(name).write(rows, progress=False)
+        with before(odps, "stalled", "BlobRead") as (client, _):
+            rows = client.table(name).read(progress=False).to_arrow().to_pydict()
+            found = client.blobs(rows["b"], progress=False)
+            assert dict(zip(rows["id"], (one.data for one in found), strict=True)) == content
+    finally:
+        odps.drop_table(name)
+
+
+def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up_in_time():
+    """The request did not leave, so that also a statement is sent again."""
+    with Peer(lambda line: line.wait_closed()) as peer:
+        url = peer.url.replace("http://", "https://")
+        options = ClientOptions(connect_timeout=0.2, retries=2)
+        with (
+            odps_nb.connect(
+                endpoint=url, project="p", access_id="a", access_key="k", client_options=options
+            ) as client,
+            pytest.raises(RequestTimeoutError) as caught,
+        ):
+            client.sql("select 1", progress=False)
+    assert caught.value.request_sent is False
+    assert peer.connections == 3
+
+
+def test_a_host_that_does_not_answer_is_given_up_in_time():
+    """A listener whose queue is full drops the packets of new connections, as a firewall does."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        place = listener.getsockname()
+        held = [socket.socket() for _ in range(8)]
+        try:
+            for one in held:
+                one.setblocking(False)
+                one.connect_ex(place)
+            options = ClientOptions(connect_timeout=0.2, retries=1)
+            with (
+                odps_nb.connect(
+                    endpoint=f"http://127.0.0.1:{place[1]}/api",
+                    project="p",
+                    access_id="a",
+                    access_key="k",
+                    client_options=options,
+                ) as client,
+                pytest.raises(ConnectError, match="does not answer"),
+            ):
+                client.tables()
+        finally:
+            for one in held:
+                one.close()
+
+
+def test_a_wrong_sts_token_is_told_apart_from_a_wrong_key(odps):
+    profile = odps.profile
+    facts: dict[str, Any] = {
+        "endpoint": profile.endpoint,
+        "project": profile.project,
+        "access_id": profile.access_id,
+        "access_key": profile.access_key,
+    }
+    with (
+        odps_nb.connect(**facts, sts_token="wrong") as client,
+        pytest.raises(AccessDeniedError, match="token") as caught,
+    ):
+        client.tables()
+    assert caught.value.hint.startswith("check sts_token=")
+    with odps_nb.connect(**facts) as client:  # what the hint says: without it, the key is right
+        client.tables()

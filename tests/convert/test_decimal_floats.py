@@ -1,0 +1,112 @@
+"""Decimals become the nearest float64, and float64 counts as exact only if it gives them back."""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from odps_nb.convert import frame_columns
+from odps_nb.convert.decimal_array import DecimalDtype, decimal_note
+from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
+from odps_nb.convert.pandas_frame import to_pandas
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.progress import ProgressSnapshot
+
+_ROOM = Context(prec=100)
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[pa.DataType, list[Decimal | None]]:
+    digits = draw(st.integers(1, 76))
+    scale = draw(st.integers(0, digits))
+    kind = (pa.decimal128 if digits <= 38 else pa.decimal256)(digits, scale)
+    longest = draw(st.integers(0, digits))
+    whole = st.integers(-(10**longest) + 1, 10**longest - 1)
+    value = st.none() | whole.map(lambda one: Decimal(one).scaleb(-scale, _ROOM))
+    return kind, draw(st.lists(value, max_size=20))
+
+
+@given(columns(), st.integers(0, 20))
+@example((pa.decimal128(15, 2), [Decimal("19.99")]), 0)
+@example((pa.decimal128(38, 18), [Decimal("0.1"), Decimal("12345678901234567890.5")]), 1)
+def test_floats_are_the_nearest_and_survive_if_their_text_is_the_decimal(column, start):
+    kind, values = column
+    part, left = pa.array(values, kind).slice(start), values[start:]
+    nearest = [None if one is None else float(one) for one in left]
+    assert as_floats(part).to_pylist() == nearest
+    assert as_floats(pa.chunked_array([part, part])).to_pylist() == nearest * 2
+    survive = all(one is None or Decimal(repr(float(one))) == one for one in left)
+    found = surviving_floats(part)
+    assert (found is not None) == survive
+    if found is not None:
+        assert found.to_pylist() == nearest
+        assert from_floats(found, kind).equals(part)
+
+
+@pytest.mark.parametrize("place", range(7))
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_a_column_is_exact_from_its_first_value_on_wherever_the_long_one_is(
+    place, size, monkeypatch
+):
+    monkeypatch.setattr(frame_columns, "_FIRST_ROWS", 2)
+    values = [
+        Decimal("0.10"),
+        None,
+        Decimal("-2.25"),
+        Decimal(0),
+        None,
+        Decimal(10**12),
+        Decimal(1),
+    ]
+    table = pa.table({"c": pa.array(values, pa.decimal128(38, 2))})
+    floats = to_pandas(iter(table.to_batches(max_chunksize=size)), schema=table.schema)["c"]
+    assert floats.dtype == "float64"
+    assert floats.isna().tolist() == [one is None for one in values]
+    assert floats.dropna().tolist() == [float(one) for one in values if one is not None]
+    values[place] = Decimal("12345678901234567.89")
+    table = pa.table({"c": pa.array(values, pa.decimal128(38, 2))})
+    exact = to_pandas(iter(table.to_batches(max_chunksize=size)), schema=table.schema)["c"]
+    assert isinstance(exact.dtype, DecimalDtype)
+    assert pa.array(exact).to_pylist() == values
+
+
+def test_up_to_15_digits_the_type_decides_alone():
+    empty = pa.table(
+        {"c": pa.array([], pa.decimal128(15, 2)), "d": pa.array([], pa.decimal128(38))}
+    )
+    assert [str(one) for one in to_pandas(empty).dtypes] == ["float64", "float64"]
+
+
+def test_the_progress_of_a_read_says_what_became_of_decimals(odps):
+    class Seen:
+        message: str | None = None
+
+        def start(self, tracker: object) -> None:
+            """Nothing is shown."""
+
+        def stop(self, snapshot: ProgressSnapshot) -> None:
+            self.message = snapshot.message
+
+    def told(columns: list[str], **options: Any) -> str | None:
+        seen = Seen()
+        odps.table("orders").read(columns, limit=5).to_pandas(progress=seen, **options)
+        return seen.message
+
+    assert told(["id", "amount"]) == "DECIMAL as float64: amount"
+    assert told(["id"]) == ""
+    assert told(["id", "amount"], decimals="float") == ""
+
+
+def test_a_note_of_many_columns_is_short():
+    kinds = {f"c{n}": pa.array([Decimal(1)], pa.decimal128(5)) for n in range(6)}
+    kinds["long"] = pa.array([Decimal(2**53 + 1)], pa.decimal128(38))
+    table = pa.table(kinds)
+    assert decimal_note(table.schema, to_pandas(table)) == (
+        "DECIMAL as float64: c0, c1, c2 and 3 more · DECIMAL kept exact, float64 would round: long"
+    )

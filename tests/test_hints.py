@@ -1,0 +1,114 @@
+"""Every setting that a hint names exists, and a user can reach it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import odps_nb
+from odps_nb.client.auth import sources
+
+ROOT = Path(odps_nb.__file__).parent
+PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io")
+#: `name=` in a hint; not that of a setting of SQL (`odps.sql.x=`) or of a partition (`ds=2024`).
+NAMED = re.compile(r"(?<![\w.'/-])([a-z]\w*)=(?![=\d])")
+#: Parameters of other libraries that hints name, and the word in the place of a partition's key.
+FOREIGN = {
+    "allow_pyarrow_filter",
+    "drop",
+    "filter",
+    "key",
+    "spark_executor_memory",
+    "tzinfo",
+}
+LIMITS = re.compile(r"\b(\w*(?:timeout|deadline|retries|workers|connections)\w*)\b")
+
+
+def parameters_of(thing: object) -> Iterator[str]:
+    if inspect.isclass(thing):
+        for name, member in inspect.getmembers(thing):
+            if name == "__init__" or not name.startswith("_"):
+                yield from parameters_of(member)
+    elif callable(thing):
+        try:
+            yield from inspect.signature(thing).parameters
+        except ValueError:  # of a built-in
+            return
+
+
+@pytest.fixture(scope="module")
+def reachable() -> set[str]:
+    """Every parameter of the public API, and every setting of a profile."""
+    found = {*sources.FIELDS, "credentials"}
+    for module in map(importlib.import_module, PUBLIC):
+        for name in module.__all__:
+            found.update(parameters_of(getattr(module, name)))
+    return found
+
+
+def texts(node: ast.AST) -> Iterator[str]:
+    """The texts of an expression; values of an f-string are left out."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+    elif isinstance(node, ast.Constant):
+        if isinstance(node.value, str):
+            yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from texts(child)
+
+
+def hints() -> Iterator[tuple[str, str]]:
+    """Each hint of the package with its place: ``hint=…``, ``error.hint = …``, ``_HINT_OF…``."""
+    for path in sorted(ROOT.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = {
+            target.id: node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.keyword) and node.arg == "hint"
+        ]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and any(
+                isinstance(target, ast.Attribute) and target.attr == "hint"
+                for target in node.targets
+            ):
+                found.append(node.value)
+        found += [value for name, value in constants.items() if "HINT" in name]
+        for value in found:
+            named = [
+                constants[n.id]
+                for n in ast.walk(value)
+                if isinstance(n, ast.Name) and n.id in constants
+            ]
+            for one in (value, *named):
+                for text in texts(one):
+                    yield f"{path.relative_to(ROOT)}:{one.lineno}", text
+
+
+def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(reachable: set[str]) -> None:
+    unknown = [
+        f"{place}: {name} in {text!r}"
+        for place, text in hints()
+        for name in {*NAMED.findall(text), *LIMITS.findall(text)}
+        if name not in reachable | FOREIGN
+    ]
+    assert not unknown, "\n".join(unknown)
+
+
+def test_the_hints_are_found() -> None:
+    told = " ".join(text for _, text in hints())
+    assert "ClientOptions(read_timeout=…, deadline=…)" in told
+    assert "sts_token=" in told
