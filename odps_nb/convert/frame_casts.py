@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 from pandas.api.types import infer_dtype, pandas_dtype
 
-from odps_nb.convert.arrow_schema import shorten
+from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ArgumentError, ConversionError
 
 __all__ = ["by_column", "cast_exactly"]
