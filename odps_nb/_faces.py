@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
+from odps_nb.access.elsewhere import Address, connect_again
 from odps_nb.access.faces import Explorer, Faces, Gallery, Listing, SparkRows, Uploader
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from odps_nb.client.options import ClientOptions
     from odps_nb.schema import TableSchema
 
-__all__ = ["FACES", "connect"]
+__all__ = ["FACES", "connect", "reconnect"]
 
 
 @hides_secrets
@@ -177,6 +178,17 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
     return Connection(profile, faces=FACES, service=service)
 
 
+def reconnect(address: Address) -> Connection:
+    """Return the connection that a pickle leads to, in this process or another one."""
+    from odps_nb.local.server.launch import read_keys
+
+    return connect_again(
+        address,
+        lambda profile, made: Connection(profile, faces=FACES, address=made),
+        local_keys=read_keys,
+    )
+
+
 # -- functions for connections
 # -----------------------------------------------------------------------------
 
@@ -312,4 +324,5 @@ FACES = Faces(
     rows=_rows,
     explore=_explore,
     upload=_upload,
+    reconnect=reconnect,
 )

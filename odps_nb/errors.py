@@ -56,6 +56,7 @@ __all__ = [
     "MissingDependencyError",
     "NotFoundError",
     "OdpsNbError",
+    "OdpsNbWarning",
     "ProtocolError",
     "QueryError",
     "RequestTimeoutError",
@@ -197,6 +198,10 @@ def _revive(
 
 
 # -- the bytes --------------------------------------------------------------------------------
+
+
+class OdpsNbWarning(UserWarning):
+    """Category of all warnings of this package."""
 
 
 class ProtocolError(OdpsNbError):

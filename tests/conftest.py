@@ -63,6 +63,14 @@ def _interruptible() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_resource_tracker() -> Iterator[None]:
+    """End the helper that Python starts beside spawned processes; it would outlive the tests."""
+    yield
+    if (tracker := sys.modules.get("multiprocessing.resource_tracker")) is not None:
+        tracker._resource_tracker._stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _private_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the tests away from the user's profiles, variables and Jupyter settings."""
     home = tmp_path_factory.mktemp("home")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from odps_nb.access.blobs.frames import FrameBlobs
+    from odps_nb.access.connection import Connection
     from odps_nb.access.faces import Gallery
     from odps_nb.client.blob.glances import Glance
     from odps_nb.client.blob.head import BlobHead
@@ -80,14 +81,25 @@ class Blob(BlobContent):
     """
 
     def __init__(
-        self, storage: StorageClient, reference: BlobReference, *, faces: Faces = PLAIN
+        self,
+        storage: StorageClient | Connection,
+        reference: BlobReference,
+        *,
+        faces: Faces = PLAIN,
     ) -> None:
-        self._storage, self._reference, self._faces = storage, reference, faces
+        self._source, self._reference, self._faces = storage, reference, faces
         self._size: int | None = None
         self._mime_type: str | None = None
         self._file_name: str | None = None
         self._has_head = False
         self._verified = False
+
+    @property
+    def _storage(self) -> StorageClient:
+        """The client of its connection, which another process opens at the first use."""
+        source: Any = self._source
+        storage: StorageClient = getattr(source, "storage", source)
+        return storage
 
     @property
     def reference(self) -> BlobReference:
@@ -430,6 +442,9 @@ class BlobColumn(Sequence[Blob]):
 
     def __len__(self) -> int:
         return len(self._blobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_gallery": None}
 
     def __repr__(self) -> str:
         return f"BlobColumn({self._summary} of {self._title})"

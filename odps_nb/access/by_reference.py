@@ -52,7 +52,8 @@ class ByReference:
         """
         from odps_nb.access.blob import Blob, reference_of
 
-        return Blob(self.storage, reference_of(reference), faces=self.faces)
+        self.storage  # noqa: B018  # raises if the connection is closed
+        return Blob(cast("Connection", self), reference_of(reference), faces=self.faces)
 
     def blobs(
         self,

@@ -18,12 +18,10 @@ __all__ = [
     "check_count",
     "check_overwrite",
     "check_partition",
-    "check_partitions",
     "check_text",
     "check_whole_partition",
     "did_you_mean",
     "is_missing",
-    "partition_list",
 ]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -102,17 +100,6 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
     if count < at_least:
         raise ArgumentError(f"{name} is {count}; it must be at least {at_least}")
     return count
-
-
-def partition_list(
-    partitions: PartitionLike | Iterable[PartitionLike] | None,
-) -> tuple[PartitionSpec, ...]:
-    """Return one partition or many as a list; ``None`` as an empty one."""
-    if partitions is None:
-        return ()
-    if isinstance(partitions, (str, Mapping, PartitionSpec)):
-        partitions = [partitions]
-    return tuple(PartitionSpec.of(one) for one in partitions)
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
@@ -236,12 +223,3 @@ def _check_spelling(value: str | None, column: Column) -> None:
 
 
 _WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
-
-
-def check_partitions(
-    partitions: PartitionLike | Iterable[PartitionLike] | None,
-    schema: TableSchema,
-    table: TableName,
-) -> tuple[PartitionSpec, ...]:
-    """Check each of many partitions as `check_partition` does."""
-    return tuple(check_partition(spec, schema, table) for spec in partition_list(partitions))

@@ -6,11 +6,13 @@ Holds one `StorageClient`. Making one sends no request. What a notebook shows is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odps_nb.access.by_reference import ByReference
+from odps_nb.access.elsewhere import Address, remember
 from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.access.making_tables import MakesTables
 from odps_nb.client.auth.profile import Profile
@@ -33,6 +35,10 @@ __all__ = ["Connection", "Service"]
 class Service(Protocol):
     """An embedded service that lives as long as the connection."""
 
+    @property
+    def root(self) -> str:
+        """The folder that it serves."""
+
     def stop(self) -> None:
         """End the process. Idempotent."""
 
@@ -41,7 +47,8 @@ class Connection(ByReference, MakesTables):
     """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
 
     A context manager; `close` frees the sockets and stops an embedded service. Thread-safe; usable
-    in a forked child, which opens its own sockets.
+    in a forked child, which opens its own sockets. Can be pickled, without credentials: another
+    process uses those that are configured there (see ``docs/howto/other-processes.md``).
 
     Examples
     --------
@@ -53,16 +60,52 @@ class Connection(ByReference, MakesTables):
     """
 
     def __init__(
-        self, profile: Profile, *, faces: Faces = PLAIN, service: Service | None = None
+        self,
+        profile: Profile | Callable[[], Profile],
+        *,
+        faces: Faces = PLAIN,
+        service: Service | None = None,
+        address: Address | None = None,
     ) -> None:
         self._profile, self._faces, self._service = profile, faces, service
         self._storage: StorageClient | None = None
         self._closed = False
+        self._made_address = address
+        remember(self)
 
     @property
     def profile(self) -> Profile:
-        """Endpoint, project and credentials; secrets are not in its repr."""
+        """Endpoint, project and credentials; secrets are not in its repr.
+
+        Raises
+        ------
+        ConfigError
+            The connection was pickled in another process, and this one has no credentials.
+        """
+        if not isinstance(self._profile, Profile):
+            self._profile = self._profile()
         return self._profile
+
+    @property
+    def _has_profile(self) -> bool:
+        """Whether the credentials are known already; ``False`` before the first use elsewhere."""
+        return isinstance(self._profile, Profile)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    @property
+    def _address(self) -> Address:
+        """What a pickle holds: settings without credentials."""
+        if self._made_address is None:
+            settings = tuple(self.profile.as_settings().items())
+            root = None if self._service is None else self._service.root
+            self._made_address = Address(
+                connection_id=uuid.uuid4().hex, settings=settings, root=root
+            )
+        return self._made_address
 
     @property
     def faces(self) -> Faces:
@@ -77,7 +120,7 @@ class Connection(ByReference, MakesTables):
         if self._storage is None:
             from odps_nb.client.calls.storage import StorageClient
 
-            self._storage = StorageClient(self._profile)
+            self._storage = StorageClient(self.profile)
         return self._storage
 
     @property
@@ -106,7 +149,7 @@ class Connection(ByReference, MakesTables):
         """
         from odps_nb.access.table import Table
 
-        return Table(self, self._profile.table(name))
+        return Table(self, self.profile.table(name))
 
     def tables(self, pattern: str | None = None) -> list[str]:
         """Return the names of the project's tables, sorted.
@@ -216,7 +259,7 @@ class Connection(ByReference, MakesTables):
         from odps_nb.client.sql.query import run_sql, submit_sql
 
         mode = TextMode.of(text)
-        query = bind_query(query, params, settings, timezone=self._profile.timezone)
+        query = bind_query(query, params, settings, timezone=self.profile.timezone)
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings), text=mode)
         listener = listener_of(progress, default=self._faces.listener)
@@ -231,6 +274,38 @@ class Connection(ByReference, MakesTables):
                 cancel=self.storage.operation(),
             )
         return Result(self, instance, text=mode)
+
+    def result(self, instance_id: str, *, text: str = "strict") -> Result:
+        """Return the result of a query by its instance id, also from another process; two requests.
+
+        The query may still run: `Result.status`, `Result.wait` and `Result.cancel` work as for
+        the result of `sql`, and its rows can be read for as long as the service keeps them.
+
+        Parameters
+        ----------
+        instance_id
+            `Result.instance_id` of the query, which is also on its card and page. It must have run
+            in the project of this connection.
+        text
+            As for `sql`.
+
+        Raises
+        ------
+        NotFoundError
+            The project has no such instance; or later, when rows are read, its result is gone.
+        ArgumentError
+            This cannot be the id of an instance.
+
+        Examples
+        --------
+        >>> noted = odps.sql("select count(*) as n from orders").instance_id
+        >>> odps.result(noted).to_arrow().to_pylist()
+        [{'n': 2048000}]
+        """
+        from odps_nb.access.sql import Result
+        from odps_nb.client.sql.query import find_sql
+
+        return Result(self, find_sql(self.storage, instance_id), text=TextMode.of(text))
 
     def sql_cost(
         self,
@@ -254,7 +329,7 @@ class Connection(ByReference, MakesTables):
         from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.cost import estimate_sql
 
-        text = bind_query(query, params, settings, timezone=self._profile.timezone)
+        text = bind_query(query, params, settings, timezone=self.profile.timezone)
         return estimate_sql(self.storage, text, settings=settings)
 
     def accelerated_rows(
@@ -327,16 +402,19 @@ class Connection(ByReference, MakesTables):
         self.close()
 
     def __reduce__(self) -> Any:
-        raise StateError(
-            "a connection is never pickled: it holds keys and sockets",
-            hint="connect again in the other process, by the name of a profile",
-        )
+        return self._faces.reconnect, (self._address,)
+
+    def __copy__(self) -> Connection:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Connection:
+        return self
 
     def __repr__(self) -> str:
-        profile = self._profile
-        where = profile.project + (f".{profile.schema}" if profile.schema else "")
+        there = dict(self._address.settings)
+        where = ".".join(there[name] for name in ("project", "schema") if name in there)
         state = " (closed)" if self._closed else ""
-        return f"<Connection to {where} at {profile.endpoint}{state}>"
+        return f"<Connection to {where} at {there['endpoint']}{state}>"
 
 
 def _title(query: str) -> str:

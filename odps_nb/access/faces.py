@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.blob import BlobColumn
     from odps_nb.access.connection import Connection
+    from odps_nb.access.elsewhere import Address
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
@@ -158,6 +159,13 @@ def _no_spark(*_: Any, **__: Any) -> Any:
     )
 
 
+def _reconnect(address: Address) -> Connection:
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.elsewhere import connect_again
+
+    return connect_again(address, lambda profile, made: Connection(profile, address=made))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faces:
     """Functions of higher floors; the defaults show nothing and have no Spark.
@@ -165,7 +173,7 @@ class Faces:
     ``gallery``, ``preview``, ``listing`` and ``rows`` (of a `Scan` or `Result`) return MIME
     bundles for a notebook, already escaped; ``work`` makes the view of blobs in which some can be
     selected. ``media_type`` takes the first 64 kB of a file, its
-    size and its name.
+    size and its name. ``reconnect`` makes a connection of what a pickle holds.
     """
 
     listener: MakesListener = _silent
@@ -183,6 +191,7 @@ class Faces:
     rows: Callable[[Any], Bundle] = _plain_bundle
     explore: Callable[[Any, int, int, int | None], Explorer] = _no_explorer
     upload: Callable[[Table, Any, bool, str], Uploader] = _no_explorer
+    reconnect: Callable[[Address], Connection] = _reconnect
 
 
 PLAIN = Faces()

@@ -57,6 +57,7 @@ class MakesTables:
         cluster_by: str | Sequence[str] = (),
         buckets: int | None = None,
         if_not_exists: bool = False,
+        index: bool | None = None,
         progress: Progress = None,
     ) -> Table:
         """Create a table, with rows if some are given, and return its handle.
@@ -85,6 +86,8 @@ class MakesTables:
             ``buckets`` alone is the number of write buckets.
         if_not_exists
             Leave a table that is there as it is. Not with rows: see ``create`` of `Table.write`.
+        index
+            As for `Table.write`, for data of pandas; a named index is an error with ``None``.
         progress
             Who is shown the progress of writing rows; by default what suits the place.
 
@@ -114,6 +117,7 @@ class MakesTables:
         from odps_nb.access.writing.columns import names_of, properties_of, schema_of
         from odps_nb.access.writing.creating import create_with_rows
         from odps_nb.access.writing.new_columns import has_rows, is_spark_type
+        from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.catalog import create_table
         from odps_nb.client.sql.definitions import TableOptions
 
@@ -128,7 +132,8 @@ class MakesTables:
             if_not_exists=if_not_exists,
         )
         if has_rows(columns):
-            create_with_rows(table, columns, partitioned_by, options, progress)
+            rows = WriteOptions(index=index, progress=progress)
+            create_with_rows(table, columns, partitioned_by, options, rows)
             return table
         if is_spark_type(columns):
             columns = self.faces.spark_columns(columns)

@@ -78,6 +78,15 @@ class Scan(RowForms, ForEngines):
         """Use new locks in a forked child: the parent may be opening the session."""
         self._lock, self._running = threading.RLock(), []
 
+    def __reduce__(self) -> Any:
+        """Pickle the plan and the session, without credentials, progress display or running reads.
+
+        A scan whose session is open reads the same snapshot elsewhere.
+        """
+        shown = False if self._progress is False else None
+        state = (self._max_bytes, shown, self._reopens, self._session, self._table_schema)
+        return _unpickled, (self._connection, self._plan, *state)
+
     # -- what it will give --------------------------------------------------------------------
 
     @property
@@ -338,6 +347,20 @@ class Scan(RowForms, ForEngines):
             rows = "?" if self.row_count is None else f"{self.row_count:,}"
             parts.append(f"{rows} rows in {len(self._session.splits)} splits")
         return f"Scan({', '.join(parts)})"
+
+
+def _unpickled(
+    connection: Connection,
+    plan: ReadPlan,
+    max_bytes: int | None,
+    progress: Progress,
+    session_id: str | None,
+    session: ReadSession | None,
+    table_schema: TableSchema | None,
+) -> Scan:
+    made = Scan(connection, plan, max_bytes=max_bytes, progress=progress, session_id=session_id)
+    made._session, made._table_schema = session, table_schema
+    return made
 
 
 class _Registered:

@@ -14,7 +14,13 @@ from odps_nb.access.checks import check_count
 from odps_nb.access.row_forms import Reading, RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
-from odps_nb.client.sql.query import SqlInstance, cancel_sql, stop_quietly, wait_sql
+from odps_nb.client.sql.query import (
+    SqlInstance,
+    cancel_sql,
+    fetch_status,
+    stop_quietly,
+    wait_sql,
+)
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
@@ -65,6 +71,10 @@ class Result(RowForms):
         """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> Any:
+        session = self._session if self._whole is None else self._whole._session
+        return _unpickled, (self._connection, self._instance, session, self._limit, self._text)
+
     def first(self, rows: int) -> Result:
         """Return the result limited to its first rows; only those are fetched.
 
@@ -110,6 +120,14 @@ class Result(RowForms):
     def instance_id(self) -> str:
         """The id of the SQL instance."""
         return self._instance.instance_id
+
+    def status(self) -> str:
+        """Return the state of the query now; one request.
+
+        It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or
+        ``cancelled``.
+        """
+        return fetch_status(self._connection.storage, self._instance)
 
     @property
     def sql(self) -> str:
@@ -222,7 +240,7 @@ class Result(RowForms):
     ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
         tell_polars(session.schema)
-        tracker.plan(session_id=session.session_id, rows_total=self._cut(session.row_count))
+        tracker.plan(session_id=self.instance_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
         storage = self._connection.storage
         token = storage.operation(self._token)
@@ -290,4 +308,17 @@ class Result(RowForms):
         session = self._session if self._whole is None else self._whole._session
         rows = "" if session is None else f", {self._cut(session.row_count):,} rows"
         rows += " or more" if session is not None and session.is_cut and not self._limit else ""
-        return f"Result({self._instance.title!r}, instance {self.instance_id}{rows})"
+        title = f"{self._instance.title!r}, " if self._instance.title else ""
+        return f"Result({title}instance {self.instance_id}{rows})"
+
+
+def _unpickled(
+    connection: Connection,
+    instance: SqlInstance,
+    session: ResultSession | None,
+    limit: int | None,
+    text: TextMode,
+) -> Result:
+    made = Result(connection, instance, text=text)
+    made._session, made._limit = session, limit
+    return made

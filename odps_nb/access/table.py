@@ -14,7 +14,6 @@ from odps_nb.access.checks import (
     check_count,
     check_overwrite,
     check_partition,
-    partition_list,
 )
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.table_metadata import TableMetadata
@@ -89,7 +88,10 @@ class Table(TableMetadata, ByKey, ForEngines):
             Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``, as
             for `Connection.sql`; ``{name}`` stands for the name of a column.
         partitions
-            One or several, e.g. ``"ds=2024-01-01"``; partial specs are allowed.
+            One or several: ``"ds=2024-01-01"``, also a part of the levels; a range such as
+            ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the largest
+            first level that has rows. Values are compared by the type of the column. Ranges and
+            ``"latest"`` are resolved by this call, from the service's list of partitions.
         limit
             Rows at most.
         splits, split_bytes
@@ -126,7 +128,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         Raises
         ------
         NotFoundError
-            No such table or column; close names are in the hint.
+            No such table or column; close names are in the hint. Or no partition in a range.
         ArgumentError
             An argument that makes no sense; nothing was read.
         ConflictError
@@ -161,7 +163,12 @@ class Table(TableMetadata, ByKey, ForEngines):
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
-            self._name, lambda: self.schema, options, timezone=zone, increment=increment
+            self._name,
+            lambda: self.schema,
+            options,
+            self._connection.storage,
+            timezone=zone,
+            increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(
@@ -197,11 +204,15 @@ class Table(TableMetadata, ByKey, ForEngines):
             Who is shown the progress; by default nobody.
         """
         from odps_nb.access.blobs.frames import blob_dtypes, learn_heads
+        from odps_nb.access.partitions import choose_partitions
         from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
-        specs = partition_list(partitions)
+        specs: tuple[PartitionSpec, ...] = ()
+        if partitions is not None:
+            storage = self._connection.storage
+            specs = choose_partitions(partitions, self.schema, self._name, storage)
         mode = TextMode.of(text)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
@@ -312,6 +323,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         text: TextConversion = "exact",
         create: bool = False,
         partitioned_by: str | Sequence[str] | None = None,
+        index: bool | None = None,
         progress: Progress = None,
     ) -> Receipt:
         """Write rows and commit them once; after an error nothing is written.
@@ -319,9 +331,12 @@ class Table(TableMetadata, ByKey, ForEngines):
         Parameters
         ----------
         data
-            A pandas DataFrame, an Arrow table, batch or reader (anything with
-            ``__arrow_c_stream__``), or a Spark DataFrame. Columns are matched by name; absent
-            ones become null. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
+            A pandas or Spark DataFrame; a polars DataFrame or LazyFrame, an Arrow table, batch or
+            reader (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or
+            an iterator or generator of rows or tables, which is streamed in bounded memory. Rows
+            are dicts, dataclasses, named tuples, or tuples and lists with one value for each
+            column in the table's order. Columns are matched by name; absent ones become null. A
+            Series is one column. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
             type are kept), a picture of PIL, an array of numpy, a binary file object, an
             `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
@@ -355,6 +370,10 @@ class Table(TableMetadata, ByKey, ForEngines):
         partitioned_by
             With ``create``: names of columns of the data, ``"ds string"``, or a list of both. By
             default the keys of ``partition``.
+        index
+            ``True``: write the named levels of the index of pandas data as columns. ``False``:
+            leave the index out. By default it is left out with an `OdpsNbWarning` if it has names
+            or labels; a column of the table that is only in the index is an error.
 
         Raises
         ------
@@ -371,6 +390,8 @@ class Table(TableMetadata, ByKey, ForEngines):
         2
         >>> table.write(pd.DataFrame({"id": [3]}), overwrite=True).rows
         1
+        >>> table.write([{"id": 4, "name": "d"}, {"id": 5}]).rows
+        2
         >>> odps.table("doc_write_new").write(pd.DataFrame({"id": [4]}), create=True).rows
         1
         >>> odps.drop_table("doc_write"), odps.drop_table("doc_write_new")
@@ -386,6 +407,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             workers=workers,
             compression=Compression.of(compression),
             image_format=ImageFormat.of(image_format),
+            index=index,
             conversions=Conversions(decimals=decimals, text=text),
             progress=progress,
         )

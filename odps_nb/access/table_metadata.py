@@ -25,6 +25,7 @@ from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+    from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.table import Table
     from odps_nb.wire.control import TableInfo
 
@@ -47,6 +48,9 @@ class TableMetadata:
     def _after_fork(self) -> None:
         """Use new locks in a forked child: a thread of the parent may be fetching."""
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._connection, self._name)
 
     @property
     def name(self) -> TableName:
@@ -107,6 +111,35 @@ class TableMetadata:
         if not spec.items:
             self._partition_count = len(found)
         return found
+
+    def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
+        """Return rows, size and times of each partition; one request for each of them.
+
+        Parameters
+        ----------
+        under
+            As for `partitions`.
+
+        Raises
+        ------
+        ArgumentError
+            The table has no partitions.
+
+        Examples
+        --------
+        >>> (day,) = odps.table("orders").partition_details("ds=2024-01-02")
+        >>> day.rows, day.partition
+        (243008, 'ds=2024-01-02')
+        >>> import pandas as pd
+        >>> pd.DataFrame(odps.table("orders").partition_details()).rows.sum()
+        np.int64(2048000)
+        """
+        from odps_nb.access.partitions import fetch_details
+
+        if not self.schema.partition_columns:
+            raise ArgumentError(f"{self._name} has no partitions")
+        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
+        return fetch_details(self._connection.storage, self._name, spec)
 
     def reload(self) -> Table:
         """Drop the cached metadata; the next use fetches it again."""

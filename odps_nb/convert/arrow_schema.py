@@ -298,9 +298,14 @@ def fit_table(
     return fit_columns(source, table.schema.names, table.num_rows, schema)
 
 
-def fit_columns(source: Source, names: Sequence[str], rows: int, schema: TableSchema) -> pa.Table:
-    """Return columns with names, given by their places, as a table that fits; as `fit_table`."""
-    columns = _fit_columns(source, schema, match_names(names, schema), rows, 0)
+def fit_columns(
+    source: Source, names: Sequence[str], rows: int, schema: TableSchema, *, first_row: int = 0
+) -> pa.Table:
+    """Return columns with names, given by their places, as a table that fits; as `fit_table`.
+
+    ``first_row`` is the number of the first row in the whole of the data, for the error.
+    """
+    columns = _fit_columns(source, schema, match_names(names, schema), rows, first_row)
     if not rows:
         return arrow_schema(schema, for_write=True).empty_table()
     wanted = _schema_of([parts[0] for parts in columns], schema)

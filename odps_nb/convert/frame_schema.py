@@ -50,17 +50,9 @@ def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSc
     Raises
     ------
     ConversionError
-        A name that is no text or occurs twice, a named index (it would be lost), or values
-        for which there is no type.
+        A name that is no text or occurs twice, or values for which there is no type.
     """
-    check_names(frame, None)
-    present = set(frame.columns)
-    if lost := [name for name in frame.index.names if name is not None and name not in present]:
-        raise ConversionError(
-            f"{str(lost[0])!r} is in the index, and the index is not written",
-            column=str(lost[0]),
-            hint="write df.reset_index(), or df.reset_index(drop=True) to leave it out",
-        )
+    check_names(frame)
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
         series = frame.iloc[:, place]

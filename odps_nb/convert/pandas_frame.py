@@ -118,6 +118,7 @@ def from_pandas(
     schema: TableSchema | None = None,
     *,
     conversions: Conversions = AS_THEY_ARE,
+    first_row: int = 0,
 ) -> pa.Table:
     """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out.
 
@@ -127,13 +128,15 @@ def from_pandas(
         Text as column names.
     schema
         The table to be written: the result then has exactly its columns and write types.
+    first_row
+        Number of the first row in the whole of the data, for errors.
 
     Raises
     ------
     ConversionError
         Names, types or values that do not fit, with columns and rows (counted from 0).
     """
-    check_names(frame, schema)
+    check_names(frame)
     if schema is None:
         arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
         return pa.table(arrays, names=[str(name) for name in frame.columns])
@@ -145,27 +148,17 @@ def from_pandas(
         array = column_array(series, column.name, column.type)
         return fit_chunks(array, column.type, conversions)
 
-    return fit_columns(source, list(frame.columns), len(frame), schema)
+    return fit_columns(source, list(frame.columns), len(frame), schema, first_row=first_row)
 
 
-def check_names(frame: pd.DataFrame, schema: TableSchema | None) -> None:
-    """Raise unless the names of a frame are texts, and its index holds no column of the table."""
+def check_names(frame: pd.DataFrame) -> None:
+    """Raise unless the names of a frame are texts."""
     for name in frame.columns:
         if not isinstance(name, str):
             raise ConversionError(
                 f"the column name {name!r} is not text",
                 column=str(name),
                 hint="set df.columns to the names of the table's columns",
-            )
-    if schema is None:
-        return
-    present = {name.casefold() for name in frame.columns}
-    for level in frame.index.names:
-        if isinstance(level, str) and schema.find(level) and level.casefold() not in present:
-            raise ConversionError(
-                f"the column {level!r} is in the index, and the index is not written",
-                column=level,
-                hint="write df.reset_index()",
             )
 
 

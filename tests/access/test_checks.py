@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from odps_nb.access.checks import check_columns, check_partition, check_partitions, partition_list
+from odps_nb.access.checks import check_columns, check_partition
+from odps_nb.access.partitions import parse_choices
 from odps_nb.access.writing.columns import schema_of
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError
 from odps_nb.schema import TableSchema
@@ -39,11 +40,10 @@ def test_a_column_is_asked_for_once_and_in_a_list():
 def test_partitions_come_one_or_many_in_any_form():
     one = PartitionSpec((("ds", "x"),))
     for given in ("ds=x", ["ds='x'"], {"ds": "x"}, one, [one], ("ds=x",)):
-        assert partition_list(given) == (one,)
-    assert partition_list(None) == partition_list([]) == ()
-    assert check_partitions(["hour=3,DS=x"], SCHEMA, NAME) == (
-        PartitionSpec((("ds", "x"), ("hour", "3"))),
-    )
+        assert parse_choices(given) == (one,)
+    assert parse_choices(None) == parse_choices([]) == ()
+    spec = PartitionSpec.of("hour=3,DS=x")
+    assert check_partition(spec, SCHEMA, NAME) == PartitionSpec((("ds", "x"), ("hour", "3")))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_partitions_come_one_or_many_in_any_form():
 )
 def test_a_wrong_partition_is_refused(text, said):
     with pytest.raises(ArgumentError, match=said):
-        check_partitions(text, SCHEMA, NAME)
+        check_partition(PartitionSpec.of(text), SCHEMA, NAME)
 
 
 def test_a_table_without_partitions_says_so():

@@ -13,6 +13,7 @@ from odps_nb.errors import (
     LimitExceededError,
     MissingDependencyError,
     OdpsNbError,
+    OdpsNbWarning,
 )
 from odps_nb.terms import RowRangeSplit
 from tests.support.watcher import Watcher
@@ -319,7 +320,9 @@ def test_every_kind_of_arrow_data_is_written(small):
 
 
 def test_the_index_of_a_frame_is_not_written(small):
-    small.write(pd.DataFrame({"id": [5]}, index=pd.Index([17], name="whatever")), overwrite=True)
+    frame = pd.DataFrame({"id": [5]}, index=pd.Index([17], name="whatever"))
+    with pytest.warns(OdpsNbWarning, match="'whatever' is not written"):
+        small.write(frame, overwrite=True)
     assert small.read().to_arrow().to_pylist() == [{"id": 5, "note": None}]
 
 

@@ -308,14 +308,6 @@ def test_names_must_be_text():
         from_pandas(pd.DataFrame([[1]]), schema)
 
 
-def test_a_column_that_hides_in_the_index_is_pointed_out():
-    schema = TableSchema(columns=parse_columns("status string, n bigint"))
-    frame = pd.DataFrame({"status": ["a"], "n": [1]}).set_index("status")
-    with pytest.raises(ConversionError, match="in the index") as caught:
-        from_pandas(frame, schema)
-    assert "reset_index" in caught.value.hint
-
-
 def test_without_a_schema_arrow_decides():
     table = from_pandas(pd.DataFrame({"a": [1], "b": ["x"]}, index=[7]))
     assert table.column_names == ["a", "b"]

@@ -69,7 +69,7 @@ class FrameBlobs:
     """Fetches the blobs of columns that were read together, and remembers their heads.
 
     What was learned stays with the columns and what is derived from them; it is pickled with
-    them, the connection is not.
+    them, as is the connection, without its credentials.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class FrameBlobs:
         self._handles: dict[str, Blob] = {}
 
     def __reduce__(self) -> Any:
-        return type(self), (None, self._known())
+        return type(self), (self.connection, self._known())
 
     def __repr__(self) -> str:
         return f"<blobs over {self.connection!r}, {len(self._known())} known>"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from odps_nb.client.auth.profile import Profile
+from odps_nb.access.elsewhere import profile_from_settings
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.session import ReadSession
 from odps_nb.client.read.splits import iter_split
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError, ConfigError, SessionExpiredError
+from odps_nb.errors import ArgumentError, SessionExpiredError
 from odps_nb.terms import Split
 
 if TYPE_CHECKING:
@@ -146,10 +146,4 @@ def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ..
 
 
 def _client(settings: dict[str, Any]) -> StorageClient:
-    try:
-        return StorageClient(Profile.resolve(settings.pop("name", None), **settings))
-    except ConfigError as error:
-        error.add_note(
-            "keys are not sent to other processes: each needs its own (ODPS_ACCESS_ID, …)"
-        )
-        raise
+    return StorageClient(profile_from_settings(settings))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from odps_nb.access.checks import PartitionLike
+    from odps_nb.access.partitions import PartitionChoice
     from odps_nb.terms import Compression, TextMode, TimeUnit
 
 __all__ = ["ReadOptions"]
@@ -24,7 +24,7 @@ class ReadOptions:
     columns: Sequence[str] | None = None
     where: str | None = None
     params: Mapping[str, object] | None = None
-    partitions: PartitionLike | Iterable[PartitionLike] | None = None
+    partitions: PartitionChoice | Iterable[PartitionChoice] | None = None
     limit: int | None = None
     splits: int | None = None
     split_bytes: int | None = None

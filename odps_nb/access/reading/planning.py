@@ -7,9 +7,11 @@ All front ends use it: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
+from typing import TYPE_CHECKING
 
 from odps_nb.access.binding.text import bind
-from odps_nb.access.checks import check_columns, check_count, check_partitions, check_text
+from odps_nb.access.checks import check_columns, check_count, check_text
+from odps_nb.access.partitions import choose_partitions
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.read.increments import CHANGE, Increment
 from odps_nb.client.read.plan import ReadPlan
@@ -18,6 +20,9 @@ from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, TableName, TextMode
 
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+
 __all__ = ["plan_read"]
 
 
@@ -25,6 +30,7 @@ def plan_read(
     table: TableName,
     fetch_schema: Callable[[], TableSchema],
     options: ReadOptions,
+    storage: StorageClient,
     *,
     timezone: str = "UTC",
     increment: Increment | None = None,
@@ -35,6 +41,8 @@ def plan_read(
     ----------
     fetch_schema
         Gives all columns of the table; not called without columns, partitions and ``where``.
+    storage
+        Lists the partitions, if a range or the latest one is wanted.
     timezone
         Where times in ``where`` are read.
     increment
@@ -43,7 +51,7 @@ def plan_read(
     Raises
     ------
     NotFoundError
-        No such column; close names are in the hint.
+        No such column; close names are in the hint. Or no partition in a range.
     ArgumentError
         An argument that makes no sense, a ``:name`` without a value, or a condition that cannot
         be applied exactly.
@@ -77,7 +85,7 @@ def plan_read(
         table=table,
         columns=wanted,
         partition_columns=keys,
-        partitions=() if schema is None else check_partitions(partitions, schema, table),
+        partitions=() if schema is None else choose_partitions(partitions, schema, table, storage),
         where=condition,
         timezone=timezone,
         schema=schema,

@@ -137,8 +137,7 @@ def _data_columns(
                 raise ArgumentError(
                     f"the type of {name!r} is a {type(text).__name__}",
                     argument="columns",
-                    hint="a dict names types: {'id': 'bigint'}; rows come in a DataFrame or an "
-                    "Arrow table",
+                    hint="pass types, e.g. {'id': 'bigint'}, or a list of values for each column",
                 )
         made = (Column(name=name, type=parse_type(text)) for name, text in columns.items())
         return TableSchema(columns=tuple(made))

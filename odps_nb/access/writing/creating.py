@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.checks import check_overwrite, check_partition
 from odps_nb.access.writing.new_columns import check_same_partitions, columns_of, partitioned
 from odps_nb.access.writing.rows import WriteOptions, write_data
-from odps_nb.client.calls.progress import Progress
 from odps_nb.client.catalog import create_table, drop_table, table_exists
 from odps_nb.client.sql.definitions import TableOptions
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
@@ -82,14 +81,14 @@ def _create_and_write(
 ) -> Receipt:
     """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
     storage = table.connection.storage
-    columns, rows = columns_of(data, table.connection.faces)
+    columns, rows = columns_of(data, table.connection.faces, index=options.index)
     schema = partitioned(columns, partitioned_by, options.partition)
     options = replace(options, partition=check_partition(options.partition, schema, table.name))
     check_overwrite(options.overwrite, options.partition, schema, table.name)
     create_table(storage, table.name, schema, table_options)
     table.reload()
     with NewTable(storage, table.name) as made:
-        return write_data(table, rows, replace(options, before_commit=made.keep))
+        return write_data(table, rows, replace(options, index=None, before_commit=made.keep))
 
 
 def create_with_rows(
@@ -97,7 +96,7 @@ def create_with_rows(
     data: Any,
     partitioned_by: str | Sequence[str] | None,
     table_options: TableOptions,
-    progress: Progress,
+    options: WriteOptions,
 ) -> None:
     """Create a table with the columns and rows of the data; see `Connection.create_table`."""
     if table_options.if_not_exists:
@@ -106,7 +105,7 @@ def create_with_rows(
             argument="if_not_exists",
             hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
         )
-    _create_and_write(table, data, partitioned_by, table_options, WriteOptions(progress=progress))
+    _create_and_write(table, data, partitioned_by, table_options, options)
     table.reload()
 
 

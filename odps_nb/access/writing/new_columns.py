@@ -11,8 +11,8 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import is_text, partition_items, schema_of
 from odps_nb.access.writing.pictures import is_array, is_picture
-from odps_nb.access.writing.sources import as_arrow, is_pandas, is_spark
-from odps_nb.errors import ArgumentError
+from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
+from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import BlobReference, PartitionSpec, TableName
 
@@ -23,7 +23,9 @@ def has_rows(data: Any) -> bool:
     """Whether this is data to be written, and not only a description of columns."""
     import pyarrow as pa
 
-    described = isinstance(data, (Mapping, TableSchema, pa.Schema)) or is_text(data)
+    if isinstance(data, Mapping):  # of names to types, or of names to columns
+        return not all(isinstance(value, str) for value in data.values())
+    described = isinstance(data, (TableSchema, pa.Schema)) or is_text(data)
     return not described and not is_spark_type(data)
 
 
@@ -33,28 +35,37 @@ def is_spark_type(data: Any) -> bool:
     return kind.__name__ == "StructType" and kind.__module__.split(".")[0] == "pyspark"
 
 
-def columns_of(data: Any, faces: Faces) -> tuple[TableSchema, Any]:
-    """Return the columns that hold the data, and the data itself, now as what is to be written.
+def columns_of(data: Any, faces: Faces, *, index: bool | None = None) -> tuple[TableSchema, Any]:
+    """Return the columns that hold the data, and the data in the form in which to write it.
 
-    A stream is opened for its schema and can be read once: what is returned goes on with it.
+    A stream is opened for its schema and can be read once, so the caller writes what is returned.
+    The columns of an iterator are those of its first rows (`CHUNK_ROWS`) or of its first table.
 
     Raises
     ------
     ConversionError
         Data without rows, or a column for which there is no type.
     """
+    from odps_nb.convert.python_rows import Names
+
+    data = as_tables(data, Names(), index=index)
     if is_spark(data):
         return faces.spark_columns(data.schema), data
-    if is_pandas(data):
+    sample = data.peek() if isinstance(data, Chunks) else data
+    if sample is None or (is_pandas(sample) and not len(sample.columns)):
+        raise ConversionError(
+            "the data has no rows and no columns, so the columns of a new table are unknown",
+            hint="create the table first, e.g. odps.create_table(name, 'id bigint, name string')",
+        )
+    if is_pandas(sample):
         from odps_nb.convert.frame_schema import frame_schema
 
-        return frame_schema(data, _is_blob), data
+        return frame_schema(sample, _is_blob), data
     from odps_nb.convert.arrow_schema import table_schema
 
-    arrow = as_arrow(data)
     # That no null was expected of some data is no rule for what will be written later.
-    found = tuple(replace(column, nullable=True) for column in table_schema(arrow.schema).columns)
-    return TableSchema(columns=found), arrow
+    found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
+    return TableSchema(columns=found), data
 
 
 def _is_blob(value: Any) -> bool:

@@ -10,10 +10,11 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from odps_nb.access.writing.rows import fitted_batches
-from odps_nb.access.writing.sources import Target, is_spark, open_input
+from odps_nb.access.writing.sources import Target, open_input
+from odps_nb.access.writing.tabular import is_spark
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
@@ -180,12 +181,12 @@ class OpenWrite:
         self._streams[name] = OpenStream(self, lane)
         return self._streams[name]
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, *, index: bool | None = None) -> int:
         """Write rows into this process' own stream; return their number.
 
         See `OpenStream.write`.
         """
-        return self._own().write(data)
+        return self._own().write(data, index=index)
 
     def flush(self) -> None:
         """Send the rows buffered in streams of this process."""
@@ -286,6 +287,12 @@ class OpenWrite:
                     stream.close()
         self._session.__exit__(kind, error, trace)
 
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            "a write session is never pickled: it holds rows and sockets",
+            hint="send session.handle, and pass it to open_write(session_id=…)",
+        )
+
     def __repr__(self) -> str:
         state = "committed" if self._committed else "over" if self._session.is_over else "open"
         count = len(self._streams)
@@ -342,13 +349,14 @@ class OpenStream:
         """Whether an error ended it; its rows are never committed."""
         return self._lane.failed
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, *, index: bool | None = None) -> int:
         """Buffer rows and return their number; blobs are uploaded at once.
 
         Parameters
         ----------
-        data
-            As for ``Table.write``, but for Spark DataFrames.
+        data, index
+            As for ``Table.write``, without Spark DataFrames. If an iterator or a reader fails,
+            the rows before stay in the stream; leave the session without a commit to drop them.
 
         Raises
         ------
@@ -363,7 +371,7 @@ class OpenStream:
             )
         self._lane.require_open()
         before = self._lane.rows + self._rows
-        given = open_input(data, self._owner._target, workers=1)
+        given = open_input(data, self._owner._target, workers=1, index=index)
         token = self._owner._session.cancel
         for lane in given.lanes:
             for batch in fitted_batches(lane, self._uploader, token):

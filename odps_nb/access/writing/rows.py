@@ -17,9 +17,9 @@ from odps_nb.access.writing.sources import (
     Chunk,
     Target,
     WriteInput,
-    is_spark,
     open_input,
 )
+from odps_nb.access.writing.tabular import is_spark, refuse_index
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
@@ -47,8 +47,10 @@ def _nothing() -> None:
 class WriteOptions:
     """The checked arguments of ``Table.write``.
 
-    ``before_commit`` is called once, right before the service is asked to commit; ``cancel``
-    stops the write, beside what stops all operations of the connection.
+    ``index`` is whether to write the index of pandas data, as in
+    ``odps_nb.convert.python_rows.with_index``. ``before_commit`` is called once, right before the
+    service is asked to commit; ``cancel`` stops the write, beside what stops all operations of the
+    connection.
     """
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
@@ -56,6 +58,7 @@ class WriteOptions:
     workers: int | None = None
     compression: Compression = Compression.NONE
     image_format: ImageFormat = PNG
+    index: bool | None = None
     conversions: Conversions = AS_THEY_ARE
     progress: Progress = None
     change: Change | None = None
@@ -64,6 +67,10 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         check_count("workers", self.workers)
+        if self.index not in (None, True, False):
+            raise ArgumentError(
+                f"index is {self.index!r}", argument="index", hint="pass True, False or None"
+            )
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
@@ -73,6 +80,7 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     """
     faces = table.connection.faces
     if is_spark(data):
+        refuse_index(data, index=options.index)
         return faces.spark_write(table, data, _spark_options(options))
     zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
     if options.change is None:
@@ -87,8 +95,10 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
         target = options.change.target(
             table.schema, table.name, options.partition, conversions=zoned
         )
-        data = options.change.narrowed(data, target)
-    given = open_input(data, target, workers=options.workers)
+        data = options.change.narrowed(data, target, index=options.index)
+        if options.change.only_keys:
+            options = replace(options, index=None)  # no index is left
+    given = open_input(data, target, workers=options.workers, index=options.index)
     return write_chunks(table, target, given, options)
 
 

@@ -7,7 +7,6 @@ Python objects: they have to be uploaded before they are Arrow.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from odps_nb.access.writing.blob_cells import (
     sizes_of,
 )
 from odps_nb.access.writing.pictures import PNG, ImageFormat
+from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
     FIT_ROWS,
     arrow_schema,
@@ -33,6 +33,7 @@ from odps_nb.convert.arrow_schema import (
     match_names,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.python_rows import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
@@ -44,11 +45,8 @@ __all__ = [
     "Chunk",
     "Target",
     "WriteInput",
-    "as_arrow",
     "check_fixed",
     "check_named_partitions",
-    "is_pandas",
-    "is_spark",
     "open_input",
     "require_partition_columns",
 ]
@@ -97,6 +95,12 @@ class Target:
         )
 
     @property
+    def names(self) -> Names:
+        """The names by which rows without a schema are matched."""
+        order = self.columns.names
+        return Names(order=order, known=(*order, *(key for key, _ in self.fixed)))
+
+    @property
     def plain(self) -> TableSchema:
         """The columns without BLOBs."""
         return TableSchema(
@@ -138,21 +142,9 @@ class WriteInput:
     blob_bytes: int | None = None
 
 
-def is_spark(data: Any) -> bool:
-    """Whether this is a Spark DataFrame; Spark is not imported for it."""
-    return _is_from(data, "pyspark") and hasattr(data, "sparkSession")
-
-
-def is_pandas(data: Any) -> bool:
-    """Whether this is a pandas DataFrame or a kind of it; pandas is not imported for it."""
-    return _is_from(data, "pandas") and hasattr(data, "columns")
-
-
-def _is_from(data: Any, package: str) -> bool:
-    return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
-
-
-def open_input(data: Any, target: Target, *, workers: int | None = None) -> WriteInput:
+def open_input(
+    data: Any, target: Target, *, workers: int | None = None, index: bool | None = None
+) -> WriteInput:
     """Return the rows of ``data``, converted to the types of the target.
 
     Raises
@@ -162,34 +154,23 @@ def open_input(data: Any, target: Target, *, workers: int | None = None) -> Writ
     ArgumentError
         A partition column is neither fixed nor in the data.
     """
+    data = as_tables(data, target.names, index=index)
+    if isinstance(data, Chunks):
+        if data.in_memory:  # nothing is sent before all of it fits
+            chunks = tuple(_chunks(data, target))
+            return WriteInput(lanes=(chunks,), rows=sum(chunk.rows for chunk in chunks))
+        return WriteInput(lanes=(_chunks(data, target),))
+    _require_columns(_names_of(data), target)
     if is_pandas(data):
-        _require_columns(data.columns, target)
         return _of_frame(data, target, workers)
-    arrow = as_arrow(data)
-    _require_columns(arrow.schema.names, target)
-    if isinstance(arrow, pa.RecordBatchReader):
-        return WriteInput(lanes=(_stream_chunks(arrow, target),))
-    return _of_table(_without_fixed(arrow, target), target, workers)
+    if isinstance(data, pa.RecordBatchReader):
+        return WriteInput(lanes=(_stream_chunks(data, target),))
+    return _of_table(_without_fixed(data, target), target, workers)
 
 
-def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
-    """Return data with an Arrow interface as a table or a stream; refuse other data."""
-    if isinstance(data, (pa.Table, pa.RecordBatchReader)):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    # An array or a Series (one column without a name) has these interfaces, too.
-    with contextlib.suppress(pa.ArrowInvalid, TypeError):
-        if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data)
-        if hasattr(data, "__arrow_c_array__"):
-            return pa.Table.from_batches([pa.record_batch(data)])
-    raise ConversionError(
-        f"a {type(data).__name__} cannot be written",
-        source_type=type(data).__name__,
-        hint="pass a pandas, polars or Spark DataFrame, a DuckDB relation, or an Arrow table, "
-        "batch or reader",
-    )
+def _names_of(table: Any) -> Iterable[Any]:
+    names: Iterable[Any] = table.columns if is_pandas(table) else table.schema.names
+    return names
 
 
 def _require_columns(names: Iterable[Any], target: Target) -> None:
@@ -283,22 +264,28 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 
 
 def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> WriteInput:
+    frame = _frame_without_fixed(frame, target)
+    plain, cells = _frame_parts(frame, target)
+    return _in_memory(plain, len(frame), cells, target, workers)
+
+
+def _frame_parts(
+    frame: pd.DataFrame, target: Target, first_row: int = 0
+) -> tuple[pa.Table, dict[str, list[Any]]]:
+    """Return the plain columns of a DataFrame, converted, and the cells of its BLOB columns."""
     from odps_nb.convert.pandas_frame import from_pandas
 
-    frame = _frame_without_fixed(frame, target)
     named = {str(name).casefold(): name for name in frame.columns}
     cells: dict[str, list[Any]] = {}
     for column in target.blobs:
         name = named.get(column.name.casefold())
         given = cells_of(None if name is None else frame[name], len(frame))
-        cells[column.name] = _checked(given, column, target)
+        cells[column.name] = _checked(given, column, target, first_row)
         frame = frame if name is None else frame.drop(columns=[name])
-    rows = len(frame)
-    if len(frame.columns):
-        plain = from_pandas(frame, target.plain, conversions=target.conversions)
-    else:
-        plain = _absent(rows, target)
-    return _in_memory(plain, rows, cells, target, workers)
+    if not len(frame.columns):
+        return _absent(len(frame), target), cells
+    plain = from_pandas(frame, target.plain, conversions=target.conversions, first_row=first_row)
+    return plain, cells
 
 
 def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInput:
@@ -326,12 +313,12 @@ def _absent(rows: int, target: Target) -> pa.Table:
     return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
 
 
-def _checked(given: list[Any], column: Column, target: Target) -> list[Any]:
+def _checked(given: list[Any], column: Column, target: Target, first_row: int = 0) -> list[Any]:
     """Check cells, and other values beside nested blobs, with empty references in their place."""
-    cells = check_cells(given, column, image_format=target.image_format)
+    cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
-        cells_as_array(empty, column, conversions=target.conversions)
+        cells_as_array(empty, column, first_row=first_row, conversions=target.conversions)
     return cells
 
 
@@ -360,32 +347,61 @@ def _slices(
 ) -> Iterator[Chunk]:
     for start in range(low, high, step):
         count = min(step, high - start)
-        part = plain.slice(start, count).combine_chunks().to_batches()
         yield Chunk(
             rows=count,
-            plain=part[0] if part else pa.record_batch([], schema=plain.schema),
+            plain=_one_batch(plain.slice(start, count)),
             cells={name: column[start : start + count] for name, column in cells.items()},
             first_row=start,
         )
 
 
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.record_batch([], schema=table.schema)
+
+
 # -- streams ------------------------------------------------------------------------------------
 
 
-def _stream_chunks(reader: pa.RecordBatchReader, target: Target) -> Iterator[Chunk]:
+def _chunks(tables: Chunks, target: Target) -> Iterator[Chunk]:
+    """Convert one table after the other; rows are counted over all of them."""
+    row = 0
+    for table in tables:
+        _require_columns(_names_of(table), target)
+        if is_pandas(table):
+            found = _frame_chunks(_frame_without_fixed(table, target), target, row)
+        else:
+            reader = table.to_reader() if isinstance(table, pa.Table) else table
+            found = _stream_chunks(reader, target, row)
+        for chunk in found:
+            yield chunk
+            row += chunk.rows
+
+
+def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chunk]:
+    step = BLOB_ROWS if target.blobs else FIT_ROWS
+    for start in range(0, len(frame), step):
+        part = frame.iloc[start : start + step]
+        plain, cells = _frame_parts(part, target, row + start)
+        check_named_partitions(plain, target)
+        yield Chunk(rows=len(part), plain=_one_batch(plain), cells=cells, first_row=row + start)
+
+
+def _stream_chunks(
+    reader: pa.RecordBatchReader, target: Target, first_row: int = 0
+) -> Iterator[Chunk]:
     names = {column.name.casefold() for column in target.blobs}
     fixed = {key.casefold() for key, _ in target.fixed}
     aside = names | fixed
     plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
     places = match_names(plain_schema.names, target.plain)
     names_in = [None if place is None else plain_schema.names[place] for place in places]
-    return _read_chunks(reader, target, names_in)
+    return _read_chunks(reader, target, names_in, first_row)
 
 
 def _read_chunks(
-    reader: pa.RecordBatchReader, target: Target, names_in: Sequence[str | None]
+    reader: pa.RecordBatchReader, target: Target, names_in: Sequence[str | None], row: int
 ) -> Iterator[Chunk]:
-    row = 0
     with reader:
         for batch in reader:
             step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from odps_nb.access.checks import check_partition
-from odps_nb.access.writing.sources import Target, as_arrow, is_pandas, is_spark
+from odps_nb.access.writing.sources import Target
+from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
 from odps_nb.convert.fitting.conversions import (
     AS_THEY_ARE,
@@ -22,6 +23,7 @@ from odps_nb.convert.fitting.conversions import (
     DecimalConversion,
     TextConversion,
 )
+from odps_nb.convert.python_rows import Names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Compression, PartitionSpec, TableName
@@ -77,12 +79,12 @@ class Change:
         whole = replace(schema, columns=columns)
         return Target.of(whole, table, fixed, conversions=conversions)
 
-    def narrowed(self, data: Any, target: Target) -> Any:
+    def narrowed(self, data: Any, target: Target, *, index: bool | None = None) -> Any:
         """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data
         open_keys = [column.name for column in target.columns.partition_columns]
-        return _only_keys(data, [*self.keys, *open_keys])
+        return _only_keys(data, [*self.keys, *open_keys], index=index)
 
 
 def _find_key(table: Table) -> tuple[str, ...]:
@@ -127,31 +129,27 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
     return Change(keys=keys, stamp=stamp, only_keys=delete)
 
 
-def _only_keys(data: Any, names: list[str]) -> Any:
+def _only_keys(data: Any, names: list[str], *, index: bool | None) -> Any:
     """Return data of any kind with only those of these columns that it has.
 
-    A list, a set or an array of values is the key of a table with one key column.
+    Plain values, such as a list or a Series, are the key of a table with one key column. Rows
+    without names are keys, too, in the order of ``names``.
     """
-    if isinstance(data, (list, tuple, set, frozenset, pa.Array, pa.ChunkedArray)):
-        if len(names) != 1:
-            raise ArgumentError(
-                f"rows are found by {', '.join(names)}: plain values are ambiguous",
-                hint="pass a DataFrame or an Arrow table with these columns",
-            )
-        return pa.table({names[0]: data if isinstance(data, pa.ChunkedArray) else _array(data)})
+    data = as_tables(data, Names(order=tuple(names), single=len(names) == 1), index=index)
+    if isinstance(data, Chunks):
+        return data.mapped(lambda table: _select(table, names))
+    return _select(data, names)
+
+
+def _select(data: Any, names: list[str]) -> Any:
     wanted = {name.casefold() for name in names}
     if is_spark(data) or is_pandas(data):
         return data[[name for name in data.columns if str(name).casefold() in wanted]]
-    arrow = as_arrow(data)
-    kept = [name for name in arrow.schema.names if name.casefold() in wanted]
-    if isinstance(arrow, pa.Table):
-        return arrow.select(kept)
-    schema = pa.schema([field for field in arrow.schema if field.name in kept])
-    return pa.RecordBatchReader.from_batches(schema, _selected(arrow, kept))
-
-
-def _array(values: Any) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(list(values))
+    kept = [name for name in data.schema.names if name.casefold() in wanted]
+    if isinstance(data, pa.Table):
+        return data.select(kept)
+    schema = pa.schema([field for field in data.schema if field.name in kept])
+    return pa.RecordBatchReader.from_batches(schema, _selected(data, kept))
 
 
 def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -169,6 +167,7 @@ class ByKey:
         *,
         partition: PartitionLike | None = None,
         deleted: str | None = None,
+        index: bool | None = None,
         compression: str | Compression | None = None,
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
@@ -181,7 +180,7 @@ class ByKey:
 
         Parameters
         ----------
-        data, partition, compression, decimals, text
+        data, partition, index, compression, decimals, text
             As for `write`. A column that the data lacks becomes null, also in rows that are there.
         deleted
             A boolean column of the data that the table does not have: rows where it is true are
@@ -214,6 +213,7 @@ class ByKey:
             partition,
             compression,
             progress,
+            index=index,
             delete=False,
             deleted=deleted,
             conversions=Conversions(decimals=decimals, text=text),
@@ -224,6 +224,7 @@ class ByKey:
         data: Any,
         *,
         partition: PartitionLike | None = None,
+        index: bool | None = None,
         compression: str | Compression | None = None,
         progress: Progress = None,
     ) -> Receipt:
@@ -233,8 +234,11 @@ class ByKey:
         ----------
         data
             As for `write`, of which the columns of the key (and partition columns that
-            ``partition`` leaves open) are looked at and no others; or for a key of one column a
-            list or array of its values.
+            ``partition`` leaves open) are looked at and no others. Rows without names, such as
+            tuples, have the values of the key and then of those partition columns. For a key of
+            one column also a list, an array or a Series of its values.
+        partition, index, compression
+            As for `write`.
 
         Raises
         ------
@@ -253,7 +257,8 @@ class ByKey:
         ['b']
         >>> odps.drop_table("doc_delete")
         """
-        return _change(cast("Table", self), data, partition, compression, progress, delete=True)
+        table = cast("Table", self)
+        return _change(table, data, partition, compression, progress, index=index, delete=True)
 
 
 def _change(
@@ -263,6 +268,7 @@ def _change(
     compression: str | Compression | None,
     progress: Progress,
     *,
+    index: bool | None,
     delete: bool,
     deleted: str | None = None,
     conversions: Conversions = AS_THEY_ARE,
@@ -272,6 +278,7 @@ def _change(
     options = WriteOptions(
         partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),
         compression=Compression.of(compression),
+        index=index,
         conversions=conversions,
         progress=progress,
         change=_checked(table, delete=delete, deleted=deleted),

@@ -327,8 +327,8 @@ class StorageClient:
 
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
-            "a connection cannot be pickled or sent to another process",
-            hint="send Profile.as_options() where that is safe, and connect there",
+            "a client cannot be pickled or sent to another process",
+            hint="send the connection or a table, which can be pickled without keys",
         )
 
     def __repr__(self) -> str:

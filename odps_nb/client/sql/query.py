@@ -20,6 +20,7 @@ from odps_nb.client.catalog import control_call, schema_settings
 from odps_nb.client.sql.excerpt import excerpt
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import (
+    ArgumentError,
     ConflictError,
     NotFoundError,
     OdpsNbError,
@@ -34,7 +35,9 @@ from odps_nb.wire.control import (
     CancelInstance,
     GetInstance,
     GetInstanceResult,
+    GetInstanceSource,
     GetTaskStatus,
+    InstanceStatus,
     SubmitSql,
     TaskResult,
     TaskState,
@@ -48,6 +51,8 @@ __all__ = [
     "SQL_ZONE",
     "SqlInstance",
     "cancel_sql",
+    "fetch_status",
+    "find_sql",
     "run_sql",
     "stop_quietly",
     "submit_sql",
@@ -151,6 +156,66 @@ def submit_sql(
         sql=sql,
         settings=given,
     )
+
+
+def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
+    """Return a job that was submitted earlier, by any process; two requests.
+
+    Raises
+    ------
+    NotFoundError
+        The project has no such instance.
+    ArgumentError
+        This cannot be the id of an instance.
+    """
+    if not isinstance(instance_id, str) or not _INSTANCE_ID.fullmatch(instance_id.strip()):
+        raise ArgumentError(
+            f"{instance_id!r:.80} is not the id of an instance",
+            argument="instance_id",
+            hint="pass the text of result.instance_id, e.g. 20240131020304567gabcdefgh",
+        )
+    project, name = storage.profile.project, instance_id.strip()
+    try:
+        found = control_call(storage, GetTaskStatus(project=project, instance_id=name))
+    except NotFoundError as error:
+        error.hint = (
+            "check the id and the project of the connection; the service keeps instances for a "
+            "limited time"
+        )
+        raise
+    try:
+        sql = control_call(storage, GetInstanceSource(project=project, instance_id=name))
+    except ServiceError as error:  # the text is only shown
+        _log.info("the text of instance %s is unknown: %s", name, error)
+        sql = ""
+    return SqlInstance(
+        project=project,
+        instance_id=name,
+        task=found.tasks[0].name if found.tasks else SQL_TASK,
+        is_over=_state(found) == "success",
+        sql=sql,
+    )
+
+
+def fetch_status(storage: StorageClient, instance: SqlInstance) -> str:
+    """Return the state of a job in lower case; one request.
+
+    It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or ``cancelled``.
+    """
+    request = GetTaskStatus(project=instance.project, instance_id=instance.instance_id)
+    return _state(control_call(storage, request))
+
+
+def _state(found: InstanceStatus) -> str:
+    states = [task.status.lower() for task in found.tasks]
+    if not found.is_over:
+        return states[0] if states and states[0] in _UNDER_WAY else found.status.lower()
+    bad = [state for state in states if state != "success"]
+    return bad[0] if bad else "success"
+
+
+_UNDER_WAY = ("running", "suspended", "waiting")
+_INSTANCE_ID = re.compile(r"[\w-]{1,128}", re.ASCII)
 
 
 def wait_sql(
@@ -296,6 +361,8 @@ def run_sql(
     instance = submit_sql(
         storage, sql, name=name, settings=settings, tracker=tracker, cancel=cancel
     )
+    if tracker is not None:
+        tracker.plan(session_id=instance.instance_id)
     try:
         failure = _wait(storage, instance, timeout, tracker, cancel)
     except _TimeOverError:

@@ -20,7 +20,7 @@ from odps_nb.client.read.resume import ResumableRowStream
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.text_form import TextForm
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
-from odps_nb.errors import AccessDeniedError, InvalidRequestError, QueryError
+from odps_nb.errors import AccessDeniedError, InvalidRequestError, NotFoundError, QueryError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import Compression, RowRangeSplit, SessionStatus, TextMode
 from odps_nb.wire.calls import (
@@ -142,7 +142,12 @@ def _ready(
     create = CreateInstanceReadSession(
         project=instance.project, instance_id=instance.instance_id, enable_limit=limited
     )
-    answer = storage.call(create, tracker=tracker, cancel=cancel)
+    try:
+        answer = storage.call(create, tracker=tracker, cancel=cancel)
+    except NotFoundError as error:
+        error.hint = "run the query again: the service keeps a result for a limited time"
+        error.add_note(f"result of instance {instance.instance_id}")
+        raise
     delay = FIRST_POLL
     while answer.status is SessionStatus.INIT:
         if cancel.wait(delay):

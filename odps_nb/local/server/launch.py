@@ -19,9 +19,11 @@ from typing import IO, Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.lifetime import Home, renew_after_fork
+from odps_nb.secret import hidden
 
-__all__ = ["LocalService", "start"]
+__all__ = ["LocalService", "read_keys", "start"]
 
+KEYS = "access_key.json"
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 15.0
 _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
@@ -32,7 +34,8 @@ class LocalService:
     """A running embedded service; ``stop`` it, or leave a ``with`` block.
 
     ``status_url`` is a page that shows its content to anyone who has the address.
-    ``temporary_root`` is its folder if none was given; it is deleted when the service stops.
+    ``root`` is its folder, and ``temporary_root`` the same if none was given; it is deleted then
+    when the service stops.
     """
 
     endpoint: str
@@ -42,6 +45,7 @@ class LocalService:
     access_key: str = field(repr=False)
     pid: int
     status_url: str = field(repr=False)
+    root: str = field(repr=False)
     temporary_root: str | None = field(repr=False)
     _process: subprocess.Popen[str] = field(repr=False, compare=False)
     _reader: threading.Thread = field(repr=False, compare=False)
@@ -147,10 +151,31 @@ def start(
         access_key=facts["access_key"],
         pid=process.pid,
         status_url=facts["status_url"],
+        root=str(Path(facts["temporary_root"] or root or "").absolute()),
         temporary_root=facts["temporary_root"],
         _process=process,
         _reader=reader,
     )
+
+
+def read_keys(root: str) -> dict[str, str]:
+    """Return id and key of an embedded service that this user runs on this machine.
+
+    Raises
+    ------
+    ConfigError
+        It runs elsewhere, has ended, or belongs to another user.
+    """
+    try:
+        access_id, access_key = next(iter(json.loads(Path(root, KEYS).read_text()).items()))
+    except (OSError, ValueError, StopIteration):
+        raise ConfigError(
+            "the embedded service of this connection cannot be reached from here",
+            option="access_key",
+            hint="keep it running, and use processes of the same user and machine; others need "
+            "odps-nb serve and the keys that it shows",
+        ) from None
+    return hidden((("access_id", access_id), ("access_key", access_key)))
 
 
 class _Child(subprocess.Popen[str]):

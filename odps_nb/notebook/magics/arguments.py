@@ -15,6 +15,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from odps_nb.access.partitions import parse_choices
+from odps_nb.errors import ArgumentError
 from odps_nb.notebook.magics.command import parser_of
 from odps_nb.terms import PartitionSpec
 
@@ -22,6 +24,7 @@ __all__ = [
     "check_names",
     "parse",
     "parse_columns",
+    "parse_partition",
     "parse_partitions",
     "parse_size",
     "refuse_keys",
@@ -162,14 +165,21 @@ def parse_columns(text: str | None) -> list[str] | None:
     return names
 
 
-def parse_partitions(texts: list[str] | None) -> list[PartitionSpec] | None:
-    """Read each ``-p key=value[,key=value]``; ``None`` means all."""
-    from odps_nb.errors import ArgumentError
-
+def parse_partition(text: str | None) -> PartitionSpec | None:
+    """Read ``-p key=value[,key=value]`` of a command that takes one."""
     try:
-        return [PartitionSpec.of(text) for text in texts] if texts else None
+        return PartitionSpec.of(text) if text else None
     except ArgumentError as error:
         raise UsageError(f"-p: {error}; {error.hint}") from None
+
+
+def parse_partitions(texts: list[str] | None) -> list[str] | None:
+    """Check each ``-p`` of a read: a spec, a range or ``latest``; ``None`` means all."""
+    try:
+        parse_choices(texts)
+    except ArgumentError as error:
+        raise UsageError(f"-p: {error}; {error.hint}") from None
+    return texts or None
 
 
 def parse_size(text: str) -> int:

@@ -105,7 +105,7 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
 
 @parsed_as("odps explore")
 @argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="May be repeated.")
+@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="As for read.")
 @argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
 def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Explorer:
     """Page through a table; filter, sort, search and describe it.
@@ -128,7 +128,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
     help="The BLOB column, or a path such as pages.element.image; needed if there are several.",
 )
 @argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
-@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="May be repeated.")
+@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="As for read.")
 @argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
 @argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
 @argument("--mime", metavar="TYPE", help="Only blobs whose bytes are of this type, e.g. image/.")

@@ -142,6 +142,7 @@ _FLAGS = {
     "--bg",
     "--create",
     "--dry-run",
+    "--index",
     "--overwrite",
     "--render",
     "--all",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics.arguments import parse_partitions
+from odps_nb.notebook.magics.arguments import parse_partition
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import stoppable
@@ -95,8 +95,8 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
     table = context.table(args.table)
     if not table.schema.partition_columns:
         raise ArgumentError(f"{table.name} has no partitions")
-    asked = parse_partitions([args.partition]) if args.partition else None
-    under = check_partition((asked or [PartitionSpec()])[0], table.schema, table.name)
+    asked = parse_partition(args.partition) or PartitionSpec()
+    under = check_partition(asked, table.schema, table.name)
     rows = tuple(
         (str(one.spec), _count(one.record_count), _size(one.size), _time(one.modified_at))
         for one in iter_partitions(context.connection.storage, table.name, under=under)

@@ -171,7 +171,7 @@ def _picks_rows(function: _F) -> _F:
             "--partition",
             metavar="KEY=VALUE",
             action="append",
-            help="Only this partition, e.g. ds=2024-01-01; may be repeated.",
+            help="Partitions: ds=2024-01-01, ds>=2024-01-01 or latest; may be repeated.",
         ),
         argument("table", metavar="TABLE", help="table, project.table or project.schema.table."),
     ):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics import reading
-from odps_nb.notebook.magics.arguments import parse_partitions
+from odps_nb.notebook.magics.arguments import parse_partition
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
@@ -24,11 +24,12 @@ _ROOT = re.compile(r"[^\W\d]\w*")
 
 
 @parsed_as("odps write")
-@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow table or reader; or a folder.")
+@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
 @argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
 @argument("--create", action="store_true", help="Make the table if it is not there.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")
+@argument("--index", action="store_true", help="Write the index of pandas data as columns.")
 @argument("--pattern", metavar="GLOB", action="append", help="Of a folder: files like *.jpg.")
 @argument("--resume", action="store_true", help="Of a folder: go on where a call ended early.")
 @argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
@@ -40,7 +41,7 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     A folder becomes a table of its files, made if it is not there: path, name, size, mime_type,
     modified, content.
     """
-    parse_partitions([args.partition] if args.partition else None)
+    parse_partition(args.partition)
     folder, value = _source(context, args.source)
     overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
 
@@ -62,11 +63,14 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             overwrite=overwrite,
             create=args.create,
             partitioned_by=args.partitioned_by,
+            index=args.index or None,
             progress=progress,
         )
 
     if folder is not None and args.partitioned_by:
         raise UsageError("--partitioned-by is for rows: a folder has -p KEY=VALUE")
+    if folder is not None and args.index:
+        raise UsageError("--index is for pandas data, not for a folder")
     if folder is None and (args.pattern or args.resume):
         raise UsageError(f"{'--pattern' if args.pattern else '--resume'} is for a folder")
     return reading.stoppable(f"write {args.table}", run)

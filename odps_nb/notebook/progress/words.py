@@ -108,8 +108,9 @@ def sent(one: ItemProgress) -> str:
 
 
 def ids(snapshot: ProgressSnapshot, *, last: int | None = None) -> list[str]:
-    """Return the ids that support asks for: session, and requests (the ``last`` ones)."""
-    found = [f"session {snapshot.session_id}"] if snapshot.session_id else []
+    """Return the ids that support asks for: session or instance, and the ``last`` requests."""
+    label = "instance" if snapshot.operation == "sql" else "session"
+    found = [f"{label} {snapshot.session_id}"] if snapshot.session_id else []
     requests = snapshot.request_ids[-last:] if last else snapshot.request_ids
     if requests:
         label = "request" if len(requests) == 1 else "requests"

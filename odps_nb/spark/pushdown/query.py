@@ -371,7 +371,7 @@ def _open(
     from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
 
-    plans = {read: _read_plan(read) for read in reads if not read.is_empty}
+    plans = {read: _read_plan(read, storage) for read in reads if not read.is_empty}
     opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
@@ -388,7 +388,7 @@ def _open(
     return frames
 
 
-def _read_plan(read: TableRead) -> ReadPlan:
+def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:
     from odps_nb.access.reading.options import ReadOptions
     from odps_nb.access.reading.planning import plan_read
 
@@ -398,7 +398,7 @@ def _read_plan(read: TableRead) -> ReadPlan:
         limit=read.limit,
         timestamp_unit=TimeUnit.MICRO,  # Spark has no other
     )
-    plan = plan_read(read.table, lambda: read.schema, options)
+    plan = plan_read(read.table, lambda: read.schema, options, storage)
     # As the service listed them: what it spells in its own way is no mistake of anybody.
     return dataclasses.replace(plan, partitions=read.partitions or ())
 

@@ -38,6 +38,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
         table,
         lambda: fetch_table(storage, table).schema,
         replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark has no other
+        storage,
         timezone=storage.profile.timezone or "UTC",
     )
 

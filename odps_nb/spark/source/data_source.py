@@ -96,15 +96,16 @@ def register(
     that no key is in any option. Do so under Spark Connect, whose server logs plans with their
     options; what `options` gives is hidden there, by this session only.
 
-    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (specs
-    separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and ``compression``;
-    those of a writer ``table``, ``partition``, ``overwrite``, ``max_partitions``, ``create``,
-    ``partitioned_by`` (as of `odps_nb.spark.write`) and
+    Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (as of
+    `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and
+    ``compression``; those of a writer ``table``, ``partition``, ``overwrite``,
+    ``max_partitions``, ``create``, ``partitioned_by`` (as of `odps_nb.spark.write`) and
     ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
-    ``readStream`` takes the options of a reader but ``limit``, and ``starting_version`` (the
-    rows that are there first: ``"earliest"``, the default; what comes from now on: ``"latest"``;
-    or the number of a version to begin after), ``max_versions_per_trigger`` or
+    ``readStream`` takes the options of a reader but ``limit`` and the partition ``latest``, and
+    ``starting_version`` (the rows that are there first: ``"earliest"``, the default; what comes
+    from now on: ``"latest"``; or the number of a version to begin after),
+    ``max_versions_per_trigger`` or
     ``max_rows_per_trigger`` (whole versions, one at least; PySpark 4.2), ``skip_overwrites``
     (``true``: leave out versions that replaced rows, which are errors otherwise) and
     ``poll_seconds`` (how old the newest version may be, 1 by default).

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
+from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.sources import FIELDS
@@ -151,7 +152,7 @@ class ReadSettings:
         specs = (spec.strip() for spec in given.get("partitions", "").split(";"))
         options = ReadOptions(
             columns=tuple(name for name in names if name) or None,
-            partitions=tuple(PartitionSpec.of(spec) for spec in specs if spec) or None,
+            partitions=parse_choices(spec for spec in specs if spec) or None,
             where=where,
             limit=limit,
             splits=_number(given, "splits"),
@@ -287,6 +288,12 @@ class StreamReadSettings:
                 "what a filter leaves is not counted",
                 option="max_rows_per_trigger",
                 hint="use max_versions_per_trigger, or filter after load()",
+            )
+        if LATEST in parse_choices(read.options.partitions):
+            raise ConfigError(
+                "partitions is 'latest', which changes while a stream runs",
+                option="partitions",
+                hint="name partitions or a range such as ds>=2024-01-01",
             )
         return cls(
             read=read,

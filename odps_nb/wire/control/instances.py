@@ -38,6 +38,7 @@ __all__ = [
     "CancelInstance",
     "GetInstance",
     "GetInstanceResult",
+    "GetInstanceSource",
     "GetTaskStatus",
     "InstanceResult",
     "InstanceStatus",
@@ -411,6 +412,26 @@ class GetInstanceResult:
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
         """Decode the answer."""
         return InstanceResult.decode(body, headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetInstanceSource:
+    """Get the text of the SQL of an instance, as the stock client does (``?source``)."""
+
+    ACTION: ClassVar[str] = "GetInstanceSource"
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    instance_id: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Encode the request."""
+        path = _path(self.project, self.instance_id)
+        return rest_request(path, (("source", ""),), scope=scope)
+
+    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
+        """Decode the response; empty if the instance is not a SQL job."""
+        return child_text(parse_answer(body, "job document", root="Job"), "Tasks/SQL/Query")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,6 +283,21 @@ def test_a_result_that_is_gone_is_an_error():
         open_result(storage, submit_sql(storage, "select 1"))
 
 
+def test_a_result_that_is_not_kept_any_more_is_not_found():
+    script = {
+        "SubmitSql": [submitted()],
+        "CreateInstanceReadSession": [fail(404, "NoSuchObject", "no such instance")],
+    }
+    with (
+        ControlService(**script) as service,
+        service.client() as storage,
+        pytest.raises(NotFoundError) as gone,
+    ):
+        open_result(storage, submit_sql(storage, "select 1"))
+    assert "run the query again" in gone.value.hint
+    assert "result of instance i1" in gone.value.__notes__
+
+
 def test_rows_come_in_order_and_are_counted():
     tracker = ProgressTracker("sql", "q")
     script = {"ReadInstance": [raw(ipc(numbers(0, 25)))]}

@@ -9,6 +9,7 @@ from odps_nb.notebook.magics.arguments import (
     check_names,
     parse,
     parse_columns,
+    parse_partition,
     parse_partitions,
     parse_size,
     refuse_keys,
@@ -123,14 +124,16 @@ def test_lists_are_read():
     assert parse_columns(None) is None
     assert parse_columns("a, `b`,c") == ["a", "b", "c"]
     assert parse_partitions(None) is None
-    assert parse_partitions(["ds=1,hour=2", "ds=3"]) == [
-        PartitionSpec((("ds", "1"), ("hour", "2"))),
-        PartitionSpec((("ds", "3"),)),
-    ]
+    given = ["ds=1,hour=2", "ds>=3,ds<5", "latest"]
+    assert parse_partitions(given) == given
+    assert parse_partition("ds=1,hour=2") == PartitionSpec((("ds", "1"), ("hour", "2")))
+    assert parse_partition(None) is None
     with pytest.raises(UsageError, match="without blanks"):
         parse_columns("a,,b")
     with pytest.raises(UsageError, match="write key=value"):
         parse_partitions(["2024-01-01"])
+    with pytest.raises(UsageError, match="write key=value"):
+        parse_partition("latest")
 
 
 def test_an_unknown_name_suggests_a_known_one():

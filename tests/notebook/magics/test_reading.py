@@ -38,6 +38,17 @@ def test_partitions_may_be_repeated(ip):
     assert frame["ds"].nunique() == 2
 
 
+def test_partitions_may_be_a_range_or_the_latest(ip):
+    frame = run(ip, "%odps read orders -p ds>=2024-01-02,ds<2024-01-04 -p latest -c ds -n 1000000")
+    days = [
+        str(spec).removeprefix("ds=") for spec in ip.user_ns["odps"].table("orders").partitions()
+    ]
+    assert set(frame["ds"]) == {"2024-01-02", "2024-01-03", days[-1]}
+    assert set(run(ip, "%odps head orders -p latest -c ds")["ds"]) == {days[-1]}
+    with pytest.raises(NotFoundError, match="has no partition with ds>2030"):
+        run(ip, "%odps read orders -p ds>2030")
+
+
 def test_the_settings_are_the_defaults(ip):
     run(ip, "%config OdpsMagics.result_type = 'arrow'\n%config OdpsMagics.limit = 3")
     table = run(ip, "%odps read orders -c id")

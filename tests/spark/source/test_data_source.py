@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader
 
 import odps_nb.spark
 from odps_nb import ClientOptions
+from odps_nb.access.partitions import PartitionRange
 from odps_nb.client.write.session import commit_write, open_write_stream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
 from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, Options
@@ -54,6 +55,20 @@ def test_columns_come_from_the_option_or_from_the_schema(
     ids = expected.column("id").to_pylist()
     assert [row.id for row in reader.option("columns", "id").load().collect()] == ids
     assert [row.id for row in reader.schema("id bigint").load().collect()] == ids
+
+
+@pytest.mark.spark
+def test_partitions_are_chosen_by_ranges_and_latest(
+    reader: DataFrameReader, odps: Connection, spark: SparkSession
+) -> None:
+    days = [str(spec).removeprefix("ds=") for spec in odps.table("orders").partitions()]
+    chosen = reader.option("partitions", f"ds<{days[1]}; latest").option("columns", "ds")
+    found = {row.ds for row in chosen.load("orders").distinct().collect()}
+    assert found == {days[0], days[-1]}
+    frame = odps_nb.spark.read(
+        spark, odps, "orders", columns=["ds"], partitions={"ds >=": days[-2], "ds <": days[-1]}
+    )
+    assert [row.ds for row in frame.distinct().collect()] == [days[-2]]
 
 
 @pytest.mark.spark
@@ -205,7 +220,7 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
             **{key.upper(): value for key, value in profile.as_options().items()},
             "TABLE": "orders",
             "Columns": "id, amount,",
-            "partitions": "ds=2024-01-01,hour=1; ds=2024-01-02",
+            "partitions": "ds=2024-01-01,hour=1; ds>=2024-01-02; latest",
             "limit": "5",
             "split_bytes": "1000",
         }
@@ -213,7 +228,8 @@ def test_options_are_read_in_any_case(profile: Profile) -> None:
     assert settings.options.columns == ("id", "amount")
     assert settings.options.partitions == (
         PartitionSpec.of("ds=2024-01-01,hour=1"),
-        PartitionSpec.of("ds=2024-01-02"),
+        PartitionRange(exact=PartitionSpec(), bounds=(("ds", ">=", "2024-01-02"),)),
+        "latest",
     )
     assert (settings.options.limit, settings.options.split_bytes) == (5, 1000)
 

@@ -344,3 +344,11 @@ def test_versions_that_are_not_kept_any_more_are_an_error(profile: Profile, foll
         with pytest.raises(NotFoundError, match="version 1 is gone") as caught:
             reader.partitions({**offset, "version": 0}, offset)
     assert "begin again with an empty checkpointLocation" in str(caught.value.hint)
+
+
+def test_the_latest_partition_is_no_choice_for_a_stream(odps: Connection) -> None:
+    given = {**odps.profile.as_options(), "table": "orders", "partitions": "ds>=2024-01-01; latest"}
+    with pytest.raises(ConfigError, match="changes while a stream runs"):
+        StreamReadSettings.of(given)
+    given["partitions"] = "ds>=2024-01-01"
+    assert StreamReadSettings.of(given).read.options.partitions

@@ -1,0 +1,118 @@
+"""What a pickled connection holds, and how another process connects with credentials of its own.
+
+A pickle of a handle (`Connection`, `Table`, `Scan`, `Result`, `Blob`) has an `Address` and never a
+key or token. In the process that made it, it leads to the same connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from odps_nb.client.auth.profile import Profile
+from odps_nb.client.auth.sources import CREDENTIAL_FIELDS, profile_names
+from odps_nb.errors import ConfigError
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+__all__ = ["Address", "connect_again", "profile_from_settings", "remember"]
+
+_OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a connection leads, without credentials.
+
+    ``connection_id`` names the connection in its own process. ``root`` is the folder of an
+    embedded service, which holds its keys in a file that only the user who started it can read.
+    """
+
+    connection_id: str
+    settings: tuple[tuple[str, str], ...]
+    root: str | None = None
+
+    def leads_to(self, connection: Connection) -> bool:
+        """Whether a connection is to the same endpoint and project."""
+        there, here = dict(self.settings), connection._address.settings
+        return all(there.get(name) == dict(here).get(name) for name in ("endpoint", "project"))
+
+
+def remember(connection: Connection) -> None:
+    """Note an open connection, which pickles may lead to; held weakly."""
+    _OPEN[connection._address.connection_id] = connection
+
+
+def connect_again(
+    address: Address,
+    make: Callable[[Callable[[], Profile], Address], Connection],
+    local_keys: Callable[[str], Mapping[str, str]] | None = None,
+) -> Connection:
+    """Return the connection of an address: the very one where it is open here, else a new one.
+
+    Parameters
+    ----------
+    make
+        Makes the new one of its address and of what finds the profile. That is called at the
+        first use, so that a process without credentials fails in the caller's code.
+    local_keys
+        Reads the credentials of an embedded service from its folder.
+    """
+    found = _OPEN.get(address.connection_id)
+    if found is not None and not found.closed:
+        return found
+    return make(lambda: _profile_here(address, local_keys), address)
+
+
+def _profile_here(
+    address: Address, local_keys: Callable[[str], Mapping[str, str]] | None
+) -> Profile:
+    """Find credentials: of a connection that is open here, of an embedded service, or configured.
+
+    Raises
+    ------
+    ConfigError
+        This process has none.
+    """
+    settings: dict[str, Any] = dict(address.settings)
+    settings["api_version"] = int(settings.get("api_version", 2))
+    here = [one for one in list(_OPEN.values()) if one._has_profile and not one.closed]
+    for connection in reversed(here):
+        if address.leads_to(connection):
+            fixed: dict[str, Any] = {
+                name: settings.get(name) for name in ("schema", "timezone", "quota")
+            }
+            return replace(connection.profile, **fixed)
+    if address.root is not None and local_keys is not None:
+        settings.pop("name", None)
+        keys: Mapping[str, Any] = local_keys(address.root)
+        return Profile(**settings, **keys)
+    return profile_from_settings(settings)
+
+
+def profile_from_settings(settings: Mapping[str, Any]) -> Profile:
+    """Return a profile with these settings and the credentials that are configured here.
+
+    They are those of the environment, the profile file or the keyring; a profile whose name is
+    among the settings counts where it exists here, too.
+
+    Raises
+    ------
+    ConfigError
+        There are none.
+    """
+    given = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
+    name = given.pop("name", None)
+    try:
+        return Profile.resolve(name if name in profile_names(os.environ) else None, **given)
+    except ConfigError as error:
+        error.add_note("keys are not sent to other processes: each needs its own")
+        error.hint = (
+            "set ODPS_ACCESS_ID and ODPS_ACCESS_KEY (or a profile) for the other process, or call "
+            "odps_nb.connect(…) there first"
+        )
+        raise

@@ -1,0 +1,317 @@
+"""Chooses the partitions of a read, and tells the rows and size of each partition.
+
+``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
+Ranges and ``latest`` are resolved from the service's list of partitions when a read is planned, so
+a plan holds exact specs only.
+"""
+
+from __future__ import annotations
+
+import datetime
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.checks import PartitionLike, check_partition, did_you_mean
+from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.terms import PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.wire.control import PartitionInfo
+
+__all__ = [
+    "LATEST",
+    "PartitionChoice",
+    "PartitionDetails",
+    "PartitionRange",
+    "choose_partitions",
+    "fetch_details",
+    "parse_choices",
+]
+
+LATEST = "latest"
+"""The largest value of the first partition level that has rows, as ``max_pt`` of SQL."""
+
+_INVALID = "InvalidPartitionSpec"
+_LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
+_RANGE = re.compile(r"\s*([^\W\d]\w*)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
+_TEXTS = (TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRange:
+    """Comparisons with partition columns that must all hold, beside exact values."""
+
+    exact: PartitionSpec
+    bounds: tuple[tuple[str, str, str], ...]  # key, comparison, value
+
+    def __str__(self) -> str:
+        parts = [f"{key}{sign}{value}" for key, sign, value in self.bounds]
+        return ",".join([*([str(self.exact)] if self.exact.items else []), *parts])
+
+
+PartitionChoice = PartitionLike | PartitionRange
+
+
+def parse_choices(
+    partitions: PartitionChoice | Iterable[PartitionChoice] | None,
+) -> tuple[PartitionSpec | PartitionRange | str, ...]:
+    """Return what ``partitions=`` names, as exact specs, ranges and `LATEST`; empty for all.
+
+    Raises
+    ------
+    ArgumentError
+        Something is neither of these.
+    """
+    if partitions is None:
+        return ()
+    single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
+    many: Iterable[Any] = partitions  # type: ignore[assignment]  # checked one by one
+    if single or not isinstance(partitions, Iterable):
+        many = (partitions,)
+    return tuple(_parsed(one) for one in many)
+
+
+def _parsed(value: PartitionChoice) -> PartitionSpec | PartitionRange | str:
+    if isinstance(value, PartitionRange):
+        return value
+    if isinstance(value, str) and value.strip().casefold() == LATEST:
+        return LATEST
+    levels: Iterable[tuple[str, Any]] = ()
+    if isinstance(value, str):
+        levels = [(level, None) for level in _LEVEL.findall(value) if level.strip()]
+    elif isinstance(value, Mapping):
+        levels = [(str(key), one) for key, one in value.items()]
+    bounds, exact = [], []
+    for text, given in levels:
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            exact.append((text, given))
+        else:
+            bounds.append(_bound(found, text, given))
+    if not bounds:
+        return PartitionSpec.of(value)
+    rest = ",".join(text for text, _ in exact) if isinstance(value, str) else dict(exact)
+    return PartitionRange(exact=PartitionSpec.of(rest or None), bounds=tuple(bounds))
+
+
+def _bound(found: re.Match[str], text: str, given: Any) -> tuple[str, str, str]:
+    """Return a comparison; values are read as those of `PartitionSpec.of` are."""
+    key, sign, written = found.groups()
+    if given is not None and written:
+        raise ArgumentError(
+            f"{text!r} has a value of its own", code=_INVALID, hint="write {'ds >=': value}"
+        )
+    source = f"{key}={written}" if given is None else {key: given}
+    ((_, value),) = PartitionSpec.of(source).items
+    return key, sign, value
+
+
+def choose_partitions(
+    partitions: PartitionChoice | Iterable[PartitionChoice] | None,
+    schema: TableSchema,
+    table: TableName,
+    storage: StorageClient,
+) -> tuple[PartitionSpec, ...]:
+    """Return the exact specs of a read; asks the service only for ranges and `LATEST`.
+
+    Raises
+    ------
+    ArgumentError
+        The table has no such partition column, or a value cannot be compared with it.
+    NotFoundError
+        A range holds no partition, or no partition has rows.
+    """
+    chosen: dict[PartitionSpec, None] = {}
+    listed: list[PartitionInfo] | None = None
+    for one in parse_choices(partitions):
+        if isinstance(one, PartitionSpec):
+            chosen[check_partition(one, schema, table)] = None
+            continue
+        if not schema.partition_columns:
+            raise ArgumentError(f"{table} has no partitions", hint="leave partitions= out")
+        test = None if isinstance(one, str) else _test(one, schema, table)
+        if listed is None:
+            from odps_nb.client.catalog import iter_partitions
+
+            listed = list(iter_partitions(storage, table))
+        if test is None:
+            chosen[_latest(listed, schema, table, storage)] = None
+            continue
+        found = [info.spec.checked() for info in listed if test(dict(info.spec))]
+        if not found:
+            raise NotFoundError(
+                f"{table} has no partition with {one}", code="NoSuchPartition", hint=_extent(listed)
+            )
+        chosen.update(dict.fromkeys(found))
+    return tuple(chosen)
+
+
+def _extent(listed: Iterable[PartitionInfo]) -> str:
+    specs = sorted(str(info.spec) for info in listed)
+    if not specs:
+        return "add a partition or write rows first; the table has none"
+    return f"choose from its partitions, {specs[0]} to {specs[-1]}"
+
+
+def _test(
+    wanted: PartitionRange, schema: TableSchema, table: TableName
+) -> Callable[[Mapping[str, str]], bool]:
+    """Return whether the values of a partition are in a range; checks names and values."""
+    exact = check_partition(wanted.exact, schema, table)
+    keys = {column.name.casefold(): column for column in schema.partition_columns}
+    tests: list[tuple[str, Callable[[Any], bool], Column]] = []
+    for key, sign, value in wanted.bounds:
+        column = keys.get(key.casefold())
+        if column is None:
+            names = [one.name for one in schema.partition_columns]
+            raise ArgumentError(
+                f"{key!r} is not a partition column of {table}",
+                code=_INVALID,
+                hint=f"{did_you_mean(key, names)}partition columns are: {', '.join(names)}",
+            )
+        bound = _comparable(value, column)
+        if bound is None:
+            raise ArgumentError(
+                f"{value!r} cannot be compared with {column.name!r}, a {column.type.code.name}",
+                code=_INVALID,
+                hint="pass a value of this type, or choose rows with where=",
+            )
+        tests.append((column.name, partial(_holds, _COMPARE[sign], bound), column))
+
+    def test(values: Mapping[str, str]) -> bool:
+        if any(values.get(key) != value for key, value in exact):
+            return False
+        return all(holds(_comparable(values[name], column)) for name, holds, column in tests)
+
+    return test
+
+
+def _holds(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
+    return value is not None and compare(value, bound)
+
+
+def _comparable(value: str, column: Column) -> Any:
+    """Return a partition value in the order of its type; ``None`` if it is no value of the type."""
+    code = column.type.code
+    if code in _TEXTS:
+        return value
+    try:
+        if code in _NUMBERS:
+            return int(value)
+        if code is TypeCode.DATE:
+            return datetime.date.fromisoformat(value)
+    except ValueError:
+        return None
+    return None
+
+
+def _latest(
+    listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
+) -> PartitionSpec:
+    """Return the spec of the largest first-level value that has rows.
+
+    That is what ``max_pt`` of MaxCompute's SQL returns (vendor's manual, *MAX_PT*), but numbers
+    are compared by value.
+    """
+    first = schema.partition_columns[0]
+
+    def value_of(info: PartitionInfo) -> str:
+        return dict(info.spec)[first.name]
+
+    def rank(info: PartitionInfo) -> tuple[bool, Any, str]:
+        value = _comparable(value_of(info), first)
+        known = value is not None
+        return known, value if known else 0, value_of(info)
+
+    ordered = sorted(listed, key=rank, reverse=True)
+    for value, group in groupby(ordered, key=value_of):
+        if any(_has_rows(info, table, storage) for info in group):
+            return PartitionSpec(((first.name, value),)).checked()
+    raise NotFoundError(
+        f"no partition of {table} has rows", code="NoSuchPartition", hint="write rows first"
+    )
+
+
+def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> bool:
+    if info.record_count is None and info.size is None and info.spec.has_name:
+        from odps_nb.client.catalog import control_call
+        from odps_nb.wire.control import GetPartition
+
+        info = control_call(storage, GetPartition(table=table, partition=info.spec))
+    return info.record_count != 0 if info.size is None else bool(info.size or info.record_count)
+
+
+# -- rows and size ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDetails:
+    """One partition of a table; ``None`` where the service does not tell.
+
+    Parameters
+    ----------
+    partition
+        Keys and values, as ``partitions=`` takes them.
+    rows, bytes
+        Number of rows, and their size on the service.
+    created, modified
+        When it was made, and when its rows were changed last, in UTC.
+    """
+
+    partition: str
+    rows: int | None = None
+    bytes: int | None = None
+    created: datetime.datetime | None = None
+    modified: datetime.datetime | None = None
+
+
+def fetch_details(
+    storage: StorageClient, table: TableName, under: PartitionSpec
+) -> list[PartitionDetails]:
+    """Return the details of each partition: one request for a page of the list, one for each."""
+    from odps_nb.client.catalog import iter_partitions
+    from odps_nb.client.parallel.fan_out import fan_out
+
+    def fetch(info: PartitionInfo, token: CancelToken) -> Iterator[PartitionDetails]:
+        yield _details(storage, table, info, token)
+
+    jobs = [partial(fetch, info) for info in iter_partitions(storage, table, under=under)]
+    return list(fan_out(jobs, size=lambda _: 0, cancel=storage.operation()))
+
+
+def _details(
+    storage: StorageClient, table: TableName, listed: PartitionInfo, token: CancelToken
+) -> PartitionDetails:
+    from odps_nb.client.catalog import control_call
+    from odps_nb.wire.control import GetPartition
+
+    info = listed
+    if listed.spec.has_name:  # others can be listed, but no request can name them
+        request = GetPartition(table=table, partition=listed.spec)
+        info = control_call(storage, request, cancel=token)
+    return PartitionDetails(
+        partition=str(listed.spec),
+        rows=info.record_count,
+        bytes=info.size,
+        created=_moment(info.created_at),
+        modified=_moment(info.modified_at),
+    )
+
+
+def _moment(seconds: int | None) -> datetime.datetime | None:
+    return None if not seconds else datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -1,0 +1,271 @@
+"""Recognises the kind of the data of a write, and makes every kind a table or a series of tables.
+
+What comes out is a Spark DataFrame, a pandas DataFrame, an Arrow table or reader, or `Chunks` of
+those. ``odps_nb.access.writing.sources`` converts them to the types of the target.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from odps_nb.convert.python_rows import Names
+from odps_nb.errors import ArgumentError, ConversionError
+
+__all__ = ["Chunks", "as_arrow", "as_tables", "is_pandas", "is_spark", "refuse_index"]
+
+CHUNK_ROWS = 16_384
+"""Maximum number of rows of an iterator that are converted together."""
+CHUNK_BYTES = 16 * 2**20
+"""Bytes of texts, arrays and bytes objects in these rows after which a chunk ends."""
+
+
+def is_spark(data: Any) -> bool:
+    """Whether this is a Spark DataFrame; Spark is not imported for it."""
+    return _is_from(data, "pyspark") and hasattr(data, "sparkSession")
+
+
+def is_pandas(data: Any) -> bool:
+    """Whether this is a pandas DataFrame or a kind of it; pandas is not imported for it."""
+    return _is_from(data, "pandas") and hasattr(data, "columns") and hasattr(data, "iloc")
+
+
+def _is_from(data: Any, package: str) -> bool:
+    return any(one.__module__.split(".")[0] == package for one in type(data).__mro__)
+
+
+def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
+    """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`.
+
+    Parameters
+    ----------
+    names
+        The names that Python rows are matched with.
+    index
+        Whether to write the index of pandas data; see ``odps_nb.convert.python_rows.with_index``.
+
+    Raises
+    ------
+    ConversionError
+        Data of a kind that has no rows, or rows that cannot be matched.
+    ArgumentError
+        ``index=True``, and the data has no index.
+    """
+    if isinstance(data, Chunks):
+        return data.bound(names)
+    data = _named_series(data, names)
+    if is_pandas(data):
+        from odps_nb.convert.python_rows import with_index
+
+        return with_index(data, names, index=index)
+    if is_spark(data):
+        refuse_index(data, index=index)
+        return data
+    iterates = isinstance(data, Iterable) and not isinstance(data, (str, bytes, bytearray))
+    if _has_arrow(data) or isinstance(data, (Mapping, np.ndarray)) or not iterates:
+        refuse_index(data, index=index)
+    if _is_lazy(data):
+        parts = data.collect_batches()
+        return Chunks(parts, names, empty=lambda: data.head(0).collect())
+    if isinstance(data, np.ndarray) and data.ndim:
+        from odps_nb.convert.python_rows import array_frame
+
+        return array_frame(data, names)
+    if not _has_arrow(data):
+        if isinstance(data, Mapping):
+            from odps_nb.convert.python_rows import columns_frame
+
+            return columns_frame(data)
+        if iterates and not isinstance(data, np.ndarray):  # of no dimension
+            return _of_items(data, names, index=index)
+    return as_arrow(data)
+
+
+def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
+    """Return data with an Arrow interface as a table or a stream; refuse other data."""
+    if isinstance(data, (pa.Table, pa.RecordBatchReader)):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    # An array or a Series (one column without a name) has these interfaces, too.
+    with contextlib.suppress(pa.ArrowInvalid, TypeError):
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(data)
+        if hasattr(data, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(data)])
+    raise ConversionError(
+        f"a {type(data).__name__} cannot be written",
+        source_type=type(data).__name__,
+        hint="pass a pandas, polars or Spark DataFrame, a DuckDB relation, an Arrow table, batch "
+        "or reader, or a list or iterator of dicts or tuples",
+    )
+
+
+def _has_arrow(data: Any) -> bool:
+    return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def _is_lazy(data: Any) -> bool:
+    return _is_from(data, "polars") and hasattr(data, "collect_batches")
+
+
+def _named_series(data: Any, names: Names) -> Any:
+    """Return a Series or an Index as a DataFrame; where one value is a row, its name is free."""
+    is_series = _is_from(data, "pandas") or _is_from(data, "polars")
+    if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
+        is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
+        options = {"index": False} if is_index else {}
+        if names.single:
+            return data.to_frame(name=names.order[0], **options)
+        if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
+            kind = type(data).__name__
+            raise ConversionError(
+                f"a {kind} without a name cannot tell its column",
+                source_type=kind,
+                hint="name it, e.g. series.rename('id')",
+            )
+        return data.to_frame(**options)
+    if names.single and isinstance(data, (pa.Array, pa.ChunkedArray)):
+        return pa.table({names.order[0]: data})
+    return data
+
+
+# -- rows, and iterators of rows or tables --------------------------------------------------------
+
+
+def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
+    """Return a list of rows as a DataFrame; an iterator, or a list of tables, as `Chunks`."""
+    from odps_nb.convert.python_rows import rows_frame
+
+    if not isinstance(data, Sized):
+        return Chunks(data, names, index=index)
+    items = list(data)
+    if items and _is_table(items[0]):
+        return Chunks(items, names, index=index)
+    refuse_index(data, index=index)
+    return rows_frame(items, names)
+
+
+def refuse_index(data: Any, *, index: bool | None) -> None:
+    """Raise `ArgumentError` if the index of data without one is to be written."""
+    if index:
+        raise ArgumentError(
+            f"index=True does not apply to a {type(data).__name__}",
+            argument="index",
+            hint="leave it out; only pandas data has an index",
+        )
+
+
+def _is_table(item: Any) -> bool:
+    if _is_lazy(item) or is_pandas(item):
+        return True
+    return _has_arrow(item) and not hasattr(item, "to_frame")  # a Series may be a row
+
+
+class Chunks:
+    """Tables made of the items of an iterator, one after the other; can be read once.
+
+    An item is a row, and rows are gathered into DataFrames of a bounded size; or it is a table of
+    any kind.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[Any],
+        names: Names,
+        *,
+        index: bool | None = None,
+        empty: Callable[[], Any] | None = None,
+    ) -> None:
+        self._names = names
+        self.in_memory = isinstance(items, Sized)
+        self._items, self._index, self._empty = iter(items), index, empty
+        self._peeked: list[Any] = []
+        self._row_like: Any = None  # the first row, if the items are rows
+        self._rows = self._taken = 0  # rows gathered, tables taken
+        self._change: Callable[[Any], Any] = lambda table: table
+
+    def peek(self) -> Any:
+        """Return the first table, which is given again; ``None`` if there is none."""
+        if not self._peeked:
+            found = next(self._tables(), None)
+            if found is None and self._empty is not None:
+                found = as_tables(self._empty(), self._names)
+            if found is not None:
+                self._peeked.append(found)
+        return self._peeked[0] if self._peeked else None
+
+    def bound(self, names: Names) -> Chunks:
+        """Match the rows that follow with these names, unless names are known already."""
+        self._names = self._names if self._names.order else names
+        return self
+
+    def mapped(self, change: Callable[[Any], Any]) -> Chunks:
+        """Change each table before it is given."""
+        self._change = change
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            for table in itertools.chain(self._peeked, self._tables()):
+                yield self._change(table)
+        finally:
+            if isinstance(self._items, Generator):
+                self._items.close()
+
+    def _tables(self) -> Iterator[Any]:
+        for item in self._items:
+            if not _is_table(item):
+                yield self._gathered(item)
+            elif self._row_like is not None:
+                raise self._mixed(item, f"after {self._rows:,} rows")
+            else:
+                self._taken += 1
+                found = as_tables(item, self._names, index=self._index)
+                yield from found if isinstance(found, Chunks) else (found,)
+
+    def _gathered(self, first: Any) -> Any:
+        """Return the next rows as a DataFrame, beginning with this one."""
+        from odps_nb.convert.python_rows import rows_frame
+
+        if self._taken:
+            raise self._mixed(first, f"after {self._taken:,} tables")
+        refuse_index(first, index=self._index)
+        self._row_like = first if self._row_like is None else self._row_like
+        rows, size = [first], _size(first)
+        while len(rows) < CHUNK_ROWS and size < CHUNK_BYTES:
+            row = next(self._items, _END)
+            if row is _END:
+                break
+            rows.append(row)
+            size += _size(row)
+        start, self._rows = self._rows, self._rows + len(rows)
+        for number, row in enumerate(rows):
+            if _is_table(row):
+                raise self._mixed(row, f"after {start + number:,} rows")
+        return rows_frame(rows, self._names, first_row=start, like=self._row_like)
+
+    def _mixed(self, item: Any, after: str) -> ConversionError:
+        return ConversionError(
+            f"the data has a {type(item).__name__} {after}",
+            source_type=type(item).__name__,
+            row=self._rows if self._row_like is not None else None,
+            hint="pass rows only, or tables only",
+        )
+
+
+_END = object()
+
+
+def _size(row: Any) -> int:
+    """Return the bytes of the large values of a row, roughly."""
+    values = row if isinstance(row, (list, tuple)) else getattr(row, "__dict__", {}).values()
+    if isinstance(row, Mapping):
+        values = row.values()
+    sized = (str, bytes, bytearray, list, tuple, dict, np.ndarray)
+    return sum(getattr(one, "nbytes", len(one)) for one in values if isinstance(one, sized))

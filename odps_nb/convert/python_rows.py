@@ -1,0 +1,420 @@
+"""Converts Python rows and columns to DataFrames whose columns hold the objects.
+
+The target types then decide what the objects become, as for any object column
+(``odps_nb.convert.fitting.objects``): no type is guessed here, and no value is changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.errors import ConversionError, OdpsNbWarning
+
+__all__ = ["Names", "array_frame", "columns_frame", "rows_frame", "with_index"]
+
+_NAMED, _PLACED, _VALUE = "with names", "without names", "plain values"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names that rows are matched with.
+
+    Parameters
+    ----------
+    order
+        Columns of rows without names, such as tuples. Empty: such rows are refused.
+    known
+        All columns that a row may have; ``None``: any.
+    single
+        Whether a plain value is a row of one column.
+    """
+
+    order: tuple[str, ...] = ()
+    known: tuple[str, ...] | None = None
+    single: bool = False
+
+    @property
+    def for_index(self) -> tuple[str, ...] | None:
+        """The columns that an index may hold; ``None``: any, for a table that is to be made."""
+        return self.known or self.order or None
+
+
+def _kind(row: Any, names: Names) -> str | None:
+    if isinstance(row, Mapping) or _fields(row) is not None or _has_keys(row):
+        return _NAMED
+    if isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim == 1):
+        return _PLACED
+    return _VALUE if names.single else None
+
+
+def _fields(row: Any) -> Sequence[str] | None:
+    """Return the field names of a dataclass, a named tuple or a row of Spark."""
+    if isinstance(row, type):
+        return None
+    if dataclasses.is_dataclass(row):
+        return [field.name for field in dataclasses.fields(row)]
+    if isinstance(row, tuple):
+        return getattr(row, "_fields", None) or getattr(row, "__fields__", None)
+    return None
+
+
+def _has_keys(row: Any) -> bool:
+    """Whether this is a row of a database driver or a Series: no mapping, but it has keys."""
+    has_keys = callable(getattr(row, "keys", None)) and hasattr(row, "__getitem__")
+    return has_keys and not isinstance(row, pd.DataFrame)
+
+
+def _mapping(row: Any) -> Mapping[Any, Any]:
+    if isinstance(row, Mapping):
+        return row
+    fields = _fields(row)
+    if fields is None:
+        return {key: row[key] for key in row.keys()}  # noqa: SIM118  not a mapping
+    if isinstance(row, tuple):
+        return dict(zip(fields, row, strict=True))
+    return {name: _nested(getattr(row, name)) for name in fields}
+
+
+def _nested(value: Any) -> Any:
+    """Return dataclasses inside of a dataclass as dicts; our own, such as `NewBlob`, stay."""
+    if isinstance(value, list):
+        return [_nested(one) for one in value]
+    own = type(value).__module__.split(".")[0] == "odps_nb"
+    if isinstance(value, type) or own or not dataclasses.is_dataclass(value):
+        return value
+    return {field.name: _nested(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+# -- rows ---------------------------------------------------------------------------------------
+
+
+def rows_frame(
+    rows: Sequence[Any], names: Names, *, first_row: int = 0, like: Any = None
+) -> pd.DataFrame:
+    """Return rows of one kind as a DataFrame of object columns.
+
+    Parameters
+    ----------
+    first_row
+        Number of the first row in the whole of the data, for errors.
+    like
+        The first row of the whole of the data; ``None``: of these rows.
+
+    Raises
+    ------
+    ConversionError
+        A row is of another kind than the first one, has too many or too few values, or has a key
+        that is not a column. The error names the row.
+    """
+    if not rows:
+        return _frame({name: [] for name in names.order}, 0)
+    kind = _one_kind(rows, names, first_row, rows[0] if like is None else like)
+    if kind == _VALUE:
+        return _frame({names.order[0]: list(rows)}, len(rows))
+    if kind == _PLACED:
+        return _frame(_placed_columns(rows, names, first_row), len(rows))
+    return _frame(_named_columns([_mapping(row) for row in rows], names, first_row), len(rows))
+
+
+def _one_kind(rows: Sequence[Any], names: Names, first_row: int, like: Any) -> str:
+    kinds: dict[type, str | None] = {}
+    first = _kind(like, names)
+    for number, row in enumerate(rows):
+        if type(row) not in kinds:
+            kinds[type(row)] = _kind(row, names)
+        found = kinds[type(row)]
+        if found is None or found != first:
+            after = "" if found is None else f", after rows {first}"
+            raise ConversionError(
+                f"row {first_row + number} is of type {type(row).__name__}{after}: {shorten(row)}",
+                source_type=type(row).__name__,
+                row=first_row + number,
+                hint="pass rows of one kind: dicts, tuples in the order of the columns, named "
+                "tuples or dataclasses; a single row needs a list around it",
+            )
+    return first or ""
+
+
+def _placed_columns(
+    rows: Sequence[Sequence[Any]], names: Names, first_row: int
+) -> dict[str, list[Any]]:
+    if not names.order:
+        raise ConversionError(
+            "rows without names cannot tell the columns of a new table",
+            row=first_row,
+            hint="pass dicts, or create the table first: odps.create_table(name, 'id bigint, …')",
+        )
+    width = len(names.order)
+    for number, row in enumerate(rows):
+        if len(row) != width:
+            inner = all(isinstance(one, (Mapping, list, tuple)) for one in row)
+            raise ConversionError(
+                f"row {first_row + number} has {len(row)} values, but there are {width} columns: "
+                f"{', '.join(names.order[:20])}{', …' if width > 20 else ''}",
+                row=first_row + number,
+                hint="flatten lists of rows with itertools.chain.from_iterable"
+                if inner and len(row)
+                else "pass one value for each column, None for a null, or pass dicts",
+            )
+    return {name: [row[place] for row in rows] for place, name in enumerate(names.order)}
+
+
+def _named_columns(
+    rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
+) -> dict[str, list[Any]]:
+    spelled = {name.casefold(): name for name in names.known or ()}
+    keys: dict[str, dict[str, None]] = {}  # by column: the spellings of its key, in order
+    seen: set[tuple[Any, ...]] = set()
+    for number, row in enumerate(rows):
+        shape = tuple(row)
+        if shape not in seen:
+            _learn(shape, spelled, keys, names, first_row + number)
+            seen.add(shape)
+    if not keys:
+        raise ConversionError(
+            f"row {first_row} has no values",
+            row=first_row,
+            hint="pass at least one column; a column that a row lacks becomes null",
+        )
+    found = {}
+    for column, ways in keys.items():
+        if len(ways) == 1:
+            (key,) = ways
+            found[column] = [row.get(key) for row in rows]
+        else:
+            found[column] = [next((row[k] for k in ways if k in row), None) for row in rows]
+    return found
+
+
+def _learn(
+    shape: tuple[Any, ...],
+    spelled: dict[str, str],
+    keys: dict[str, dict[str, None]],
+    names: Names,
+    row: int,
+) -> None:
+    """Note the keys of a row; refuse unknown and repeated ones."""
+    here: set[str] = set()
+    for key in shape:
+        if not isinstance(key, str):
+            raise ConversionError(
+                f"row {row} has the key {key!r} of type {type(key).__name__}",
+                column=str(key),
+                row=row,
+                hint="use the names of columns as keys",
+            )
+        folded = key.casefold()
+        if folded not in spelled:
+            if names.known is not None:
+                raise _unknown_key(key, names.known, row)
+            spelled[folded] = key
+        if folded in here:
+            raise ConversionError(
+                f"row {row} has two values for the column {spelled[folded]!r}",
+                column=spelled[folded],
+                row=row,
+                hint="names that differ only in case count as one: drop one of the keys",
+            )
+        here.add(folded)
+        keys.setdefault(spelled[folded], {})[key] = None
+
+
+def _unknown_key(key: str, known: Sequence[str], row: int) -> ConversionError:
+    close = difflib.get_close_matches(key, known, n=1)
+    meant = f" (did you mean {close[0]!r}?)" if close else ""
+    listed = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+    return ConversionError(
+        f"the table has no column {key!r}{meant}, which row {row} has",
+        column=key,
+        row=row,
+        hint="leave the index out: df.itertuples(index=False)"
+        if key == "Index"
+        else f"its columns are: {listed}",
+    )
+
+
+def _frame(columns: Mapping[str, Sequence[Any]], rows: int) -> pd.DataFrame:
+    made = {name: _objects(values) for name, values in columns.items()}
+    return pd.DataFrame(made, index=pd.RangeIndex(rows))
+
+
+def _objects(values: Sequence[Any]) -> pd.Series[Any]:
+    """Return values as an object column; arrays and lists inside stay single values."""
+    return pd.Series(np.fromiter(values, dtype=object, count=len(values)), dtype=object)
+
+
+# -- columns ------------------------------------------------------------------------------------
+
+
+def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
+    """Return a mapping of names to columns as a DataFrame, by the rules of ``pandas.DataFrame``.
+
+    Lists become object columns, so that an integer beside a null stays an integer. A single value
+    beside a column is repeated; Series are aligned by their index.
+
+    Raises
+    ------
+    ConversionError
+        Columns of different lengths, or none that has a length.
+    """
+    columns = {name: _column(values) for name, values in data.items()}
+    series = {name: one for name, one in columns.items() if isinstance(one, pd.Series)}
+    if columns and not series:
+        name, value = next(iter(columns.items()))
+        raise ConversionError(
+            f"the column {str(name)!r} is of type {type(value).__name__}, not a list of values",
+            column=str(name),
+            source_type=type(value).__name__,
+            hint="pass a list for each column; a single row is written as write([row])",
+        )
+    aligned = {k: one for k, one in series.items() if isinstance(data[k], (pd.Series, Mapping))}
+    if aligned:
+        index = pd.DataFrame(aligned).index
+    else:
+        index = pd.RangeIndex(max((len(one) for one in series.values()), default=0))
+    for name, one in series.items():
+        if name in aligned:
+            continue
+        if len(one) != len(index):
+            raise ConversionError(
+                f"the column {str(name)!r} has {len(one):,} values, another has {len(index):,}",
+                column=str(name),
+                row=min(len(one), len(index)),
+                hint="pass columns of one length, with None for nulls",
+            )
+        one.index = index
+    return pd.DataFrame(columns, index=index)
+
+
+def _column(values: Any) -> Any:
+    """Return a column as a Series, and a single value unchanged."""
+    if isinstance(values, pd.Series) or not pd.api.types.is_list_like(values):
+        return values
+    if isinstance(values, (set, frozenset)):
+        raise ConversionError(
+            "a set has no order, so its values belong to no row",
+            source_type=type(values).__name__,
+            hint="pass a list",
+        )
+    if isinstance(values, Mapping):  # by the labels of an index, as ``df.to_dict()`` makes them
+        return pd.Series(_objects(list(values.values())).array, index=list(values), dtype=object)
+    if type(values).__module__.split(".")[0] == "polars" and hasattr(values, "to_arrow"):
+        values = values.to_arrow()
+    if isinstance(values, pa.Array):
+        values = pa.chunked_array([values])
+    if isinstance(values, pa.ChunkedArray):
+        return pd.Series(pd.arrays.ArrowExtensionArray(values))
+    if isinstance(values, (pd.Index, pd.api.extensions.ExtensionArray)) or (
+        isinstance(values, np.ndarray) and values.ndim == 1
+    ):
+        return pd.Series(values, dtype=object if values.dtype == object else None)
+    return _objects(list(values))
+
+
+def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
+    """Return an array as a DataFrame: a structured one by its fields, others row by row.
+
+    Raises
+    ------
+    ConversionError
+        It has neither fields nor rows of one value for each column.
+    """
+    if data.dtype.names is not None:
+        return pd.DataFrame(data)
+    if data.ndim == 2 and data.dtype != object and len(data):
+        if data.shape[1] != len(names.order):
+            _placed_columns(list(data[:1]), names, 0)  # raises
+        return pd.DataFrame(data, columns=list(names.order))
+    return rows_frame(list(data), names)
+
+
+# -- the index ----------------------------------------------------------------------------------
+
+
+def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.DataFrame:
+    """Return a DataFrame of which all columns, and no index, are to be written.
+
+    Parameters
+    ----------
+    index
+        ``True``: the levels of the index become columns. ``False``: they are left out. ``None``:
+        they are left out with a warning if they have names or labels.
+    names
+        The columns of the table: with ``index=None`` one of them that is only in the index is an
+        error, as is every named level where the table is to be made.
+
+    Raises
+    ------
+    ConversionError
+        See ``names``; or with ``index=True`` a level without a name or with that of a column.
+    """
+    if index is None:
+        _refuse_index_columns(frame, names.for_index)
+        ignored = names.known is None and names.order  # a delete looks at nothing but the key
+        if not ignored and _has_labels(frame.index):
+            _warn_of_index(frame.index)
+    if not index:
+        numbered = frame.copy(deep=False)
+        numbered.index = pd.RangeIndex(len(frame))
+        return numbered
+    for level in frame.index.names:
+        if level is None or level in frame.columns:
+            raise ConversionError(
+                "the index has no name to make it a column"
+                if level is None
+                else f"{str(level)!r} is a level of the index and a column",
+                column=None if level is None else str(level),
+                hint="name it: df.rename_axis('id'), or leave out index=True",
+            )
+    return frame.reset_index()
+
+
+def _refuse_index_columns(frame: pd.DataFrame, known: Sequence[str] | None) -> None:
+    present = {str(name).casefold() for name in frame.columns}
+    wanted = None if known is None else {name.casefold() for name in known}
+    for level in frame.index.names:
+        folded = str(level).casefold()
+        if level is None or folded in present or (wanted is not None and folded not in wanted):
+            continue
+        raise ConversionError(
+            f"the column {str(level)!r} is in the index, and the index is not written",
+            column=str(level),
+            hint="pass index=True to write it, or index=False to leave it out",
+        )
+
+
+def _has_labels(index: pd.Index[Any]) -> bool:
+    """Whether the index says more than the number of a row."""
+    numbered = index.nlevels == 1 and bool(pd.api.types.is_integer_dtype(index.dtype))
+    return bool(len(index)) and not (numbered and index.name is None)
+
+
+def _warn_of_index(index: pd.Index[Any]) -> None:
+    names = ", ".join(repr(str(name)) for name in index.names if name is not None)
+    what = f"index {names}" if names else f"index of {shorten(index[0])}, …"
+    warnings.warn(
+        f"the {what} is not written: pass index=True to write it as columns, or index=False",
+        OdpsNbWarning,
+        stacklevel=_caller_level(),
+    )
+
+
+def _caller_level() -> int:
+    """Return the ``stacklevel`` of the first caller outside of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _OWN:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_OWN = __name__.split(".", maxsplit=1)[0]

@@ -1,0 +1,190 @@
+"""Ranges and the latest partition in ``partitions=``, and rows and size of each partition."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from odps_nb import Connection, Table
+from odps_nb.access.partitions import LATEST, choose_partitions, parse_choices
+from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.terms import PartitionSpec
+from odps_nb.wire.control import PartitionInfo
+from tests.support.compat.recorder import Recorder
+
+Name = Callable[[str], str]
+DAYS = ["2023-12-31", "2024-01-01", "2024-01-02", "2024-02-01"]
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Name) -> Iterator[Table]:
+    """Return a table of four days with the hours 2, 9 and 10; a later day is empty."""
+    name = new_name("days")
+    made = odps.create_table(name, "id bigint", partitioned_by="ds string, hour bigint")
+    rows = [(n, day, hour) for n, day in enumerate(DAYS) for hour in (2, 9, 10)]
+    made.write(rows)
+    made.add_partition("ds=2024-03-01,hour=1")
+    yield made
+    odps.drop_table(name)
+
+
+def read(table: Table, partitions: Any) -> list[tuple[str, int]]:
+    found = table.read(["ds", "hour"], partitions=partitions).to_arrow().to_pylist()
+    return sorted((row["ds"], row["hour"]) for row in found)
+
+
+def days(*numbers: int, hours: tuple[int, ...] = (2, 9, 10)) -> list[tuple[str, int]]:
+    return [(DAYS[n], hour) for n in numbers for hour in hours]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "wanted"),
+    [
+        ("latest", days(3)),
+        (" LATEST ", days(3)),
+        ("ds>=2024-01-02", days(2, 3)),
+        ("ds > 2024-01-02", days(3)),
+        ("ds<'2024-01-01'", days(0)),
+        ("DS<=2024-01-01", days(0, 1)),
+        ("ds>=2024-01-01,ds<2024-02-01", days(1, 2)),
+        ("ds>=2024-01-01/ds<2024-02-01/hour=9", days(1, 2, hours=(9,))),
+        ("hour=9,ds>=2024-01-02", days(2, 3, hours=(9,))),
+        ("hour>=9", days(0, 1, 2, 3, hours=(9, 10))),  # numbers, not texts
+        ("hour<10,ds=2024-01-01", days(1, hours=(2, 9))),
+        ({"ds >=": datetime.date(2024, 1, 2)}, days(2, 3)),
+        ({"ds>": "2024-01-01", "ds <": "2024-02-01", "hour": 2}, days(2, hours=(2,))),
+        (["latest", "ds<2024-01-01"], days(0, 3)),
+        (["ds=2024-01-01", "ds<=2024-01-01"], days(0, 1)),
+        (["latest", PartitionSpec.of("ds=2024-02-01")], days(3)),
+        ("ds=2024-01-01", days(1)),
+        ([], days(0, 1, 2, 3)),
+    ],
+    ids=str,
+)
+def test_a_read_chooses_partitions(table: Table, partitions: Any, wanted: Any) -> None:
+    assert read(table, partitions) == wanted
+    head = table.head(100, partitions=partitions)
+    assert sorted(zip(head.ds, head.hour, strict=True)) == wanted
+
+
+def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
+    scan = table.read(partitions="ds>2024-01-01")
+    table.write([(9, "2024-05-01", 1)])
+    assert scan.row_count == 6
+    assert table.read(partitions="ds>2024-01-01").row_count == 7
+    assert [str(one) for one in table.read(partitions="latest").plan.partitions] == [
+        "ds=2024-05-01"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "kind", "said"),
+    [
+        ("ds>2024-09-01", NotFoundError, "has no partition with ds>2024-09-01"),
+        (["latest", "ds<2000"], NotFoundError, "has no partition with ds<2000"),
+        ("dss>=1", ArgumentError, "'dss' is not a partition column"),
+        ("hour>=ten", ArgumentError, "'ten' cannot be compared with 'hour', a BIGINT"),
+        ("ds>=", ArgumentError, "is not a partition level"),
+        ("ds>=2024,dss=1", ArgumentError, "'dss' is not a partition column"),
+        ("last", ArgumentError, "is not a partition level"),
+        ({"ds >= 2024": "x"}, ArgumentError, "has a value of its own"),
+        ({"ds >=": 1.5}, ArgumentError, "value of type float"),
+        (5, ArgumentError, "a int is not a partition"),
+    ],
+    ids=str,
+)
+def test_a_choice_that_cannot_be_met_is_an_error_and_reads_nothing(
+    table: Table, partitions: Any, kind: Any, said: str
+) -> None:
+    for use in (table.read, lambda **arguments: table.head(5, **arguments)):
+        with pytest.raises(kind, match=said) as refused:
+            use(partitions=partitions)
+        assert refused.value.hint
+
+
+def test_tables_without_partitions_or_rows(odps: Connection, new_name: Name) -> None:
+    plain = odps.create_table(new_name("plain"), "id bigint")
+    for choice in ("latest", "ds>1", "ds=1"):
+        with pytest.raises(ArgumentError, match="has no partitions"):
+            plain.read(partitions=choice)
+    empty = odps.create_table(new_name("empty"), "id bigint", partitioned_by="ds string")
+    with pytest.raises(NotFoundError, match="the table has none"):
+        empty.read(partitions="ds>1")
+    empty.add_partition("ds=1")
+    with pytest.raises(NotFoundError, match=r"no partition of .* has rows"):
+        empty.read(partitions="latest")
+    for made in (plain, empty):
+        odps.drop_table(made.name)
+
+
+def test_the_latest_number_is_the_largest_number(odps: Connection, new_name: Name) -> None:
+    table = odps.create_table(new_name("numbers"), "id bigint", partitioned_by="n int")
+    table.write([(1, 9), (2, 10)])
+    assert table.read(["id"], partitions="latest").to_arrow().column("id").to_pylist() == [2]
+    odps.drop_table(table.name)
+
+
+def test_exact_partitions_cost_no_list(watched: Connection, recorder: Recorder) -> None:
+    table = watched.table("orders")
+    table.schema  # noqa: B018
+    recorder.take()
+    table.read(partitions=["ds=2024-01-01", {"ds": "2024-01-02"}])
+    assert not recorder.take()
+    table.read(partitions=["ds>2024-01-01", "latest"])
+    assert ["partitions" in dict(one.params) for one in recorder.take()] == [True]
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_a_list_without_sizes_is_asked_for_each_candidate(
+    table: Table, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """The protocol's list of partitions may have names only (``docs/protocol.md`` section 9.3)."""
+    infos = [PartitionInfo(spec=spec) for spec in table.partitions()]
+    monkeypatch.setattr("odps_nb.client.catalog.iter_partitions", lambda *_, **__: iter(infos))
+    if rows:
+        table.write([(n, "2024-03-01", 1) for n in range(rows)])
+    found = choose_partitions(LATEST, table.schema, table.name, table.connection.storage)
+    assert [str(one) for one in found] == [f"ds={'2024-03-01' if rows else DAYS[-1]}"]
+
+
+def test_text_with_comparison_signs_in_values_stays_exact() -> None:
+    assert parse_choices("ds=a>b") == (PartitionSpec((("ds", "a>b"),)),)
+    assert parse_choices({"ds": "latest"}) == (PartitionSpec((("ds", "latest"),)),)
+
+
+def test_details_of_partitions(table: Table) -> None:
+    found = {one.partition: one for one in table.partition_details()}
+    assert list(found) == [str(spec) for spec in table.partitions()]
+    full, empty = found["ds=2024-01-01,hour=9"], found["ds=2024-03-01,hour=1"]
+    assert (full.rows, empty.rows, empty.bytes) == (1, 0, 0)
+    assert full.bytes
+    now = datetime.datetime.now(datetime.UTC)
+    for one in found.values():
+        assert one.created is not None
+        assert one.modified is not None
+        assert now - datetime.timedelta(hours=1) < one.created <= one.modified <= now
+    assert len(table.partition_details("ds=2024-01-01")) == 3
+    assert pd.DataFrame(list(found.values())).rows.sum() == 12
+
+
+def test_details_need_partitions(odps: Connection, new_name: Name) -> None:
+    plain = odps.create_table(new_name("plain"), "id bigint")
+    with pytest.raises(ArgumentError, match="has no partitions"):
+        plain.partition_details()
+    odps.drop_table(plain.name)
+
+
+def test_blobs_and_datasets_take_choices(odps: Connection, new_name: Name) -> None:
+    table = odps.create_table(new_name("blobs"), "content blob", partitioned_by="ds string")
+    table.write([{"content": day.encode(), "ds": day} for day in DAYS])
+    assert [one.bytes() for one in table.blobs(partitions="latest")] == [DAYS[-1].encode()]
+    assert len(table.blobs(partitions="ds<2024-01-02")) == 2
+    found = table.read(["ds"], partitions="ds<2024-01-02").dataset().to_table()
+    assert sorted(found.column("ds").to_pylist()) == DAYS[:2]
+    assert isinstance(found, pa.Table)
+    odps.drop_table(table.name)

@@ -1,0 +1,117 @@
+"""`Connection.result`: a query found again by its instance id, from this process or another one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from odps_nb import Connection
+from odps_nb.client.calls.progress import ProgressSnapshot
+from odps_nb.errors import ArgumentError, CancelledError, NotFoundError, QueryError
+from tests.support.compat.recorder import Recorder
+
+SLOW = "select count(*) as n from orders a join orders b on a.status = b.status"
+
+
+def test_a_query_is_found_again_with_its_rows_and_text(
+    watched: Connection, recorder: Recorder
+) -> None:
+    ran = watched.sql("select ds, count(*) as n from orders group by ds order by ds limit 2")
+    recorder.take()
+    found = watched.result(f" {ran.instance_id}\n")
+    assert len(recorder.take()) == 2
+    assert found.status() == "success"
+    assert found.to_arrow().equals(ran.to_arrow())
+    assert found.sql.rstrip(";") == ran.sql
+    assert found.instance_id == ran.instance_id
+    assert ran.instance_id in repr(found)
+
+
+def test_another_process_finds_it(odps: Connection) -> None:
+    noted = odps.sql("select 7 as seven").instance_id
+    profile = odps.profile
+    job = (
+        "import os, odps_nb;"
+        "odps = odps_nb.connect();"
+        f"print(odps.result({noted!r}).to_arrow().to_pylist())"
+    )
+    environment = {
+        "ODPS_ENDPOINT": profile.endpoint,
+        "ODPS_PROJECT": profile.project,
+        "ODPS_ACCESS_ID": str(profile.access_id),
+        "ODPS_ACCESS_KEY": str(profile.access_key),
+        "ODPS_TUNNEL_ENDPOINT": profile.tunnel_endpoint or "",
+    }
+    found = subprocess.run(
+        [sys.executable, "-c", job],
+        env={"PATH": "", "PYTHONPATH": ":".join(sys.path), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert found.stdout == "[{'seven': 7}]\n", found.stderr
+
+
+def test_a_running_query_is_waited_for_and_cancelled(odps: Connection) -> None:
+    started = odps.sql(SLOW, wait=False)
+    found = odps.result(started.instance_id)
+    assert found.status() in ("running", "waiting")
+    found.cancel()
+    with pytest.raises(CancelledError):
+        found.wait()
+    later = odps.result(started.instance_id)
+    assert later.status() in ("cancelled", "failed")
+    with pytest.raises(QueryError):
+        later.wait()
+    with pytest.raises(QueryError):
+        later.to_arrow()
+
+
+def test_a_failed_query_says_why(odps: Connection) -> None:
+    with pytest.raises(NotFoundError) as failed:
+        odps.sql("select * from no_such_table_anywhere")
+    (noted,) = (note for note in failed.value.__notes__ if note.startswith("instance "))
+    found = odps.result(noted.removeprefix("instance "))
+    assert found.status() == "failed"
+    with pytest.raises(NotFoundError, match="no_such_table_anywhere"):
+        found.to_arrow()
+
+
+def test_statements_without_rows_are_found(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    name = new_name("made")
+    noted = odps.sql(f"create table {name} (id bigint)").instance_id
+    assert odps.result(noted).to_arrow().num_rows == 0
+    odps.drop_table(name)
+
+
+def test_unknown_ids_are_not_found(odps: Connection) -> None:
+    with pytest.raises(NotFoundError, match="does not exist") as refused:
+        odps.result("20240101000000000gunknown")
+    assert "check the id" in (refused.value.hint or "")
+    for wrong in ("", "a/b", "../tables", "x?y", "x" * 200, 5, None):
+        with pytest.raises(ArgumentError, match="is not the id of an instance"):
+            odps.result(wrong)  # type: ignore[arg-type]
+
+
+def test_the_card_names_the_instance(odps: Connection) -> None:
+    from odps_nb.notebook.progress.words import ids
+
+    seen: list[ProgressSnapshot] = []
+
+    class Listener:
+        def start(self, tracker: object) -> None:
+            self.tracker = tracker
+
+        def stop(self, snapshot: ProgressSnapshot) -> None:
+            seen.append(snapshot)
+
+    result = odps.sql("select 1 as n", progress=Listener())
+    result.to_arrow(progress=Listener())
+    for snapshot in seen:
+        assert ids(snapshot)[0] == f"instance {result.instance_id}"
+    assert len(seen) == 2
