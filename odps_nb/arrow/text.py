@@ -273,7 +273,7 @@ def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionE
 
 
 def _hex(bad: _Bad) -> str:
-    """Return the bytes around the first that is not UTF-8, ``caf\\xe9`` as ``63 61 66 e9``."""
+    """Return the bytes around the first that is not UTF-8, ``K\\xf6ln`` as ``4b f6 6c 6e``."""
     begin = max(0, min(bad.at - _SHOWN // 2, len(bad.value) - _SHOWN))
     end = begin + _SHOWN
     shown = f"{'… ' * (begin > 0)}{bad.value[begin:end].hex(' ')}{' …' * (end < len(bad.value))}"

@@ -136,8 +136,9 @@ def _query(cursor: Cursor) -> Statement:
         return Query(text=placed)
     before = text[: len(text) - len(cursor.rest)]
     insert = _insert(cursor)
-    at = len(insert.query) - len(insert.query.lstrip())
-    return replace(insert, query=f"{placed[: len(placed) - len(text)]}{before}{insert.query[at:]}")
+    head = placed[: len(placed) - len(text)] + before
+    # Blanks stand for what was read, so that places in the text stay those of the statement.
+    return replace(insert, query=head + insert.query[len(head) :])
 
 
 def _expect(cursor: Cursor, *words: str) -> str:
