@@ -99,7 +99,7 @@ class DecimalArray(ArrowExtensionArray):
         found, kind = pa.array(scalars, from_pandas=True), getattr(dtype, "pyarrow_dtype", dtype)
         if isinstance(kind, pa.DataType):
             floats = pt.is_floating(found.type)
-            found = from_floats(found, kind) if floats else found.cast(kind)
+            found = from_floats(found, kind) if floats else _recast(found, kind)
         return cls(found)
 
     def _cast_pointwise_result(self, values: Any) -> Any:
@@ -249,6 +249,13 @@ def _wide(values: Any) -> Any:
         values = values.cast(pa.decimal256(20, 0))
     scale = values.type.scale
     return values.cast(pa.decimal256(min(whole_digits(values) + scale + 1, _MOST), scale))
+
+
+def _recast(values: Any, kind: pa.DataType) -> Any:
+    """Return decimals or integers as a decimal type; in 128 bits Arrow's cast may wrap around."""
+    if pt.is_decimal(kind) and not pt.is_null(values.type):
+        values = values.cast(pa.decimal256(_MOST, kind.scale))
+    return values.cast(kind)
 
 
 def _exact(other: Any) -> Any:
