@@ -140,9 +140,39 @@ def parse_query(text: str) -> Any:
     if len(parsed) != 1 or parsed[0] is None:
         raise faults.parse_failed("expected one query")
     found = parsed[0]
+    _check_signs(found, text)
     for table in found.find_all(exp.Table):
         _check_quotes(table, text)
     return found.unnest() if isinstance(found, (exp.Paren, exp.Subquery)) else found
+
+
+def _check_signs(query: Any, text: str) -> None:
+    """Refuse what the parser reads and MaxCompute lacks: braces, placeholders, an empty STRUCT."""
+    from sqlglot import exp
+    from sqlglot.tokens import TokenType
+
+    kinds = [TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PARAMETER, TokenType.PLACEHOLDER]
+    if query.find(exp.Placeholder) is not None:
+        kinds.append(TokenType.COLON)
+    if any(sign in text for sign in "{}$@?:"):
+        for token in maxcompute_dialect()().tokenize(text):
+            if token.token_type in kinds:
+                raise faults.parse_failed(
+                    f"{token.text!r} is not expected here",
+                    line=token.line,
+                    column=token.col,
+                    advice="write the value or name itself, or bind it with params=; "
+                    "a STRUCT is written named_struct('a', 1)",
+                )
+    for struct in query.find_all(exp.Struct):
+        if not struct.expressions:
+            line, column = place_of(struct)
+            raise faults.parse_failed(
+                "a STRUCT has at least one member",
+                line=line,
+                column=column,
+                advice="write named_struct('name', value)",
+            )
 
 
 def _check_quotes(table: Any, text: str) -> None:

@@ -118,7 +118,8 @@ class Snapshots:
         Parameters
         ----------
         replace
-            Specs whose current rows are removed (an empty spec: the whole table); ``None`` appends.
+            Specs whose current rows are removed (an empty spec: the whole table). An empty
+            sequence removes nothing, as ``None`` does.
         since
             The version of the table that the rows were made of; 409 if it has a later one.
         """
@@ -129,7 +130,7 @@ class Snapshots:
             if since is not None and table.version != since:
                 raise faults.table_modified(table.name)
             version = table.version + 1
-            if replace is not None:
+            if replace:
                 self._replace(table, self.visible(table, replace), version)
             for addition in additions:
                 self._add(table, addition, version, now)

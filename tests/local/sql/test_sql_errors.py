@@ -102,3 +102,28 @@ def test_the_real_service_gets_a_hint_for_the_same(odps: Connection) -> None:
     text = "ODPS-0420111:[1,15] Project not found - 'default'."
     error = query_error(TaskResult(name="t", status="Failed", text=text))
     assert "project.schema.table" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("select {} from orders", "[1,8]"),
+        ("select id,\n  {'a': 1} from orders", "[2,3]"),
+        ("select ${id} from orders", "[1,8]"),
+        ("select id from orders where id = ?", "[1,34]"),
+        ("select @id from orders", "[1,8]"),
+        ("select id from orders where id = :id", "[1,34]"),
+        ("select struct() from orders", "[1,8]"),
+        ("create table never as select {}", "[1,30]"),
+        ("insert into orders partition (ds='x') select {}", "[1,46]"),
+    ],
+)
+def test_signs_that_maxcompute_lacks_are_errors_of_the_text(
+    odps: Connection, text: str, place: str
+) -> None:
+    assert place in refused(odps, text).message
+
+
+def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
+    found = odps.sql("select '{}' as `{a}`, '?@$:' as b -- {} ?\n/* {} */").to_arrow()
+    assert found.to_pylist() == [{"{a}": "{}", "b": "?@$:"}]

@@ -200,3 +200,45 @@ def test_a_folder_of_an_earlier_build_has_no_changes_to_tell(root: Path) -> None
         service.database.run("DELETE FROM version_marks WHERE mark = 'recorded'")
         with pytest.raises(NotFoundError, match="version 2 of"):
             changes(service)
+
+
+NO_ROW = [
+    "DELETE FROM {t} WHERE id = 12345",
+    "UPDATE {t} SET v = 'x' WHERE id = 12345",
+    "INSERT INTO {t} {p} SELECT id, v FROM {t} WHERE false",
+    "MERGE INTO {t} USING (SELECT 9 AS id, 'x' AS v) s ON {t}.id = s.id"
+    " WHEN MATCHED THEN UPDATE SET v = s.v",
+]
+
+
+@pytest.mark.parametrize("partitions", ["", "PARTITIONED BY (ds string)"])
+@pytest.mark.parametrize("statement", NO_ROW)
+def test_a_statement_that_matches_no_row_changes_no_row(
+    peer: Peer, new_table: Callable[[str], str], statement: str, partitions: str
+) -> None:
+    name = new_table(
+        f"(id bigint not null, v string, PRIMARY KEY (id)) {partitions}"
+        " TBLPROPERTIES ('transactional'='true')"
+    )
+    part = "PARTITION (ds='x')" if partitions else ""
+    peer.sql(f"INSERT INTO {name} {part} VALUES (1, 'a'), (2, 'b');")
+    if partitions:
+        peer.sql(f"INSERT INTO {name} PARTITION (ds='y') VALUES (3, 'c');")
+    before = peer.query(f"SELECT * FROM {name} ORDER BY id;")
+    peer.sql(statement.format(t=name, p=part) + ";")
+    assert peer.query(f"SELECT * FROM {name} ORDER BY id;") == before
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"])
+def test_an_overwrite_of_no_partition_replaces_no_partition(
+    peer: Peer, new_table: Callable[[str], str], key: str
+) -> None:
+    name = new_table(
+        f"(id bigint not null{key}) PARTITIONED BY (ds string)"
+        " TBLPROPERTIES ('transactional'='true')"
+    )
+    peer.sql(f"INSERT INTO {name} PARTITION (ds='x') VALUES (1);")
+    peer.sql(f"INSERT OVERWRITE TABLE {name} PARTITION (ds) SELECT 2, 'y' WHERE false;")
+    assert peer.query(f"SELECT id, ds FROM {name};").to_pylist() == [{"id": 1, "ds": "x"}]
+    peer.sql(f"INSERT OVERWRITE TABLE {name} PARTITION (ds='x') SELECT 2 WHERE false;")
+    assert peer.query(f"SELECT id, ds FROM {name};").num_rows == 0
