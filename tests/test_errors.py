@@ -37,7 +37,10 @@ from odps_nb.terms import BlobReference
 KINDS = [
     kind
     for name, kind in vars(errors).items()
-    if inspect.isclass(kind) and issubclass(kind, Exception) and not name.startswith("_")
+    if inspect.isclass(kind)
+    and issubclass(kind, Exception)
+    and not issubclass(kind, Warning)
+    and not name.startswith("_")
 ]
 TREE = {
     "OdpsNbError": "Exception",
@@ -80,7 +83,7 @@ def full(kind: type[Any]) -> Any:
 
 def test_tree_is_the_documented_one() -> None:
     assert {kind.__name__: kind.__mro__[1].__name__ for kind in KINDS} == TREE
-    assert {*TREE, "explain", "visible"} == set(errors.__all__)
+    assert {*TREE, "OdpsNbWarning", "explain", "visible"} == set(errors.__all__)
     for name in TREE:
         assert name in (errors.__doc__ or "")
 

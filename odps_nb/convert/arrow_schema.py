@@ -133,8 +133,11 @@ class _Misfit:
         return f"{where}{self.path}{value} ({self.source} → {self.target}){reason}"
 
 
-def misfit_error(found: Sequence[_Misfit]) -> ConversionError:
-    """Make the error that lists columns, rows, values and wanted types."""
+def misfit_error(found: Sequence[_Misfit], *, whole: bool = True) -> ConversionError:
+    """Make the error that lists columns, rows, values and wanted types.
+
+    ``whole`` says that the rows begin the data: nothing of it was sent before.
+    """
     listed = "; ".join(str(one) for one in found[:MAX_LISTED])
     more = f"; and {len(found) - MAX_LISTED} more" if len(found) > MAX_LISTED else ""
     first = found[0]
@@ -150,7 +153,7 @@ def misfit_error(found: Sequence[_Misfit]) -> ConversionError:
         target_type=first.target,
         row=first.row,
         path=first.path or None,
-        hint=f"{to_do}; nothing was written",
+        hint=f"{to_do}; nothing was written" if whole else to_do,
     )
 
 
@@ -364,7 +367,7 @@ def _fit_columns(
         if not column.nullable:
             found += _null_misfits(columns[-1], column, first_row)
     if found:
-        raise misfit_error(_spread(found))
+        raise misfit_error(_spread(found), whole=not first_row)
     return columns
 
 

@@ -33,7 +33,6 @@ import pandas as pd
 from odps_nb.convert.arrow_schema import column_type, refuse_twins
 from odps_nb.convert.fitting.inference import object_type
 from odps_nb.convert.pandas_frame import check_names, column_array
-from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 
 __all__ = ["frame_schema"]
@@ -72,13 +71,6 @@ def _holds_blobs(series: pd.Series[Any], is_blob: Callable[[Any], bool]) -> bool
 
 
 def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
-    if isinstance(series.dtype, (pd.PeriodDtype, pd.IntervalDtype)):
-        raise ConversionError(
-            f"the column {name!r} is of {series.dtype}, for which there is no type",
-            column=name,
-            source_type=str(series.dtype),
-            hint="cast it, e.g. with .dt.to_timestamp() or .astype(str)",
-        )
     if series.dtype == object:
         return object_type(list(series), name)
     return column_type(column_array(series.iloc[:0], name).type, name)

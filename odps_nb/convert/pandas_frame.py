@@ -178,6 +178,14 @@ def column_array(
     ConversionError
         Arrow has no type for it.
     """
+    kind = series.cat.categories.dtype if series.dtype == "category" else series.dtype
+    if isinstance(kind, (pd.PeriodDtype, pd.IntervalDtype)):
+        raise ConversionError(
+            f"the column {name!r} is of {series.dtype}, for which there is no type",
+            column=name,
+            source_type=str(series.dtype),
+            hint="convert it, e.g. with .dt.to_timestamp() or .astype(str)",
+        )
     try:
         return pa.array(_dense(series), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

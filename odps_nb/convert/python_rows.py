@@ -18,35 +18,12 @@ import pandas as pd
 import pyarrow as pa
 
 from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.convert.row_names import Names
 from odps_nb.errors import ConversionError, OdpsNbWarning
 
-__all__ = ["Names", "array_frame", "columns_frame", "rows_frame", "with_index"]
+__all__ = ["array_frame", "columns_frame", "rows_frame", "with_index"]
 
 _NAMED, _PLACED, _VALUE = "with names", "without names", "plain values"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """The names that rows are matched with.
-
-    Parameters
-    ----------
-    order
-        Columns of rows without names, such as tuples. Empty: such rows are refused.
-    known
-        All columns that a row may have; ``None``: any.
-    single
-        Whether a plain value is a row of one column.
-    """
-
-    order: tuple[str, ...] = ()
-    known: tuple[str, ...] | None = None
-    single: bool = False
-
-    @property
-    def for_index(self) -> tuple[str, ...] | None:
-        """The columns that an index may hold; ``None``: any, for a table that is to be made."""
-        return self.known or self.order or None
 
 
 def _kind(row: Any, names: Names) -> str | None:

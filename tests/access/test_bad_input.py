@@ -440,7 +440,8 @@ def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
 
 def test_text_in_a_stream_of_blobs_is_refused(blobs):
     schema = pa.schema([("id", pa.int64()), ("data", pa.string())])
-    reader = pa.RecordBatchReader.from_batches(schema, [])
+    rows = pa.record_batch([pa.array([1]), pa.array(["text"])], schema=schema)
+    reader = pa.RecordBatchReader.from_batches(schema, [rows])
     with pytest.raises(ConversionError, match="Arrow string does not fit blob"):
         blobs.write(reader)
 

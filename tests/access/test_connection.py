@@ -193,8 +193,8 @@ def test_an_empty_region_signs_with_version_2_what_pyodps_would_sign_with_4(serv
 
 def test_a_query_that_was_cancelled_late_succeeds_as_its_hint_says(odps):
     query = (
-        "select count(*) as n from orders a join orders b on a.customer = b.customer "
-        "where a.ds = '2024-01-01' and b.ds = '2024-01-01' and a.id % 5000 = 0"
+        "select count(*) as n from orders a join orders b on a.status = b.status "
+        "where a.ds = '2024-01-01' and b.ds = '2024-01-01'"
     )
     with pytest.raises(RequestTimeoutError, match="within 0 s and was cancelled") as caught:
         odps.sql(query, timeout=0)

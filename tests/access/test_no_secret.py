@@ -23,10 +23,10 @@ from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.progress import silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
+from odps_nb.client.options import ClientOptions
 from odps_nb.client.read.splits import ReadPlan, open_read_session
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError, explain
-from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import WriteRows
 from tests.support.sockets.peers import Line, Peer, refused
@@ -363,7 +363,7 @@ def test_no_frame_shows_a_secret_whatever_the_server_does(told, script, account)
     )
     with Peer(script) as peer:
         profile = replace(profile, endpoint=f"{peer.url}/api", tunnel_endpoint=peer.url)
-        with StorageClient(profile, retry=RetryPolicy(max_attempts=2), read_timeout=0.2) as storage:
+        with StorageClient(profile, options=ClientOptions(retries=1, read_timeout=0.2)) as storage:
             table = profile.table("t")
             told.attempt(lambda: list(iter_table_names(storage)))
             told.attempt(lambda: open_read_session(storage, ReadPlan(table=table)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,7 +48,11 @@ def _queries() -> Iterator[tuple[str, str]]:
                     yield place, query.value
 
 
-QUERIES = [pytest.param(sql, id=place.rpartition("/")[2]) for place, sql in _queries()]
+_BRACES = re.compile(r"\{(\w+)\}")  # a name, which stands for that of a table or column
+
+QUERIES = [
+    pytest.param(_BRACES.sub(r"\1", sql), id=place.rpartition("/")[2]) for place, sql in _queries()
+]
 
 
 def test_there_are_some() -> None:

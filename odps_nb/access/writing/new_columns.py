@@ -46,7 +46,7 @@ def columns_of(data: Any, faces: Faces, *, index: bool | None = None) -> tuple[T
     ConversionError
         Data without rows, or a column for which there is no type.
     """
-    from odps_nb.convert.python_rows import Names
+    from odps_nb.convert.row_names import Names
 
     data = as_tables(data, Names(), index=index)
     if is_spark(data):

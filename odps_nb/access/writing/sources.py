@@ -33,7 +33,7 @@ from odps_nb.convert.arrow_schema import (
     match_names,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
-from odps_nb.convert.python_rows import Names
+from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
 from odps_nb.terms import PartitionSpec, TableName, check_partition_value
@@ -63,7 +63,8 @@ class Target:
     """The columns of a write, without those fixed by its partition; BLOBs are kept apart.
 
     ``conversions`` holds for plain columns and for values beside nested blobs. ``image_format`` is
-    what pictures and arrays in BLOB columns become.
+    what pictures and arrays in BLOB columns become. ``flag`` is a column that the data must have
+    and the table lacks.
     """
 
     table: TableName
@@ -71,6 +72,7 @@ class Target:
     fixed: PartitionSpec = field(default_factory=PartitionSpec)
     conversions: Conversions = AS_THEY_ARE
     image_format: ImageFormat = PNG
+    flag: str | None = None
 
     @classmethod
     def of(
@@ -185,7 +187,7 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
 
 
 def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Refuse data that lacks a partition column that is not fixed either.
+    """Refuse data that lacks a partition column that is not fixed, or the flag of an upsert.
 
     Raises
     ------
@@ -193,6 +195,12 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
         One is in neither; it is named.
     """
     present = {name.casefold() for name in names}
+    if target.flag is not None and target.flag.casefold() not in present:
+        raise ArgumentError(
+            f"the data has no column {target.flag!r}, which deleted= names",
+            argument="deleted",
+            hint="add this boolean column to the data, or leave out deleted=",
+        )
     for column in target.columns.partition_columns:
         if column.name.casefold() not in present:
             raise ArgumentError(
@@ -235,8 +243,11 @@ def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
         column = table.column(name)
         if isinstance(column.type, pa.DictionaryType):  # of views, Arrow casts none
             column = pa.array(column.to_pylist())
-        same = pc.equal(column.cast(pa.string()), pa.scalar(value))
-        if column.null_count or not pc.all(same).as_py():
+        try:
+            same = pc.equal(column.cast(pa.string()), pa.scalar(value))
+        except pa.ArrowNotImplementedError:  # lists and the like have no text
+            same = pa.array([False])
+        if column.null_count or pc.any(pc.invert(same)).as_py():
             raise ConversionError(
                 f"the column {name!r} has other values than the partition {target.fixed}",
                 column=name,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.python_rows import Names
+from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
 __all__ = ["Chunks", "as_arrow", "as_tables", "is_pandas", "is_spark", "refuse_index"]
@@ -59,6 +59,7 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
     if isinstance(data, Chunks):
         return data.bound(names)
     data = _named_series(data, names)
+    _refuse_polars_objects(data)
     if is_pandas(data):
         from odps_nb.convert.python_rows import with_index
 
@@ -114,6 +115,20 @@ def _is_lazy(data: Any) -> bool:
     return _is_from(data, "polars") and hasattr(data, "collect_batches")
 
 
+def _refuse_polars_objects(data: Any) -> None:
+    """Raise for columns of Python objects in polars, which exports their addresses as bytes."""
+    if not _is_from(data, "polars") or not hasattr(data, "collect_schema"):
+        return
+    for name, dtype in data.collect_schema().items():
+        if str(dtype) == "Object":
+            raise ConversionError(
+                f"the column {name!r} of polars holds Python objects",
+                column=name,
+                source_type="Object",
+                hint="give it a dtype of polars, or pass df.to_dicts()",
+            )
+
+
 def _named_series(data: Any, names: Names) -> Any:
     """Return a Series or an Index as a DataFrame; where one value is a row, its name is free."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
@@ -121,7 +136,15 @@ def _named_series(data: Any, names: Names) -> Any:
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
         options = {"index": False} if is_index else {}
         if names.single:
-            return data.to_frame(name=names.order[0], **options)
+            key = names.order[0]
+            levels = data.index.names if hasattr(data, "iloc") else ()
+            if key.casefold() in [str(level).casefold() for level in levels]:
+                raise ConversionError(
+                    f"the key {key!r} is in the index, and the values are those of {data.name!r}",
+                    column=key,
+                    hint="pass series.index, or series.reset_index()",
+                )
+            return data.to_frame(name=key, **options)
         if not hasattr(data, "levels") and not (isinstance(data.name, str) and data.name):
             kind = type(data).__name__
             raise ConversionError(

@@ -23,7 +23,7 @@ from odps_nb.convert.fitting.conversions import (
     DecimalConversion,
     TextConversion,
 )
-from odps_nb.convert.python_rows import Names
+from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import Compression, PartitionSpec, TableName
@@ -77,7 +77,8 @@ class Change:
         if self.stamp.flag is not None:
             columns = (*columns, Column(name=self.stamp.flag, type=_FLAG))
         whole = replace(schema, columns=columns)
-        return Target.of(whole, table, fixed, conversions=conversions)
+        target = Target.of(whole, table, fixed, conversions=conversions)
+        return replace(target, flag=self.stamp.flag)
 
     def narrowed(self, data: Any, target: Target, *, index: bool | None = None) -> Any:
         """Return the data without columns that a delete does not need."""
@@ -226,6 +227,7 @@ class ByKey:
         partition: PartitionLike | None = None,
         index: bool | None = None,
         compression: str | Compression | None = None,
+        text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
         """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
@@ -237,7 +239,7 @@ class ByKey:
             ``partition`` leaves open) are looked at and no others. Rows without names, such as
             tuples, have the values of the key and then of those partition columns. For a key of
             one column also a list, an array or a Series of its values.
-        partition, index, compression
+        partition, index, compression, text
             As for `write`.
 
         Raises
@@ -258,7 +260,16 @@ class ByKey:
         >>> odps.drop_table("doc_delete")
         """
         table = cast("Table", self)
-        return _change(table, data, partition, compression, progress, index=index, delete=True)
+        return _change(
+            table,
+            data,
+            partition,
+            compression,
+            progress,
+            index=index,
+            delete=True,
+            conversions=Conversions(text=text),
+        )
 
 
 def _change(

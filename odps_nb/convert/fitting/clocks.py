@@ -112,7 +112,7 @@ def _in_unit(
         target,
         f"it has digits below a {_NAMES[unit]}"
         + (", and another value is outside of 1677…2262" if unit == "us" else ""),
-        f'round it, e.g. with .dt.floor("{unit}")',
+        f'round it, with .dt.floor("{unit}") or value.floor("{unit}")',
     )
     return numbers // factor
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import BARE_DECIMAL, odps_type
-from odps_nb.convert.fitting.kinds import is_missing, parts_of
+from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
 from odps_nb.convert.fitting.leaf import kind_of
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
@@ -44,8 +44,9 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
     present = [value for value in values if not is_missing(value)]
     if not present:
         return PrimitiveType(TypeCode.STRING)
-    if all(isinstance(value, (list, tuple, np.ndarray)) for value in present):
-        return ArrayType(_element_type(present, f"{name}.element"))
+    lists = [items_of(value) for value in present]
+    if all(one is not None for one in lists):
+        return ArrayType(_element_type(lists, f"{name}.element"))
     if all(isinstance(value, Mapping) for value in present):
         return _struct_type(present, name)
     parts, strangers = parts_of(present)
@@ -55,11 +56,18 @@ def object_type(values: Sequence[Any], name: str) -> OdpsType:
 
 
 def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
-    if all(isinstance(one, np.ndarray) and one.dtype != object for one in lists):
+    if all(isinstance(one, np.ndarray) and _is_plain(one.dtype) for one in lists):
         found = {odps_type(pa.from_numpy_dtype(one.dtype)) for one in lists if one.ndim == 1}
         if len(found) == 1:
             return found.pop()
     return object_type([value for one in lists for value in one], name)
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether Arrow has the type of a NumPy dtype."""
+    return dtype.kind in "biuf" or (
+        dtype.kind in "mM" and np.datetime_data(dtype) in [(u, 1) for u in ("s", "ms", "us", "ns")]
+    )
 
 
 def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
@@ -78,10 +86,13 @@ def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
             source_type=type(strange[0]).__name__,
             hint="make the table first, with a MAP column",
         )
-    members = (
-        StructField(key, object_type([value.get(key) for value in present], f"{name}.{key}"))
-        for key in keys
-    )
+    spelled: dict[str, list[str]] = {}  # names that differ only in case are one member
+    for key in keys:
+        spelled.setdefault(key.casefold(), []).append(key)
+    members = []
+    for ways in spelled.values():
+        values = [next((one[key] for key in ways if key in one), None) for one in present]
+        members.append(StructField(ways[0], object_type(values, f"{name}.{ways[0]}")))
     return StructType(tuple(members))
 
 

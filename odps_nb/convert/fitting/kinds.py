@@ -14,7 +14,7 @@ import pyarrow as pa
 from odps_nb.convert.fitting.leaf import Part
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
 
-__all__ = ["is_missing", "parts_of"]
+__all__ = ["is_missing", "items_of", "parts_of"]
 
 _Places = list[int]
 
@@ -23,12 +23,30 @@ def is_missing(value: Any) -> bool:
     """Whether an object means null in pandas: ``None``, NaN, NaT, ``pandas.NA``."""
     if value is None or value is np.ma.masked:
         return True
+    if isinstance(value, pa.Scalar):
+        return not value.is_valid
     if isinstance(value, Decimal):
         return value.is_nan()
     if isinstance(value, (float, np.floating, np.datetime64, np.timedelta64, datetime.datetime)):
         return bool(value != value)
     pandas = sys.modules.get("pandas")
     return pandas is not None and (value is pandas.NA or value is pandas.NaT)
+
+
+def items_of(value: Any) -> Any:
+    """Return the items of a list, a set, an array or a Series; ``None`` if it is none of these."""
+    if isinstance(value, np.ndarray):
+        return value if value.ndim else None
+    if isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, (pa.Array, pa.ChunkedArray, set, frozenset, range)):
+        return list(value)
+    if isinstance(value, pa.Scalar):
+        inner = getattr(value, "values", None) if pa.types.is_nested(value.type) else None
+        return list(inner) if inner is not None and not pa.types.is_map(value.type) else None
+    if hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
+        return list(value)  # a Series, an index, an array of pandas or polars
+    return None
 
 
 def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Part], _Places]:
@@ -195,7 +213,11 @@ def _same(converted: Any, value: Any) -> bool:
 
 
 def _scalar(value: pa.Scalar) -> _Sorted:
-    return (f"arrow {value.type}", value) if value.is_valid else None
+    while isinstance(value, (pa.DictionaryScalar, pa.ExtensionScalar, pa.RunEndEncodedScalar)):
+        value = value.value
+    if isinstance(value, pa.Scalar):
+        return f"arrow {value.type}", value
+    return None if (sort := _sorter(type(value))) is None else sort(value)
 
 
 # A subclass comes before its base: bool is an int, datetime a date, np.float64 a float.

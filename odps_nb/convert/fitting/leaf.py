@@ -63,10 +63,11 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     **dict.fromkeys((TypeCode.DATE, TypeCode.DATETIME), _TIMES),
     **dict.fromkeys((TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ), _TIMES),
     TypeCode.INTERVAL_DAY_TIME: ("duration",),
-    TypeCode.INTERVAL_YEAR_MONTH: ("integer",),
+    TypeCode.INTERVAL_YEAR_MONTH: _NUMBERS,
 }
 _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     # what is given, what is wanted, what to do
+    (("text",), ("duration",), "convert it with pd.to_timedelta"),
     (
         ("text",),
         ("integer", "float", "boolean", *_TIMES),
@@ -82,6 +83,9 @@ _CURES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("duration",), ("integer",), "write the number of a unit, e.g. with .dt.total_seconds()"),
     ((), ("text",), 'convert it with astype("str")'),
 )
+
+
+_DROP_ZONE = "drop it, with .dt.tz_localize(None) or value.replace(tzinfo=None)"
 
 
 def kind_of(arrow: pa.DataType) -> str:
@@ -124,7 +128,7 @@ def kind_problem(
     wanted = _FITS.get(target.code, ())
     if kind in wanted:
         if target.code is TypeCode.TIMESTAMP_NTZ and getattr(source, "tz", None) is not None:
-            return "a time zone does not fit a type without one", "drop it: .dt.tz_localize(None)"
+            return "a time zone does not fit a type without one", _DROP_ZONE
         return None
     if _is_parsed(kind, target, conversions):
         return None
@@ -134,6 +138,8 @@ def kind_problem(
         if (not given or kind in given) and any(word in wanted for word in for_what)
     )
     reason = f"{given_text(kind)} fit {target.code.name}"
+    if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
+        return reason, "convert it with pd.to_numeric"
     return reason, next(cures, f"convert it to values of {target.code.name}")
 
 

@@ -197,6 +197,13 @@ def _rounded(array: pa.Array, scale: int) -> pa.Array:
     """Return decimals rounded half away from zero to a number of digits after the point."""
     if array.type.scale <= scale:
         return array
+    if array.type.bit_width > 128:  # Arrow rounds a run of nines in 256 bits to a wrong number
+        step = Decimal(1).scaleb(-scale)
+        values = (
+            one if one is None else one.quantize(step, ROUND_HALF_UP, _EXACT)
+            for one in array.to_pylist()
+        )
+        return pa.array(list(values), pa.decimal256(MAX_DIGITS, scale))
     wide = _resized(array, pa.decimal256(MAX_DIGITS, array.type.scale))
     return pc.round(wide, scale, "half_towards_infinity")
 
@@ -254,7 +261,8 @@ def _plain_texts(array: pa.Array, wanted: Mask, target: DecimalType, into: Numbe
     dot = pc.find_substring(texts, ".").to_numpy()
     after = np.where(dot < 0, 0, pc.utf8_length(texts).to_numpy() - dot - 1)
     # The text is below a power of ten if and only if the float is below the float of it.
-    small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
+    with np.errstate(over="ignore"):
+        small = np.abs(values) < values.dtype.type(10.0 ** (precision - scale))
     fits = small & (after <= scale) & (pc.find_substring(texts, "e").to_numpy() < 0)
     decimals = texts.take(array_from(np.flatnonzero(fits), pa.int64())).cast(
         pa.decimal256(MAX_DIGITS, scale)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
-from odps_nb.convert.fitting.kinds import is_missing, parts_of
+from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
 from odps_nb.convert.fitting.leaf import Context, Part, fit_parts, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import (
@@ -157,6 +157,8 @@ def _stranger(values: _Objects, place: int, target: OdpsType) -> Misfit:
         reason = f"a {type(value).__name__} does not fit {target.code.name}"
     elif isinstance(value, int):
         reason, cure = f"it has more than {MAX_DIGITS} digits", "write it as text"
+    elif isinstance(value, Decimal) and not value.is_finite():
+        reason, cure = "it is not finite", "replace it, e.g. by None"
     elif isinstance(value, Decimal):
         reason, cure = (
             f"no DECIMAL of {MAX_DIGITS} digits holds it",
@@ -216,22 +218,11 @@ def _fit_packed(given: list[Any], element: OdpsType, context: Context) -> pa.Arr
 
 
 def _as_list(value: Any, target: OdpsType, values: _Objects, place: int) -> Any:
-    """Return a list, set, array or Series as something to iterate over; ``None`` for null."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        if not isinstance(value, np.ndarray) or value.ndim:
-            return value
-    elif isinstance(value, pa.Scalar):
-        inner = getattr(value, "values", None)
-        if not value.is_valid:
-            return None
-        if inner is not None:
-            return list(inner)
-    elif isinstance(value, (pa.Array, pa.ChunkedArray, set, frozenset, range)):
-        return list(value)
-    elif is_missing(value):
+    """Return what a list holds; ``None`` for null."""
+    if (items := items_of(value)) is not None:
+        return items
+    if is_missing(value):
         return None
-    elif hasattr(value, "__array__") and not isinstance(value, (str, bytes, np.generic)):
-        return list(value)  # a Series, an index, an array of pandas
     raise ValueMisfit([_part_misfit(values, place, target)])
 
 
@@ -296,7 +287,7 @@ def _fit_structs(values: _Objects, target: StructType, context: Context) -> pa.A
             found.append(_misfit(values, place, target, *no_member(stranger, target)))
             continue
         for name, inner in members.items():
-            columns[known[name.casefold()]][place] = inner
+            columns[known[str(name).casefold()]][place] = inner
     if found:
         raise ValueMisfit(found)
     parts = []

@@ -72,9 +72,10 @@ def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:
         if _FLOAT.fullmatch(text):
             return "float", float(text)
         number = float(text) if _NUMBER.fullmatch(text) else math.inf
-        return ("float", number) if math.isfinite(number) else None
+        lost = number == 0 and Decimal(text) != 0
+        return ("float", number) if math.isfinite(number) and not lost else None
     if code in _TIME_CODES:
-        return _time(text)
+        return _time(text, by_its_clock=code is TypeCode.DATE)
     if not _NUMBER.fullmatch(text):
         return None
     try:
@@ -91,14 +92,14 @@ def _decimal(value: Decimal) -> tuple[str, Any] | None:
     return f"decimal {-exponent}", value
 
 
-def _time(text: str) -> tuple[str, Any] | None:
+def _time(text: str, *, by_its_clock: bool) -> tuple[str, Any] | None:
     match = _TIME.fullmatch(text)
     if match is None:
         return None
     day, clock, fraction, zone = match.groups()
     try:
         moment = datetime.datetime.fromisoformat(f"{day} {clock}" if clock else day)
-        zone = "+00:00" if zone == "Z" else zone
+        zone = None if by_its_clock else "+00:00" if zone == "Z" else zone
         ahead = datetime.datetime.strptime(zone, "%z").utcoffset() if zone else None
     except ValueError:
         return None

@@ -87,17 +87,21 @@ def forms(table: Table, column: str, mode: str) -> dict[str, Callable[[], list[A
     def arrow(rows: Any) -> list[Any]:
         return pa.table(rows).sort_by("id").column(column).to_pylist()
 
+    def frame(rows: Any) -> list[Any]:
+        """Return the cells of a DataFrame, in which a MAP is a dict and a null may be NaN."""
+        cells = rows.sort_values("id")[column].tolist()
+        cells = [None if cell != cell else cell for cell in cells]
+        return [list(cell.items()) if column == "m" and cell else cell for cell in cells]
+
     return {
         "to_arrow": lambda: arrow(scan().to_arrow()),
         "batches": lambda: arrow(pa.Table.from_batches(list(scan().batches()))),
         "reader": lambda: arrow(scan().reader().read_all()),
         "stream": lambda: arrow(pa.table(scan())),
         "dataset": lambda: arrow(scan().dataset().to_table()),
-        "pandas": lambda: arrow(pa.Table.from_pandas(scan().to_pandas(), preserve_index=False)),
-        "preview": lambda: arrow(pa.Table.from_pandas(table.head(4, text=mode))),
-        "head": lambda: arrow(
-            pa.Table.from_pandas(table.head(4, columns=["id", column, "ds"], text=mode))
-        ),
+        "pandas": lambda: frame(scan().to_pandas()),
+        "preview": lambda: frame(table.head(4, text=mode)),
+        "head": lambda: frame(table.head(4, columns=["id", column, "ds"], text=mode)),
         "tasks": lambda: arrow(
             pa.Table.from_batches([b for task in scan()._split_tasks() for b in task.batches()])
         ),

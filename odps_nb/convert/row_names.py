@@ -1,0 +1,31 @@
+"""`Names`: the columns that Python rows are matched with (without pandas)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["Names"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """The names that rows are matched with.
+
+    Parameters
+    ----------
+    order
+        Columns of rows without names, such as tuples. Empty: such rows are refused.
+    known
+        All columns that a row may have; ``None``: any.
+    single
+        Whether a plain value is a row of one column.
+    """
+
+    order: tuple[str, ...] = ()
+    known: tuple[str, ...] | None = None
+    single: bool = False
+
+    @property
+    def for_index(self) -> tuple[str, ...] | None:
+        """The columns that an index may hold; ``None``: any, for a table that is to be made."""
+        return self.known or self.order or None

@@ -1,0 +1,121 @@
+"""Data that is rare and still means something: it is written by value, or refused in words."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.errors import ArgumentError, ConversionError
+
+Name = Callable[[str], str]
+NINES = Decimal("9" * 10 + "." + "9" * 39)
+
+WRITTEN: list[tuple[str, Any, dict[str, Any], list[Any]]] = [
+    # the type, the data, the conversions asked for, what is stored
+    ("date", [{"c": "2024-02-01T00:00:00+08:00"}], {"text": "parse"}, [dt.date(2024, 2, 1)]),
+    ("array<bigint>", [{"c": pa.array([1, None])}], {}, [[1, None]]),
+    ("array<bigint>", [{"c": pa.scalar([1, None])}], {}, [[1, None]]),
+    ("array<string>", [{"c": pa.array(["a", None]).dictionary_encode()}], {}, [["a", None]]),
+    ("array<bigint>", [{"c": np.ma.masked_array([1, 2], [False, True])}], {}, [[1, None]]),
+    ("interval_year_month", pd.DataFrame({"c": [3.0, np.nan]}), {}, [3, None]),
+    ("struct<`1`:bigint>", [{"c": {1: 5}}], {}, [{"1": 5}]),
+    ("decimal(50,22)", [(NINES,)], {"decimals": "round"}, [Decimal(10**10)]),
+    ("double", [{"c": 2**70}], {}, [float(2**70)]),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "asked", "stored"), WRITTEN)
+def test_what_has_a_value_is_written_by_it(
+    odps: Connection, new_name: Name, kind: str, data: Any, asked: Any, stored: list[Any]
+) -> None:
+    table = odps.create_table(new_name("edge"), f"c {kind}")
+    table.write(data, **asked)
+    assert table.read().to_arrow()["c"].to_pylist() == stored
+
+
+REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
+    ("date", [{"c": "2024-01-31T16:00:00-08:00"}], {"text": "parse"}, "not midnight"),
+    ("double", [{"c": "1e-400"}], {"text": "parse"}, "the text is no DOUBLE"),
+    ("binary", pl.DataFrame({"c": pl.Series([Decimal(1)], dtype=pl.Object)}), {}, "Python objects"),
+    ("string", pl.DataFrame({"c": [uuid.uuid4()]}), {}, "Python objects"),
+    ("decimal(10,2)", [{"c": Decimal("inf")}], {}, "it is not finite"),
+    ("date", pd.DataFrame({"c": pd.period_range("2024", periods=1, freq="M")}), {}, "no type"),
+    ("string", pd.DataFrame({"c": pd.cut([1, 2], [0, 1, 2])}), {}, "no type"),
+    ("interval_year_month", [{"c": "3"}], {"text": "parse"}, "text does not fit"),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "asked", "why"), REFUSED)
+def test_what_would_change_is_refused_in_words(
+    odps: Connection, new_name: Name, kind: str, data: Any, asked: Any, why: str
+) -> None:
+    table = odps.create_table(new_name("edge"), f"c {kind}")
+    with pytest.raises(ConversionError, match=why) as caught:
+        table.write(data, **asked)
+    assert caught.value.hint
+    assert "to_numeric, or pass" not in caught.value.hint or not asked
+    assert table.read().row_count == 0
+
+
+LISTS = [{1}, range(1, 2), pd.Series([1]), pl.Series([1]), pa.array([1]), pd.array([1, None])]
+
+
+@pytest.mark.parametrize("cell", LISTS, ids=lambda cell: type(cell).__name__)
+def test_each_kind_of_list_makes_an_array_column(
+    odps: Connection, new_name: Name, cell: Any
+) -> None:
+    table = odps.create_table(new_name("made"), [{"c": cell}])
+    (stored,) = table.read().to_arrow()["c"].to_pylist()
+    assert stored[0] == 1
+
+
+def test_members_of_new_columns_match_in_any_case(odps: Connection, new_name: Name) -> None:
+    table = odps.create_table(new_name("made"), [{"c": {"x": 1}}, {"c": {"X": 2}}])
+    assert table.read().to_arrow()["c"].to_pylist() == [{"x": 1}, {"x": 2}]
+
+
+def test_an_empty_day_with_its_partition_column_is_no_contradiction(
+    odps: Connection, new_name: Name
+) -> None:
+    table = odps.create_table(new_name("empty"), "v bigint", partitioned_by="p string")
+    frame = pd.DataFrame({"v": [1], "p": ["a"]})
+    nothing = frame[frame["v"] > 5]
+    for data in (nothing, pa.Table.from_pandas(nothing), iter([nothing, frame])):
+        table.write(data, partition="p=a")
+    assert table.read().row_count == 1
+    with pytest.raises(ConversionError, match="other values than the partition"):
+        table.write([{"v": 1, "p": ["a"]}], partition="p=a")
+
+
+def test_a_key_is_not_guessed(odps: Connection, new_name: Name) -> None:
+    table = odps.create_table(new_name("keyed"), "id bigint, v bigint", primary_key="id")
+    rows = pd.DataFrame({"id": [1, 3], "v": [3, 9]})
+    table.upsert(rows)
+    with pytest.raises(ConversionError, match="the key 'id' is in the index"):
+        table.delete(rows.set_index("id")["v"])
+    with pytest.raises(ArgumentError, match="'gone', which deleted= names"):
+        table.upsert(rows, deleted="gone")
+    assert table.read().row_count == 2
+    table.delete(rows["id"].head(1))
+    table.delete(["3"], text="parse")
+    assert table.read().row_count == 0
+
+
+def test_rows_of_an_open_write_that_were_sent_are_not_denied(
+    odps: Connection, new_name: Name
+) -> None:
+    table = odps.create_table(new_name("open"), "a bigint")
+    with table.open_write() as session, pytest.raises(ConversionError) as caught:
+        session.write({"a": place if place < 20_000 else 1.5} for place in range(20_001))
+    assert caught.value.row == 20_000
+    assert "nothing was written" not in caught.value.hint
