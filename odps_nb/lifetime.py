@@ -22,7 +22,7 @@ from weakref import ref
 
 from odps_nb.errors import OdpsNbError, StateError
 
-__all__ = ["Ending", "Home", "Renewed", "end_at_exit", "renew_after_fork", "start_thread"]
+__all__ = ["Ending", "Home", "Living", "Renewed", "end_at_exit", "renew_after_fork", "start_thread"]
 
 EXIT_PATIENCE = 10.0
 """Seconds to wait for threads at exit; all of them check for the end far more often."""
@@ -74,7 +74,7 @@ class Home:
             )
 
 
-class _Living(Generic[T]):
+class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
     Each operation on the dictionary is atomic and needs no lock, which a thread could hold while
@@ -85,20 +85,23 @@ class _Living(Generic[T]):
         self._refs: dict[int, ref[T]] = {}
 
     def add(self, one: T) -> None:
+        """Hold an object weakly, once."""
         # No function of ours: Python drops an exception in such a callback, also the
         # KeyboardInterrupt of a signal that comes just then.
         self._refs[id(one)] = ref(one, partial(self._refs.pop, id(one)))
 
     def all(self) -> list[T]:
+        """Return the objects that are still alive."""
         return [one for each in list(self._refs.values()) if (one := each()) is not None]
 
     def clear(self) -> None:
+        """Forget all objects."""
         self._refs.clear()
 
 
-_RENEWED: _Living[Renewed] = _Living()
-_ENDING: _Living[Ending] = _Living()
-_THREADS: _Living[threading.Thread] = _Living()
+_RENEWED: Living[Renewed] = Living()
+_ENDING: Living[Ending] = Living()
+_THREADS: Living[threading.Thread] = Living()
 
 
 def renew_after_fork(one: Renewed) -> None:

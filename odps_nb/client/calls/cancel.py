@@ -7,11 +7,10 @@ with it, so that blocked reads and writes end at once.
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import Protocol
 
 from odps_nb.errors import CancelledError
-from odps_nb.lifetime import renew_after_fork
+from odps_nb.lifetime import Living, renew_after_fork
 
 __all__ = ["SHORT_WAIT", "CancelToken", "Stoppable"]
 
@@ -46,7 +45,7 @@ class CancelToken:
     def __init__(self, parent: CancelToken | None = None) -> None:
         self._event = threading.Event()
         self._lock = threading.Lock()
-        self._watched: weakref.WeakSet[Stoppable] = weakref.WeakSet()
+        self._watched: Living[Stoppable] = Living()
         self._parent = parent  # which lives as long as its children: others watch it by it
         if parent is not None:
             parent.watch(self)
@@ -56,7 +55,7 @@ class CancelToken:
         """Forget the registered work: it belongs to the parent process."""
         was_cancelled = self.cancelled
         self._event, self._lock = threading.Event(), threading.Lock()
-        self._watched = weakref.WeakSet()
+        self._watched = Living()
         if was_cancelled:
             self._event.set()
 
@@ -69,7 +68,7 @@ class CancelToken:
         """Stop everything registered with this token. Idempotent."""
         with self._lock:
             self._event.set()
-            watched = list(self._watched)
+            watched = self._watched.all()
             self._watched.clear()
         for one in watched:
             one.stop()

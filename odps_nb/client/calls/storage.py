@@ -16,7 +16,6 @@ from functools import cache, cached_property
 from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-from weakref import WeakSet
 
 from odps_nb.client.calls.attempts import Attempts, Clock
 from odps_nb.client.calls.call_upload import CallUpload
@@ -36,7 +35,7 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
 from odps_nb.http.upload import open_upload
-from odps_nb.lifetime import Ending, end_at_exit, renew_after_fork
+from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
 from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
 from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
 from odps_nb.wire.signing import sign
@@ -93,7 +92,7 @@ class StorageClient:
         self._scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
         self._lock = threading.Lock()
         self._running = CancelToken()
-        self._ending: WeakSet[Ending] = WeakSet()  # write sessions
+        self._ending: Living[Ending] = Living()  # write sessions
         self._tunnel = profile.tunnel_endpoint
         self._closed = False
         self.user_agent: str = _user_agent()
@@ -105,7 +104,7 @@ class StorageClient:
     def _after_fork(self) -> None:
         """Use new connections in the child; running calls belong to the parent."""
         self._lock, self._running = threading.Lock(), CancelToken()
-        self._ending = WeakSet()
+        self._ending = Living()
         end_at_exit(self)
 
     # -- calls --------------------------------------------------------------------------------
@@ -307,7 +306,7 @@ class StorageClient:
         if not self._closed:
             self.cancel()
             with self._lock:
-                ending = list(self._ending)
+                ending = self._ending.all()
             for one in ending:
                 one.end()
         self._closed = True

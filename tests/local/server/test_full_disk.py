@@ -117,9 +117,9 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
         rows = pa.table({"a": range(500_000)})
         peer.write("s", rows, overwrite=True)
         (disk.root.parent / "half").write_bytes(bytes(12 << 20))
-        copies = [f"CREATE TABLE c{i} AS SELECT a * {i} + random() a FROM s" for i in range(9)]
         with pytest.raises(OdpsNbError, match=FULL):
-            peer.sql("; ".join(copies) + ";")
+            for number in range(9):
+                peer.sql(f"CREATE TABLE c{number} AS SELECT a * {number} + random() a FROM s;")
         (disk.root.parent / "half").unlink()
         assert peer.read("s").num_rows == 500_000
 

@@ -127,7 +127,7 @@ def test_head_shows_rows(book):
 
 
 def test_a_read_lands_in_the_variable(book):
-    assert text(book, "read").endswith("frame ← read orders · 231,072 rows × 3 columns")
+    assert text(book, "read").endswith("231,072 rows × 3 columns · DECIMAL as float64: amount")
     assert text(book, "frame") == "pandas 231072 ['id', 'amount', 'status']\n"
 
 
