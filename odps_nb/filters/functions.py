@@ -81,7 +81,7 @@ def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
     if len(parts) != 1 or not isinstance(parts[0], Constant) or parts[0].kind is not Kind.INTEGER:
         raise refuse("chr takes one number")
     code = int(parts[0].number)
-    if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
+    if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
         raise refuse(f"chr({code}) is not a character")
     return Constant(Kind.TEXT, chr(code))
 

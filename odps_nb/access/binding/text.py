@@ -27,8 +27,7 @@ _TOKEN = re.compile(
       | "(?:[^"\\]|\\.|"")*"
       | `(?:[^`]|``)*`              # quoted name
       | ::                          # cast
-      | \w+:(?!:)                   # struct<a:int>
-      | \$\{[^{}]*\} | \{\{ | \}\}   # placeholders of other tools
+          | \$\{[^{}]*\} | \{\{ | \}\}   # placeholders of other tools
     )
   | :(?P<name>[^\W\d]\w*)
   | \{\s*(?P<braces>[^\W\d][^{}]*)\}
@@ -92,12 +91,13 @@ def bind(
                 )
             place.last = "name"
             return _identifier(name, value_of(name, f"{{{name}}}"))
-        if (name := match["name"]) is None:
+        if (name := match["name"]) is None or place.is_member:
             place.move(match)
             return match[0]
         value = value_of(name, f":{name}")
+        gap = " " if _WORD.match(text[max(0, match.start() - 1) : match.start()]) else ""
         try:
-            return place.write(plain(value), writer, text[match.end() :])
+            return gap + place.write(plain(value), writer, text[match.end() :])
         except ArgumentError as error:
             error.add_note(f":{name}")
             raise
@@ -106,6 +106,8 @@ def bind(
 
 
 _NAME = re.compile(r"[^\W\d]\w*")
+_WORD = re.compile(r"\w")
+_NESTED = ("struct", "array", "map")
 
 
 def bind_query(
@@ -142,6 +144,13 @@ class _Place:
 
     last: str = ""
     opened: list[str] = field(default_factory=list)
+    nested: int = 0
+    """How many ``<`` of a type such as ``struct<a:int>`` are open."""
+
+    @property
+    def is_member(self) -> bool:
+        """Whether a colon here stands between the name and the type of a STRUCT's member."""
+        return self.nested > 0 and self.last not in ("<", ",")
 
     def move(self, match: re.Match[str]) -> None:
         """Move past a token that is not a name."""
@@ -152,6 +161,10 @@ class _Place:
             self.opened.append(self.last)
         elif token == ")" and self.opened:
             self.opened.pop()
+        elif token == "<" and self.last in _NESTED:
+            self.nested += 1
+        elif token == ">" and self.nested:
+            self.nested -= 1
         self.last = "not in" if token == "in" and self.last == "not" else token
 
     def write(self, value: PlainValue, writer: Writer, rest: str) -> str:
@@ -163,7 +176,7 @@ class _Place:
                 "a null cannot be bound after not in: no row would match",
                 hint="remove nulls (.dropna()), and test with is not null",
             )
-        self.last = "value"
+        self.last, self.nested = "value", 0
         if not isinstance(value, list):
             return writer.literal(value)
         if not before:

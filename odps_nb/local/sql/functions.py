@@ -82,6 +82,10 @@ MACROS = (
     " - CAST(x AS TIMESTAMP))",
     "mc_local(x, zone) AS x + (timezone(zone, CAST(CAST(x AS TIMESTAMP) AS TIMESTAMPTZ))"
     " - CAST(x AS TIMESTAMP))",
+    # the first and the last nanosecond are infinite to DuckDB
+    "mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP)"
+    " WHEN x < TIMESTAMP '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224'"
+    " WHEN x IS NOT NULL THEN TIMESTAMP '2262-04-11 23:47:16.854775' END",
     "mc_cut(x) AS trunc(x)",
     "mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]')"
     " THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END",

@@ -22,7 +22,8 @@ _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
 _CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)(?: (\d\d:\d\d:\d\d)(\.\d+)?)?")
 _CLOCKS = {TypeCode.DATE, TypeCode.TIMESTAMP_NTZ}
 _TIMES = {TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
-_NANOSECOND_YEARS = ("1678", "2261")
+# Clocks of 64 bits of nanoseconds; DuckDB takes the first and the last one as infinite.
+_FIRST, _LAST = "1677-09-21 00:12:43.145224193", "2262-04-11 23:47:16.854775807"
 
 
 class Clock:
@@ -98,7 +99,7 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
             column = compared_with(cast)
             met = set() if column is None else types.get(column.name.casefold(), set())
             _place(cast, found, zone, met)
-            _fit(cast, found, column)
+            _fit(cast, column)
 
 
 def _split_ranges(query: Any) -> None:
@@ -129,19 +130,23 @@ def _place(cast: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) 
         cast.this.set("this", _in_utc(found, zone))
 
 
-def _fit(cast: Any, found: re.Match[str], column: Any | None) -> None:
-    """Keep nanoseconds, which DuckDB's TIMESTAMP lacks, and years that its TIMESTAMP_NS lacks."""
+def _fit(cast: Any, column: Any | None) -> None:
+    """Keep nanoseconds, which DuckDB's TIMESTAMP lacks, and times that its TIMESTAMP_NS lacks."""
     from sqlglot import exp
 
     kinds = exp.DataType.Type
-    if cast.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
+    found = _CLOCK.fullmatch(cast.this.this)
+    if found is None or cast.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
         return
-    first, last = _NANOSECOND_YEARS
-    if not first <= found[1][:4] <= last:
+    fraction = (found[3] or ".").rstrip("0")
+    clock = f"{found[1]} {found[2] or '00:00:00'}{fraction:0<10}"
+    if not _FIRST <= clock <= _LAST:
         if column is not None and not isinstance(column.parent, exp.In):
-            column.replace(exp.cast(column.copy(), kinds.TIMESTAMP))
-    elif len((found[3] or "").rstrip("0")) > len(".123456"):
+            column.replace(exp.Anonymous(this="mc_micros", expressions=[column.copy()]))
+    elif len(fraction) > len(".123456"):
         cast.to.set("this", kinds.TIMESTAMP_NS)
+        infinite = {_FIRST: "-infinity", _LAST: "infinity"}
+        cast.this.set("this", infinite.get(clock, cast.this.this))
 
 
 def compared_with(constant: Any) -> Any | None:

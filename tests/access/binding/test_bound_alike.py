@@ -222,3 +222,44 @@ def test_a_read_in_microseconds_refuses_a_time_in_nanoseconds(table):
     )
     assert sorted(found.to_arrow()["id"].to_pylist()) == [3, 4, 5]
     assert table.read(where="m < :x", params={"x": pd.Timestamp(NS)}, timestamp_unit="us")
+
+
+@pytest.mark.parametrize("way", ["where", "sql"])
+def test_text_with_control_characters_finds_its_row(odps, new_name, way):
+    made = odps.create_table(new_name("controls"), "id bigint, s string")
+    texts = ["\x00", "a\x00b", "\x00\x00", "ab", "", "\x01", "\x7f", "\ufffe", "a\\0b"]
+    made.write(pa.table({"id": list(range(len(texts))), "s": texts}))
+    ask = asker(odps, made, way)
+    for row, text in enumerate(texts):
+        assert ask("s = :x", x=text) == [row]
+    assert ask("s in:xs", xs=texts[:3]) == [0, 1, 2]
+    assert ask("s > :x", x="a\x00") == [1, 3, 6, 7, 8]
+
+
+@pytest.mark.parametrize("way", ["where", "sql"])
+@pytest.mark.parametrize("zone", ("UTC", *ZONES[1:]))
+def test_the_ends_of_nanoseconds_are_found_and_compared(profile, new_name, way, zone):
+    with odps_nb.connect(profile, timezone=zone) as odps:
+        made = odps.create_table(new_name("ends"), "id bigint, n timestamp_ntz, t timestamp")
+        ends = ["1678-01-01", "2262-03-01 00:00:00.000000001"]
+        times = [pd.Timestamp.min, *map(pd.Timestamp, ends), pd.Timestamp.max]
+        made.write(
+            pa.table(
+                {
+                    "id": range(4),
+                    "n": pa.array([t.value for t in times], pa.timestamp("ns")),
+                    "t": pa.array([t.value for t in times], pa.timestamp("ns", "UTC")),
+                }
+            )
+        )
+        ask = asker(odps, made, way)
+        for row, time in enumerate(times):
+            assert ask("n = :x", x=time) == [row]
+            assert ask("n <= :x", x=time) == list(range(row + 1))
+        for row, time in enumerate(times[1:], 1):
+            assert ask("t = :x", x=time.tz_localize("UTC")) == [row]
+        for column in ("n", "t"):
+            assert ask(f"{column} < :x", x=dt.datetime(2263, 1, 1)) == [0, 1, 2, 3]
+            assert ask(f"{column} > :x", x=dt.datetime(1677, 1, 1)) == [0, 1, 2, 3]
+            assert ask(f"{column} > :x", x=dt.datetime(2262, 3, 2)) == [3]
+        odps.drop_table(made.name)

@@ -86,10 +86,18 @@ def test_what_has_no_literal_is_refused_with_a_hint(value):
         ("a::x = :x", "a::x = 7"),
         ("cast(a as struct<b:x>)", "cast(a as struct<b:x>)"),
         ("a -:minus", "a -(-1)"),
+        ("case when a then:x else:minus end", "case when a then 7 else (-1) end"),
+        ("id in:ids and b not in:ids", "id in (1, 2) and b not in (1, 2)"),
+        ("select:x from t where a=:x limit:x", "select 7 from t where a=7 limit 7"),
+        (
+            "cast(a as array<struct<b:x,`c`:map<string,struct<d :x>>>>) =:x and b between:x and:x",
+            "cast(a as array<struct<b:x,`c`:map<string,struct<d :x>>>>) =7 and b between 7 and 7",
+        ),
+        ("map < :x and a in:ids", "map < 7 and a in (1, 2)"),
     ],
 )
 def test_only_free_names_are_bound(text, bound):
-    assert bind(text, {"x": 7, "minus": -1}) == bound
+    assert bind(text, {"x": 7, "minus": -1, "ids": [1, 2]}) == bound
 
 
 def test_an_unknown_name_is_refused_with_the_nearest_one():
@@ -97,6 +105,12 @@ def test_an_unknown_name_is_refused_with_the_nearest_one():
         bind("a > :threshhold", {"threshold": 3})
     assert "threshhold" in str(caught.value)
     assert caught.value.hint == "did you mean :threshold?"
+
+
+@pytest.mark.parametrize("text", ["a = 1 and id in:idz", "limit:n", "a:b"])
+def test_an_unknown_name_right_after_a_word_is_refused(text):
+    with pytest.raises(ArgumentError, match="has no value"):
+        bind(text, {"ids": [1]})
 
 
 @pytest.mark.parametrize(
