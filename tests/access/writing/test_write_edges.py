@@ -90,7 +90,11 @@ def test_an_empty_day_with_its_partition_column_is_no_contradiction(
     table = odps.create_table(new_name("empty"), "v bigint", partitioned_by="p string")
     frame = pd.DataFrame({"v": [1], "p": ["a"]})
     nothing = frame[frame["v"] > 5]
-    for data in (nothing, pa.Table.from_pandas(nothing), iter([nothing, frame])):
+    for data in (
+        nothing,
+        pa.Table.from_pandas(nothing, preserve_index=False),
+        iter([nothing, frame]),
+    ):
         table.write(data, partition="p=a")
     assert table.read().row_count == 1
     with pytest.raises(ConversionError, match="other values than the partition"):
