@@ -9,6 +9,8 @@ Everything else is calculated in float64, and NumPy, plots and ``describe`` see 
 from __future__ import annotations
 
 import operator
+import sys
+import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +23,9 @@ from pandas.api.extensions import no_default
 from pandas.api.types import infer_dtype, is_list_like, pandas_dtype
 from pandas.arrays import ArrowExtensionArray, FloatingArray, IntegerArray
 
-from odps_nb.convert.decimal_floats import as_floats, from_floats, whole_digits
+from odps_nb.convert.decimal_floats import as_floats, from_floats, rounded, whole_digits
+from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.errors import ArgumentError, OdpsNbWarning
 
 __all__ = ["DecimalArray", "DecimalDtype", "decimal_note"]
 
@@ -34,6 +38,9 @@ _COMPARE = {
     "gt": pc.greater,
     "ge": pc.greater_equal,
 }
+_ZERO = Decimal(0)
+_PLAIN = 6  # places with which Python writes zero without an exponent
+_INSIDE = ("odps_nb", "pandas")
 _MOST = 76  # digits of Arrow's largest decimals
 
 
@@ -94,13 +101,30 @@ class DecimalArray(ArrowExtensionArray):
 
     @classmethod
     def _from_sequence(cls, scalars: Any, *, dtype: Any = None, copy: bool = False) -> Any:
-        if getattr(scalars, "dtype", "object") == "object":
-            scalars = [_number(one) for one in scalars]
-        found, kind = pa.array(scalars, from_pandas=True), getattr(dtype, "pyarrow_dtype", dtype)
-        if isinstance(kind, pa.DataType):
-            floats = pt.is_floating(found.type)
-            found = from_floats(found, kind) if floats else _recast(found, kind)
-        return cls(found)
+        kind = getattr(dtype, "pyarrow_dtype", dtype)
+        if not isinstance(kind, pa.DataType):
+            if getattr(scalars, "dtype", "object") == "object":
+                scalars = [_number(one) for one in scalars]
+            return cls(pa.array(scalars, from_pandas=True))
+        if not pt.is_decimal(kind):
+            return ArrowExtensionArray._from_sequence(scalars, dtype=dtype, copy=copy)
+        try:
+            return cls(_fitted(scalars, kind))
+        except (pa.ArrowException, TypeError) as error:
+            one = isinstance(scalars, list) and len(scalars) == 1
+            whole = kind.precision - kind.scale
+            raise ArgumentError(
+                f"{shorten(scalars[0]) if one else 'a value'} does not fit {kind}, which has "
+                f"finite numbers of {whole} digits before and {kind.scale} after the point",
+                hint="convert the column with astype('float64') or astype(object) first",
+            ) from error
+
+    @classmethod
+    def _from_scalars(cls, scalars: Any, *, dtype: Any) -> Any:
+        """Return what a function of the user returned; pandas 2 falls back if it is an error."""
+        if infer_dtype(scalars, skipna=True) != "decimal":
+            raise ValueError("results that are not decimals keep their own dtype")
+        return cls._from_sequence(scalars, dtype=dtype)
 
     def _cast_pointwise_result(self, values: Any) -> Any:
         found = pd.Series(list(values)).array
@@ -108,27 +132,47 @@ class DecimalArray(ArrowExtensionArray):
 
     # -- NumPy --------------------------------------------------------------------------------
 
-    def to_numpy(self, dtype: Any = None, copy: bool = False, na_value: Any = no_default) -> Any:  # noqa: FBT001, FBT002  pandas' own
-        """Return float64, or `Decimal` objects if another dtype than floats is given."""
+    def to_numpy(
+        self,
+        dtype: Any = no_default,
+        copy: bool = False,  # noqa: FBT001, FBT002  pandas' own
+        na_value: Any = no_default,
+    ) -> Any:
+        """Return float64 for floats and for ``None``, and `Decimal` objects for other dtypes.
+
+        Series and NumPy pass a dtype or ``None``. pandas passes none where it joins the keys of
+        sorted indexes, which need every digit.
+        """
+        dtype = object if dtype is no_default else dtype
         found: np.ndarray[Any, Any]
         if dtype is None or np.dtype(dtype).kind == "f":
             found = np.asarray(as_floats(self._pa_array).to_numpy()).astype("float64")
             na_value = no_default if na_value is None or na_value is pd.NA else na_value
         else:
-            found = np.array([*self._pa_array.to_pylist(), None], "object")[:-1]
+            found = np.array([*self._decimals(), None], "object")[:-1]
             na_value = pd.NA if na_value is no_default else na_value
         if na_value is not no_default:
             found[self.isna()] = na_value
         return found if dtype is None else found.astype(dtype, copy=False)
 
     def _values_for_json(self) -> Any:
-        return self._pa_array.cast(pa.string()).to_numpy()  # a JSON number would lose digits
+        return np.array([*self._texts(), None], "object")[:-1]  # a JSON number would lose digits
+
+    def _texts(self) -> list[str | None]:
+        return [None if one is None else f"{one:f}" for one in self._pa_array.to_pylist()]
+
+    def _decimals(self) -> list[Decimal | None]:
+        """Return the values; zero without its places if Python would write it as ``0E-18``."""
+        values: list[Decimal | None] = self._pa_array.to_pylist()
+        if self._pa_array.type.scale <= _PLAIN:
+            return values
+        return [_ZERO if one == 0 else one for one in values]
 
     def _to_masked(self) -> Any:
-        return FloatingArray(self.to_numpy(), self.isna())
+        return FloatingArray(self.to_numpy(float), self.isna())
 
     def _floats(self) -> pd.Series[Any]:
-        return pd.Series(self.to_numpy())
+        return pd.Series(self.to_numpy(float))
 
     # -- calculations -------------------------------------------------------------------------
 
@@ -148,37 +192,44 @@ class DecimalArray(ArrowExtensionArray):
                 return DecimalArray(kernel(*(reversed(pair) if name.startswith("r") else pair)))
             except pa.ArrowInvalid:
                 pass  # more than 76 digits
-        return op(self.to_numpy(), _plain(other))
+        return op(self.to_numpy(float), _plain(other))
 
     def _cmp_method(self, other: Any, op: Any) -> Any:
         operand = _exact(other)
         if operand is None:
-            return op(self.to_numpy(), _plain(other))
+            return op(self.to_numpy(float), _plain(other))
         pair = (_wide(self._pa_array), _wide(operand))
         whole = max(one.type.precision - one.type.scale for one in pair)
         scale = max(one.type.scale for one in pair)
         if whole + scale > _MOST:
-            return op(self.to_numpy(), _plain(other))
+            return op(self.to_numpy(float), _plain(other))
         kind = pa.decimal256(_MOST, scale)
         found = _COMPARE[op.__name__](*(one.cast(kind) for one in pair))
         return np.asarray(found.fill_null(op is operator.ne).to_numpy(), bool)
 
     def isin(self, values: Any) -> Any:
         """Return where a value is one of these."""
-        found = np.zeros(len(self), bool)
+        floats: list[Any] = []
+        exact = set()
         for one in values:
-            found |= self.isna() if pd.isna(one) else self._cmp_method(one, operator.eq)
+            if _is_float(one) and one == one:
+                floats.append(one)
+            else:
+                exact.add(_number(one))
+        found = np.isin(self.to_numpy(float), floats)
+        if exact:
+            found |= np.fromiter((one in exact for one in self._decimals()), bool, len(self))
         return found
 
     def _reduce(self, name: str, *, skipna: bool = True, keepdims: bool = False, **kw: Any) -> Any:
         found = getattr(self._floats(), name)(skipna=skipna, **kw)
-        return pd.Series([found]).array if keepdims else found
+        return np.asarray([found]) if keepdims else found
 
     def _accumulate(self, name: str, *, skipna: bool = True, **kwargs: Any) -> Any:
-        return getattr(self._floats(), name)(skipna=skipna, **kwargs).array
+        return getattr(self._floats(), name)(skipna=skipna, **kwargs).to_numpy()
 
     def _quantile(self, qs: Any, interpolation: Any) -> Any:
-        return self._floats().quantile(qs, interpolation=interpolation).array
+        return self._floats().quantile(qs, interpolation=interpolation).to_numpy()
 
     def _rank(self, **kwargs: Any) -> Any:
         codes = pd.Series(pd.factorize(pd.Series(self), sort=True)[0])
@@ -205,6 +256,8 @@ class DecimalArray(ArrowExtensionArray):
             return super().astype(wanted, copy=copy)
         if wanted.kind == "f":
             return self._floats().astype(wanted).array
+        if wanted.type is str:
+            return pd.array(self._texts(), dtype=wanted)
         if hasattr(wanted, "pyarrow_dtype"):
             return wanted.__from_arrow__(self._pa_array)
         if wanted.kind in "iu":
@@ -222,7 +275,10 @@ class DecimalArray(ArrowExtensionArray):
     def _fitting(self, value: Any) -> Any:
         if is_list_like(value):
             return self._from_sequence(value, dtype=self._dtype)
-        return _number(value)
+        number = _number(value)
+        if isinstance(number, Decimal):
+            return self._from_sequence([value], dtype=self._dtype)[0]
+        return number
 
 
 def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
@@ -270,13 +326,53 @@ def _exact(other: Any) -> Any:
     return found if pt.is_decimal(found.type) or pt.is_integer(found.type) else None
 
 
+def _fitted(values: Any, kind: pa.DataType) -> Any:
+    """Return values as a decimal type; floats are rounded to its places, with a warning."""
+    if getattr(values, "dtype", "object") != "object":
+        found = pa.array(values, from_pandas=True)
+        if not pt.is_floating(found.type):
+            return _recast(found, kind)
+        try:
+            return from_floats(found, kind)
+        except pa.ArrowInvalid:
+            values = found.cast(pa.string()).cast(pa.float64()).to_pylist()
+    numbers, example = [], ""
+    for value in values:
+        number = _number(value)
+        if _is_float(value) and number is not None:
+            given, number = number, rounded(number, kind)
+            if given != number:
+                example = f"{value} became {number}"
+        numbers.append(number)
+    if example:
+        _warn_of_rounding(kind, example)
+    return _recast(pa.array(numbers, from_pandas=True), kind)
+
+
+def _warn_of_rounding(kind: pa.DataType, example: str) -> None:
+    """Warn at the first caller outside of this package and pandas."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        f"floats were rounded to {kind.scale} decimal places, since the column is {kind}: "
+        f"{example}. To keep floats, convert the column with astype('float64') first",
+        OdpsNbWarning,
+        stacklevel=level,
+    )
+
+
 def _plain(other: Any) -> Any:
     """Return an operand as NumPy calculates with it."""
     if isinstance(other, DecimalArray):
-        return other.to_numpy()
+        return other.to_numpy(float)
     if isinstance(other, Decimal):
         return float(other)
     return np.nan if other is None or other is pd.NA else other
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, (float, np.floating))
 
 
 def _number(value: Any) -> Any:
@@ -285,4 +381,4 @@ def _number(value: Any) -> Any:
         return None
     if isinstance(value, (int, np.integer)):
         return Decimal(int(value))
-    return Decimal(repr(float(value))) if isinstance(value, (float, np.floating)) else value
+    return Decimal(str(value)) if _is_float(value) else value

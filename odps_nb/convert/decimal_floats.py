@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["as_floats", "from_floats", "surviving_floats", "whole_digits"]
+__all__ = ["as_floats", "from_floats", "rounded", "surviving_floats", "whole_digits"]
 
 _DIGITS = 15  # every decimal of so many digits is the shortest text of its nearest float64
 
@@ -35,6 +36,21 @@ def from_floats(values: Any, kind: pa.DataType) -> Any:
         A value has more digits than the type, or is not finite.
     """
     return values.cast(pa.string()).cast(kind)
+
+
+def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
+    """Return a decimal with the places of a type, half away from zero.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        The value has more digits before the point than the type, or is not finite.
+    """
+    try:
+        places = Decimal((0, (1,), -kind.scale))
+        return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))
+    except InvalidOperation:
+        raise pa.ArrowInvalid(f"{value} has too many digits, or is not finite") from None
 
 
 def surviving_floats(values: pa.Array) -> pa.Array | None:

@@ -79,8 +79,15 @@ def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any
 def _changed(series: pd.Series[Any], cast: pd.Series[Any]) -> np.ndarray[Any, Any]:
     """Return the rows that differ when they are cast back."""
     nulls = series.isna().to_numpy()
-    same = pd.Series(cast.astype(_kind(series)) == series).fillna(False).to_numpy(bool)
+    same = pd.Series(_cast_back(cast, series) == series).fillna(False).to_numpy(bool)
     return np.flatnonzero(np.where(nulls, ~cast.isna().to_numpy(), ~same))
+
+
+def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column as its dtype before; pandas does not convert text to bool with nulls."""
+    if series.dtype in ("bool", "boolean") and infer_dtype(cast, skipna=True) == "string":
+        return cast.str.lower().map({"true": True, "false": False}).astype("boolean")
+    return cast.astype(_kind(series))
 
 
 def _kind(series: pd.Series[Any]) -> Any:
@@ -94,7 +101,7 @@ def _failing(series: pd.Series[Any], dtype: Any) -> np.ndarray[Any, Any]:
     while fails - fits > 1:
         rows = (fits + fails) // 2
         try:
-            series.iloc[:rows].astype(dtype).astype(_kind(series))
+            _cast_back(series.iloc[:rows].astype(dtype), series)
         except _FAILURES:
             fails = rows
         else:

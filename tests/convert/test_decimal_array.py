@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from odps_nb.convert.decimal_array import DecimalArray, DecimalDtype
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.pandas_frame import to_pandas
+from odps_nb.errors import ArgumentError, OdpsNbWarning
 
 SHORT = [Decimal("19.99"), Decimal("5.5"), None, Decimal("-0.01"), Decimal("19.99"), Decimal(100)]
 LONG = [
@@ -79,6 +81,9 @@ FLOATS = {
     "row sums": lambda d: d[["s", "f"]].sum(axis=1),
     "agg": lambda d: d.agg(["sum", "mean", "max"]),
     "cumsum": lambda d: d.s.cumsum(),
+    "cummax": lambda d: d.cummax(),
+    "frame ranks": lambda d: d.rank(),
+    "frame quantile": lambda d: d[["s"]].quantile(0.5),
     "rolling": lambda d: d.s.rolling(2).mean(),
     "rank": lambda d: d.s.rank(),
     "pct_change": lambda d: d.dropna().s.pct_change(),
@@ -124,6 +129,20 @@ def test_calculations_are_those_of_float64(name, values, options):
         found, expected = FLOATS[name](frame), FLOATS[name](floats)
     assert type(found) is type(expected)
     np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["cumsum", "cummin", "cummax", "cumprod", "rank", "quantile", "sum"]
+)
+def test_calculated_columns_have_a_dtype_that_every_writer_takes(name):
+    frame = frame_of(LONG)[["s"]]
+    series = [getattr(frame, name)(), getattr(frame.s, name)()]
+    if name in ("quantile", "sum"):
+        series = [getattr(frame, name)(), frame.agg([name]).s]
+    for found in series:
+        for dtype in [found.dtypes] if isinstance(found, pd.Series) else found.dtypes:
+            assert isinstance(dtype, np.dtype)
+            assert dtype == np.float64
 
 
 def exact(values: list[Decimal | None] = LONG) -> pd.Series[Any]:
@@ -201,6 +220,173 @@ def test_changes_keep_the_dtype_and_refuse_what_does_not_fit():
         exact().dropna().astype("int64")
     assert exact([Decimal(2**53 + 1)]).astype("Int64").tolist() == [2**53 + 1]
     assert exact().astype("string")[0] == str(LONG[0])
+
+
+CENTS = [Decimal("0.10"), None, Decimal("12345678901234567.89")]
+
+
+def cents() -> pd.DataFrame:
+    table = pa.table({"s": pa.array(CENTS, pa.decimal128(38, 2)), "a": [1.0, 2.0, 3.0]})
+    return to_pandas(table, options=FrameOptions(decimals="exact"))
+
+
+def changed(frame: pd.DataFrame, key: Any, value: Any) -> pd.DataFrame:
+    frame.loc[key] = value
+    return frame
+
+
+ROUNDED = {
+    "fillna": (lambda d: d.fillna(1 / 3), {1: "0.33"}),
+    "fillna by column": (lambda d: d.fillna({"s": np.float32(0.125)}), {1: "0.13"}),
+    "fillna by row": (lambda d: d.assign(s=d.s.fillna(d.a / 3)), {1: "0.67"}),
+    "combine_first": (lambda d: d.assign(s=d.s.combine_first(d.a / 3)), {1: "0.67"}),
+    "concat": (lambda d: pd.concat([d, d.assign(s=-0.125)], ignore_index=True), {3: "-0.13"}),
+    "loc": (lambda d: changed(d, (d.a < 3, "s"), d.a / 3), {0: "0.33", 1: "0.67"}),
+    "one cell": (lambda d: changed(d, (0, "s"), 0.125), {0: "0.13"}),
+    "objects": (lambda d: changed(d, ([0, 1], "s"), [1 / 3, 5]), {0: "0.33", 1: "5"}),
+    "row": (lambda d: changed(d, 3, [1 / 3, 4.0]), {3: "0.33"}),
+    "clip": (lambda d: d.assign(s=d.s.clip(upper=1 / 3)), {2: "0.33"}),
+    "replace": (lambda d: d.replace({"s": {Decimal("0.10"): 2 / 3}}), {0: "0.67"}),
+    "mask": (lambda d: d.assign(s=d.s.mask(d.a == 3, 1 / 3)), {2: "0.33"}),
+    "where": (lambda d: d.assign(s=d.s.where(d.a < 3, d.a / 7)), {2: "0.43"}),
+    "reindex": (lambda d: d.reindex(range(4), fill_value=1 / 3), {3: "0.33"}),
+    "nullable": (lambda d: d.assign(s=(d.a / 3).astype("Float64").astype(d.s.dtype)), {0: "0.33"}),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED)
+def test_floats_are_rounded_to_the_places_of_an_exact_column_with_a_warning(name):
+    change, expected = ROUNDED[name]
+    with pytest.warns(OdpsNbWarning, match=r"rounded to 2 decimal places.*astype") as caught:
+        found = change(cents())
+    assert isinstance(found.s.dtype, DecimalDtype)
+    assert {row: found.s[row] for row in expected} == {
+        row: Decimal(text) for row, text in expected.items()
+    }
+    assert {Path(one.filename).name for one in caught} == {Path(__file__).name}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.inf, -np.inf, 1e37, 10**40, Decimal("0.001"), Decimal("Infinity"), np.float32("inf")],
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d, value: d.fillna({"s": value}),
+        lambda d, value: changed(d, (0, "s"), value),
+        lambda d, value: changed(d, ([0, 1], "s"), [value, 5]),
+        lambda d, value: d.s.mask(d.a > 1, value),
+    ],
+)
+def test_a_value_without_a_place_in_an_exact_column_is_a_typed_error(change, value):
+    frame = cents()
+    with pytest.raises(ArgumentError, match=r"36 digits before and 2 after") as caught:
+        change(frame, value)
+    assert "astype" in str(caught.value.hint)
+    assert plain(frame.s) == CENTS
+
+
+def test_floats_and_numbers_that_fit_an_exact_column_come_without_a_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame = pd.concat([cents(), pd.DataFrame({"s": [0.25, np.nan]})], ignore_index=True)
+        assert plain(frame.s.fillna(0.5)) == [
+            *(Decimal("0.5") if one is None else one for one in CENTS),
+            Decimal("0.25"),
+            Decimal("0.5"),
+        ]
+
+
+def test_functions_of_groups_return_the_floats_they_calculated():
+    frame = cents()
+    found = frame.groupby("a").s.agg(lambda part: float(part.sum()) / 3)
+    assert found.dtype == "float64"
+    assert found[1.0] == 0.1 / 3
+
+
+def indexed(texts: list[str]) -> pd.Series[Any]:
+    keys = DecimalArray(pa.array([Decimal(one) for one in texts], KIND))
+    return pd.Series(range(len(texts)), index=pd.Index(keys, name="w"), name="v")
+
+
+NEAR = ["0.123456789012345678", "0.987654321098765432"]
+KEYS = {
+    "union of floats": (lambda s: s.index.union(pd.Index([0.5])), [*NEAR, "0.5"]),
+    "union to floats": (lambda s: pd.Index([0.5]).union(s.index), [*NEAR, "0.5"]),
+    "union of integers": (lambda s: s.index.union(pd.Index([1])), [*NEAR, "1"]),
+    "union of exact": (lambda s: s.index.union(indexed(["0.2"]).index), [*NEAR, "0.2"]),
+    "intersection": (lambda s: s.index.intersection(s.index[:1]), NEAR[:1]),
+    "symmetric": (
+        lambda s: s.index.symmetric_difference(indexed(["0.123456789012345679"]).index),
+        [*NEAR, "0.123456789012345679"],
+    ),
+    "add": (lambda s: s.add(pd.Series([1], index=[0.5]), fill_value=0).index, [*NEAR, "0.5"]),
+    "outer join": (
+        lambda s: s.to_frame().join(indexed(["0.5"]).rename("q"), how="outer").index,
+        [*NEAR, "0.5"],
+    ),
+    "neighbours": (
+        lambda s: s.to_frame().join(indexed(["0.987654321098765431"]).rename("q"), how="inner"),
+        [],
+    ),
+    "inner join": (lambda s: s.to_frame().join(s.rename("q"), how="inner").index, NEAR),
+    "repeated": (lambda s: pd.concat([s, s]).sort_index().to_frame().join(s.rename("q")), NEAR * 2),
+    "outer merge": (
+        lambda s: s.reset_index().merge(pd.DataFrame({"w": [0.5]}), on="w", how="outer").w,
+        [*NEAR, "0.5"],
+    ),
+    "columns": (lambda s: pd.concat([s, indexed(["0.5"])], axis=1).index, [*NEAR, "0.5"]),
+    "pickle": (lambda s: pickle.loads(pickle.dumps(s)).index, NEAR),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_an_index_keep_every_digit(name):
+    work, expected = KEYS[name]
+    found = work(indexed(NEAR))
+    keys = list(found.index if isinstance(found, pd.DataFrame) else found)
+    assert sorted(keys) == sorted(Decimal(one) for one in expected)
+
+
+def test_an_index_finds_its_keys_by_every_digit():
+    series = indexed(NEAR)
+    assert series.loc[Decimal(NEAR[1])] == 1
+    assert series.loc[0.5:].tolist() == [1]
+    wanted = indexed([NEAR[1], "0.123456789012345679"]).index
+    assert series.index.get_indexer(wanted).tolist() == [1, -1]
+
+
+def test_isin_takes_floats_numbers_texts_and_nulls_in_one_list():
+    series = exact([*LONG, Decimal("0.1"), Decimal(7)])
+    assert series.isin([0.1, 7]).tolist() == [False] * 6 + [True, True]
+    assert series.isin([LONG[0], 19.99, "x"]).tolist() == [
+        one in (LONG[0], Decimal("19.99")) for one in plain(series)
+    ]
+    assert series.isin([float(LONG[0])]).tolist() == [True, False, False, False, True] + [False] * 3
+    assert series.isin(series[:2]).tolist() == [one in LONG[:2] for one in plain(series)]
+    for null in (None, np.nan, pd.NA):
+        assert series.isin([null]).tolist() == series.isna().tolist()
+    assert not series.isin([]).any()
+    assert not exact([]).isin([1]).any()
+
+
+@pytest.mark.parametrize("value", ["0", "0.000000000000000001", "1.5"])
+def test_texts_of_small_values_have_no_exponent(value):
+    frame = pd.DataFrame({"s": exact([Decimal(value), None])})
+    digits = f"{Decimal(value):.18f}"
+    assert frame.s.astype("string")[0] == digits
+    assert frame.s.astype(pd.ArrowDtype(pa.string()))[0] == digits
+    assert json.loads(frame.to_json()) == {"s": {"0": digits, "1": None}}
+
+
+def test_zero_in_a_csv_file_is_written_with_digits_alone():
+    assert exact([Decimal(0)]).to_csv(index=False, lineterminator="\n") == "s\n0\n"
+    money = to_pandas(
+        pa.table({"s": pa.array([Decimal(0)], pa.decimal128(38, 2))}),
+        options=FrameOptions(decimals="exact"),
+    )
+    assert money.to_csv(index=False, lineterminator="\n") == "s\n0.00\n"
 
 
 # pandas 2.1 with NumPy 1.24 warns of each NaN in a CSV file

@@ -43,6 +43,9 @@ TAKEN = [
     ([dt.date(2024, 1, 31), None], pa.date32(), pd.ArrowDtype(pa.date32()), [dt.date(2024, 1, 31)]),
     ([[1, None], None], pa.list_(pa.int64()), object, [[1, None]]),
     ([True, None], pa.bool_(), "Int64", [1]),
+    ([True, None, False], pa.bool_(), "string", ["True", "False"]),
+    ([True, None], pa.bool_(), pd.ArrowDtype(pa.string()), ["true"]),
+    ([None], pa.bool_(), "string", []),
 ]
 
 
