@@ -16,6 +16,7 @@ from odps_nb.local import faults
 from odps_nb.local.sql.constants import compare_bytes, spell_intervals
 from odps_nb.local.sql.conversions import convert
 from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql.into_columns import convert_rows, fit_constants
 from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
 from odps_nb.local.sql.spelling import looks_outside, spell
 from odps_nb.local.sql.times import Clock, constants_in_utc
@@ -35,7 +36,8 @@ Latest = Callable[[Table], str | None]
 class TranslatedQuery:
     """DuckDB text, the table that each generated name stands for, and what the query names.
 
-    ``names`` are those of the text, for errors.
+    ``names`` are those of the text, for errors; ``kinds`` are the types of its columns as far as
+    they are known.
     """
 
     sql: str
@@ -43,6 +45,12 @@ class TranslatedQuery:
     tables: dict[str, Table]
     named: tuple[Table, ...]
     plain_columns: tuple[str | None, ...] | None
+    kinds: tuple[str, ...]
+    has_star: bool
+
+    def kind(self, index: int, count: int) -> str:
+        """Return the type of a column of ``count``, such as ``DATETIME``; empty if unknown."""
+        return self.kinds[index] if len(self.kinds) == count else ""
 
 
 def translate(
@@ -52,7 +60,7 @@ def translate(
     latest: Latest,
     timezone: str = "UTC",
     inside: tuple[int, ...] = (),
-    exact_values: bool = False,
+    into: tuple[TypeCode, ...] = (),
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
@@ -66,8 +74,8 @@ def translate(
         Where constant times are read.
     inside
         Ids of views that the query is to define: it may not read them.
-    exact_values
-        Keep the numbers of VALUES as they are written: they go into columns that have a type.
+    into
+        The types of the columns that the rows go into. Numbers of VALUES are kept as written.
     """
     from sqlglot import exp
 
@@ -81,10 +89,13 @@ def translate(
     tables: dict[str, Table] = {}
     names = names_of(query)
     named = _replace_tables(query, tables, find, latest, None, inside)
+    fit_constants(query, into)
     types, stored = types_of(query, tables), _column_types(named)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
-    convert(query, types, Clock(timezone), exact_values=exact_values)
+    clock = Clock(timezone)
+    convert(query, types, clock, exact_values=bool(into))
+    convert_rows(query, into, types, clock)
     translate_functions(query)
     spell_intervals(query)
     _plain_grouping(query)
@@ -96,6 +107,8 @@ def translate(
         tables=tables,
         named=named,
         plain_columns=_plain_columns(query),
+        kinds=types.results,
+        has_star=isinstance(query, exp.Select) and query.is_star,
     )
 
 
@@ -148,8 +161,7 @@ def parse_query(text: str) -> Any:
 
 def _check_signs(query: Any, text: str) -> None:
     """Refuse what the parser reads and MaxCompute lacks: braces, placeholders, an empty STRUCT."""
-    from sqlglot import exp
-    from sqlglot.tokens import TokenType
+    from sqlglot import TokenType, exp
 
     kinds = [TokenType.L_BRACE, TokenType.R_BRACE, TokenType.PARAMETER, TokenType.PLACEHOLDER]
     if query.find(exp.Placeholder) is not None:

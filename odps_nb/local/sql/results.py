@@ -77,6 +77,8 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
     for index, (name, spelled) in enumerate(zip(found.columns, found.types, strict=True)):
         arrow = found.schema.field(index).type
         odps = result_type(spelled, arrow)
+        if query.kind(index, len(found.columns)) == "TIMESTAMPNTZ" and pa.types.is_timestamp(arrow):
+            odps = PrimitiveType(TypeCode.TIMESTAMP_NTZ)
         source = name if query.plain_columns is None else query.plain_columns[index]
         kept = stored.get((source or "").casefold())
         if kept is not None and duck_type(kept) == _plain_spelling(spelled):

@@ -149,7 +149,7 @@ class SqlRunner:
         stack: ExitStack,
         inside: tuple[int, ...] = (),
         *,
-        exact_values: bool = False,
+        into: tuple[TypeCode, ...] = (),
     ) -> tuple[QueryRun, TranslatedQuery]:
         find = partial(self._find, place)
         if self._strict:
@@ -160,7 +160,7 @@ class SqlRunner:
             latest=self._latest,
             timezone=place.timezone,
             inside=inside,
-            exact_values=exact_values,
+            into=into,
         )
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
@@ -186,7 +186,8 @@ class SqlRunner:
     ) -> None:
         table = changed_table(self._catalog, place, statement.name)
         spec, columns = _insert_target(table, statement)
-        run, query = self._open(statement.query, place, stopper, stack, exact_values=True)
+        into = tuple(column.type.code for column in columns)
+        run, query = self._open(statement.query, place, stopper, stack, into=into)
         names = ", ".join(f"c{i}" for i in range(len(columns)))
         found = run.describe(query.sql)
         given = found.columns
@@ -195,8 +196,10 @@ class SqlRunner:
                 f"ODPS-0130071: the query gives {len(given)} columns, "
                 f"the table takes {len(columns)}"
             )
+        count = len(columns) if query.has_star else 0  # without a star the query has converted them
+        kind = partial(query.kind, count=count)
         casts = ", ".join(
-            f"{_cast(f'c{i}', column, spelled, place.timezone)} AS c{i}"
+            f"{_cast(f'c{i}', column, spelled, place.timezone, kind(i))} AS c{i}"
             for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
         )
         wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
@@ -351,19 +354,24 @@ def _insert_target(
     return spec, (*columns, *dynamic, *operation)
 
 
-def _cast(name: str, column: Column, spelled: str, timezone: str) -> str:
+def _cast(name: str, column: Column, spelled: str, timezone: str, kind: str) -> str:
     """Return the cast to a column's type; times keep their own unit, which may have more range.
 
-    Text and dates become instants by the clock of the session, fractions are cut.
+    Text and dates become instants by the clock of the session, as do clock times (``kind`` is the
+    type of the value, if it is known), and fractions are cut.
     """
-    code = column.type.code
+    code, zone = column.type.code, zone_of(timezone).key.replace("'", "''")
+    is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
+    if code is TypeCode.TIMESTAMP_NTZ and kind in ("DATETIME", "TIMESTAMP") and zone != "UTC":
+        name = f"mc_local({name}, '{zone}')"
+    elif is_instant and kind == "TIMESTAMPNTZ" and zone != "UTC":
+        name = f"mc_instant({name}, '{zone}')"
     is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
     if is_timestamp and spelled.startswith("TIMESTAMP"):
         return name
-    if code in (TypeCode.DATETIME, TypeCode.TIMESTAMP) and spelled in ("VARCHAR", "DATE"):
+    if is_instant and spelled in ("VARCHAR", "DATE"):
         wanted = duck_type(column.type) if spelled == "VARCHAR" else "TIMESTAMP"
         clock = f"CAST({name} AS {wanted})"
-        zone = zone_of(timezone).key.replace("'", "''")
         return clock if zone == "UTC" else f"CAST(mc_instant({clock}, '{zone}') AS {wanted})"
     if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"

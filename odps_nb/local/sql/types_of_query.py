@@ -6,7 +6,7 @@ original. An expression whose type cannot be found has none: it is left as it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -49,8 +49,10 @@ _RETURNS = {
 class Types:
     """The types of the nodes of one query."""
 
-    def __init__(self, found: Mapping[int, Any]) -> None:
+    def __init__(self, found: Mapping[int, Any], results: Iterable[Any] = ()) -> None:
         self._found = found
+        self.results = tuple(type_name(one.type) for one in results)
+        """The names of the types of the columns of the query."""
 
     def name(self, node: Any) -> str:
         """Return the name of a type, such as ``DATETIME``; empty if it is unknown."""
@@ -88,7 +90,8 @@ def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
         typed = sql_parser.annotate(query, columns, _annotating())
     except (SqlglotError, RecursionError):
         return Types({})  # DuckDB, or who writes the query for it, says what is wrong
-    return Types({n.meta[_MARK]: n.type for n in typed.walk() if _MARK in n.meta and n.type})
+    found = {n.meta[_MARK]: n.type for n in typed.walk() if _MARK in n.meta and n.type}
+    return Types(found, typed.selects)
 
 
 def forget(node: Any) -> None:

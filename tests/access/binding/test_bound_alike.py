@@ -237,7 +237,7 @@ def test_text_with_control_characters_finds_its_row(odps, new_name, way):
 
 
 @pytest.mark.parametrize("way", ["where", "sql"])
-@pytest.mark.parametrize("zone", ("UTC", *ZONES[1:]))
+@pytest.mark.parametrize("zone", ["UTC", *ZONES[1:]])
 def test_the_ends_of_nanoseconds_are_found_and_compared(profile, new_name, way, zone):
     with odps_nb.connect(profile, timezone=zone) as odps:
         made = odps.create_table(new_name("ends"), "id bigint, n timestamp_ntz, t timestamp")

@@ -1,0 +1,117 @@
+"""TIMESTAMP_NTZ in SQL of a session with a time zone: a clock time stays what a clock shows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import odps_nb
+from odps_nb.access.connection import Connection
+from odps_nb.client.auth.profile import Profile
+
+CLOCK = dt.datetime(2024, 7, 1, 12, 34, 56)
+TEXT = "2024-07-01 12:34:56"
+
+
+@pytest.fixture(params=["UTC", "Asia/Shanghai", "America/New_York"])
+def zoned(profile: Profile, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    with odps_nb.connect(profile, timezone=request.param) as odps:
+        yield odps
+
+
+@pytest.fixture
+def name(zoned: Connection, new_name: Callable[[str], str]) -> Iterator[str]:
+    columns = "id bigint, n timestamp_ntz, d datetime, t timestamp, PRIMARY KEY (id)"
+    made = new_name("clocks")
+    zoned.sql(
+        f"create table {made} ({columns.replace('id bigint', 'id bigint not null')})"
+        " tblproperties ('transactional'='true')"
+    ).wait()
+    yield made
+    zoned.drop_table(made)
+
+
+def clocks(odps: Connection, query: str) -> set[str]:
+    """Return the times of the first row as a clock of the session shows them."""
+    row = odps.sql(query).to_pandas().iloc[0]
+    return {str(value)[:19] for value in row}
+
+
+ROW = [
+    f"values (1, timestamp '{TEXT}', timestamp '{TEXT}', timestamp '{TEXT}')",
+    f"values (1, datetime '{TEXT}', datetime '{TEXT}', datetime '{TEXT}')",
+    f"values (1, timestamp_ntz '{TEXT}', timestamp_ntz '{TEXT}', timestamp_ntz '{TEXT}')",
+    f"values (1, '{TEXT}', '{TEXT}', '{TEXT}')",
+    "select 1, :v, :v, :v",
+    "values (1, :v, :v, :v)",
+    "select id, (:v), case when id = 1 then :v end, coalesce(null, :v) from (select 1 as id) q",
+    "select 1, :v, :v, :v where false union all select 1, :v, :v, :v",
+    "select * from (values (1, :v, :v, :v)) q",
+]
+
+
+@pytest.mark.parametrize("row", ROW)
+def test_a_constant_is_the_same_clock_time_in_every_column(
+    zoned: Connection, name: str, row: str
+) -> None:
+    zoned.sql(f"insert into {name} {row}", params={"v": CLOCK}).wait()
+    assert clocks(zoned, f"select n, d, t from {name}") == {TEXT}
+    assert zoned.sql(f"select id from {name} where n = :v", params={"v": CLOCK}).to_arrow().num_rows
+
+
+COPIED = [
+    "insert into {to} select id, d, n, n from {name}",
+    "insert into {to} select id, t, n, n from {name}",
+    "insert into {to} select id, n, t, d from {name}",
+    "insert into {to} (id, d, t, n) select * from {name}",
+    "insert into {to} select id, d, n, n from {name} union all select 2, t, n, n from {name}",
+    "insert into {to} select id, cast(d as timestamp_ntz), cast(n as datetime),"
+    " cast(n as timestamp) from {name}",
+    "insert into {to} select id, dateadd(d, 0, 'dd'), n, n from {name}",
+    "merge into {to} using {name} s on {to}.id = s.id"
+    " when not matched then insert values (s.id, s.d, s.n, s.n)",
+]
+
+
+@pytest.mark.parametrize("statement", COPIED)
+def test_times_that_are_copied_show_the_same_clock_time(
+    zoned: Connection, name: str, new_name: Callable[[str], str], statement: str
+) -> None:
+    zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
+    to = new_name("copied")
+    zoned.sql(
+        f"create table {to} (id bigint not null, n timestamp_ntz, d datetime, t timestamp,"
+        " PRIMARY KEY (id)) tblproperties ('transactional'='true')"
+    ).wait()
+    zoned.sql(statement.format(to=to, name=name)).wait()
+    assert clocks(zoned, f"select n, d, t from {to} order by id") == {TEXT}
+    zoned.drop_table(to)
+
+
+@pytest.mark.parametrize("value", ["d", "t", ":v", f"datetime '{TEXT}'"])
+def test_an_update_of_a_clock_time_changes_only_its_rows(
+    zoned: Connection, new_name: Callable[[str], str], value: str
+) -> None:
+    made = new_name("updated")
+    zoned.sql(
+        f"create table {made} (id bigint, n timestamp_ntz, d datetime, t timestamp)"
+        " tblproperties ('transactional'='true')"
+    ).wait()
+    rows = f"(1, null, '{TEXT}', '{TEXT}'), (2, '{TEXT}', '{TEXT}', '{TEXT}')"
+    zoned.sql(f"insert into {made} values {rows}").wait()
+    zoned.sql(f"update {made} set n = {value} where id = 1", params={"v": CLOCK}).wait()
+    for row in (1, 2):
+        assert clocks(zoned, f"select n, d, t from {made} where id = {row}") == {TEXT}
+    zoned.drop_table(made)
+
+
+def test_a_cast_to_timestamp_ntz_is_a_timestamp_ntz(zoned: Connection, name: str) -> None:
+    zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
+    found = zoned.sql(
+        f"select cast(d as timestamp_ntz) as a, cast(t as timestamp_ntz) as b, n as c,"
+        f" cast(n as timestamp_ntz) as e,timestamp_ntz '{TEXT}' as g from {name}"
+    ).to_arrow()
+    assert {str(kind) for kind in found.schema.types} == {"timestamp[ns]"}
+    assert set(found.to_pandas().iloc[0].astype(str)) == {TEXT}
