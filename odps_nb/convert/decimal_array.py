@@ -107,7 +107,7 @@ class DecimalArray(ArrowExtensionArray):
                 scalars = [_number(one) for one in scalars]
             return cls(pa.array(scalars, from_pandas=True))
         if not pt.is_decimal(kind):
-            return ArrowExtensionArray._from_sequence(scalars, dtype=dtype, copy=copy)
+            return pd.array(scalars, dtype=pd.ArrowDtype(kind))
         try:
             return cls(_fitted(scalars, kind))
         except (pa.ArrowException, TypeError) as error:

@@ -349,6 +349,14 @@ def test_keys_of_an_index_keep_every_digit(name):
     assert sorted(keys) == sorted(Decimal(one) for one in expected)
 
 
+def test_a_float_key_that_is_rounded_to_join_exact_keys_is_told():
+    left = cents().dropna().set_index("s")
+    with pytest.warns(OdpsNbWarning, match="rounded to 2 decimal places"):
+        left.join(pd.DataFrame({"q": [1]}, index=[1 / 3]), how="outer")
+    with pytest.warns(OdpsNbWarning, match="rounded to 2 decimal places"):
+        left.reset_index().merge(pd.DataFrame({"s": [1 / 3]}), on="s", how="outer")
+
+
 def test_an_index_finds_its_keys_by_every_digit():
     series = indexed(NEAR)
     assert series.loc[Decimal(NEAR[1])] == 1
