@@ -24,6 +24,7 @@ __all__ = ["convert"]
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
+_BYTES = ("BINARY", "VARBINARY")
 _CLOCKS = ("DATE", "TIMESTAMPNTZ")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -179,6 +180,10 @@ class _Conversions:
         elif type_name(wanted) in _WHOLE and given in (*_REALS, *_TEXTS):
             name = "mc_cut" if given in _REALS else "mc_whole"
             wrap(node.this, lambda one: exp.Anonymous(this=name, expressions=[one]))
+        elif type_name(wanted) in _TEXTS and given in _BYTES:
+            wrap(node.this, lambda one: exp.Anonymous(this="decode", expressions=[one]))
+        elif type_name(wanted) in _BYTES and given in _TEXTS:
+            wrap(node.this, lambda one: exp.Anonymous(this="encode", expressions=[one]))
 
     def _number(self, node: Any, *, exact_values: bool) -> None:
         """Make a number with a point DOUBLE, unless it meets a DECIMAL: that is the larger type."""

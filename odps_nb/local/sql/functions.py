@@ -76,6 +76,7 @@ MACROS = (
     "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
+    "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS DATE)",
     "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
     # x is a time of the zone's clock, or the instant in UTC; both keep nanoseconds
     "mc_instant(x, zone) AS x + (CAST(timezone(zone, CAST(x AS TIMESTAMP)) AS TIMESTAMP)"
@@ -111,8 +112,18 @@ _OWN = ("DATEDIFF", "DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_CHAR", "U
 @cache
 def maxcompute_dialect() -> Any:
     """Return the sqlglot dialect for MaxCompute SQL."""
+    from sqlglot import exp
+
     hive = sql_parser.hive()
     known = {key: make for key, make in hive.Parser.FUNCTIONS.items() if key not in _OWN}
+    plain = known["TO_DATE"]
+
+    def to_date(arguments: list[Any], dialect: Any) -> Any:
+        if len(arguments) == 2:  # its format is not one of Hive's: mm is a month
+            return exp.Anonymous(this="TO_DATE", expressions=arguments)
+        return plain(arguments, dialect)
+
+    known["TO_DATE"] = to_date
     parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
     return type("MaxCompute", (hive,), {"Parser": parser})
 
@@ -140,15 +151,15 @@ def translate_functions(query: Any) -> None:
             call.set("this", "string_agg")
             call.set("expressions", [exp.Distinct(expressions=[value]), separator])
             continue
-        if name == "mc_to_char" and len(call.expressions) == 2:
-            _check_format(call.expressions[1])
+        if name in ("mc_to_char", "mc_to_date") and len(call.expressions) == 2:
+            _check_format(call.expressions[1], call.name.upper())
         call.set("this", name)
 
 
-def _check_format(form: Any) -> None:
+def _check_format(form: Any, function: str) -> None:
     """Convert a format such as ``yyyy-mm-dd hh:mi:ss`` to DuckDB's; it must be a constant."""
     from sqlglot import exp
 
     if not (isinstance(form, exp.Literal) and form.is_string):
-        raise faults.parse_failed("the format of TO_CHAR must be a string literal here")
+        raise faults.parse_failed(f"the format of {function} must be a string literal here")
     form.set("this", _FORMAT.sub(lambda found: _STRFTIME[found[0].lower()], form.this))

@@ -127,8 +127,9 @@ def _spell(query: Any, names: Names) -> str:
     try:
         text, called = spell(query)
     except SqlglotError as error:
+        said = str(error).splitlines()[0].replace("in DuckDB", "in the embedded service")
         raise faults.parse_failed(
-            str(error).splitlines()[0], advice="write it in another way, or run it in MaxCompute"
+            said, advice="write it in another way, or run it in MaxCompute"
         ) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None

@@ -310,8 +310,40 @@ _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
     ),
     (r"duplicate key", lambda _found, _names: faults.invalid(with_advice(_TWICE, _READ))),
     (
-        r"unicode|UTF-8",
+        r"unicode|UTF-?8",
         lambda _found, _names: faults.invalid(with_advice(_NOT_UTF8, _BYTES)),
+    ),
+    (
+        r"Division by zero",
+        lambda _found, _names: faults.invalid(
+            with_advice(
+                "ODPS-0121095: a number is divided by zero",
+                "write nullif(divisor, 0), or filter such rows",
+            )
+        ),
+    ),
+    (
+        r"(?:[Dd]ate|timestamp)(?: field value)? out of range: \"?([\d :.-]+)",
+        lambda found, _names: faults.invalid(
+            with_advice(
+                f"ODPS-0121095: there is no date {found[1]}",
+                "check the text, or filter such rows",
+            )
+        ),
+    ),
+    (
+        r"LIMIT/OFFSET cannot be negative",
+        _fixed("LIMIT and OFFSET cannot be negative", "write a number from 0 on"),
+    ),
+    (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _operands),
+    (
+        r"Could not parse string \"(.*?)\" according to format",
+        lambda found, _names: faults.invalid(
+            with_advice(
+                f"ODPS-0121095: the text {found[1]!r} is not a date of the format of TO_DATE",
+                "check the format, such as 'yyyy-mm-dd', or filter such rows",
+            )
+        ),
     ),
     (r"[Cc]ould not convert string '((?:[^'])*)' to ([\w()]+)", _not_converted),
 )

@@ -37,7 +37,7 @@ _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 # What functions of MaxCompute return whose names are only names to the parser.
 _RETURNS = {
     **dict.fromkeys(("GETDATE", "DATEADD", "DATETRUNC", "LASTDAY"), "DATETIME"),
-    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC"), "DATE"),
+    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_DATE"), "DATE"),
     **dict.fromkeys(
         ("DATEDIFF", "DATEPART", "WEEKDAY", "UNIX_TIMESTAMP", "LENGTHB", "CHAR_MATCHCOUNT"),
         "BIGINT",

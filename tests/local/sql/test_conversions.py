@@ -332,3 +332,25 @@ def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> N
         (shown,) = odps.table(name).read().to_pandas()["a"]
         assert str(shown).startswith(CLOCK)
         odps.drop_table(name)
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_to_date_reads_months_of_a_format(peer: Peer, month: int) -> None:
+    texts = f"'2024{month:02}15', '2024/{month:02}/15 23:59:58'"
+    found = peer.query(
+        "SELECT to_date(a, 'yyyymmdd') AS a, to_date(b, 'yyyy/mm/dd hh:mi:ss') AS b,"
+        f" to_date(null, 'yyyy') AS c FROM (SELECT {texts}) AS q (a, b);"
+    )
+    day = date(2024, month, 15)
+    assert found.to_pylist() == [{"a": day, "b": day, "c": None}]
+
+
+def test_text_and_bytes_are_cast_as_utf8(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(s string, b binary)")
+    peer.sql(f"INSERT INTO {name} SELECT '中 \\\\x41', cast('中 \\\\x41' as binary);")
+    (row,) = peer.query(
+        "SELECT cast(b as string) AS b, cast(s as binary) AS s,"
+        f" cast(unhex('e4b8ad') as string) AS u, cast('中' as binary) AS c FROM {name};"
+    ).to_pylist()
+    text = "中 \\x41"
+    assert row == {"b": text, "s": text.encode(), "u": "中", "c": "中".encode()}

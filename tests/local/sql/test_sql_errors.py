@@ -127,3 +127,21 @@ def test_signs_that_maxcompute_lacks_are_errors_of_the_text(
 def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:
     found = odps.sql("select '{}' as `{a}`, '?@$:' as b -- {} ?\n/* {} */").to_arrow()
     assert found.to_pylist() == [{"{a}": "{}", "b": "?@$:"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select 7 % (id - id) from orders", "divided by zero"),
+        ("select 5 div 0", "divided by zero"),
+        ("select date '2024-02-30'", "no date 2024-02-30"),
+        ("select to_date('20240230', 'yyyymmdd')", "no date 2024-2-30"),
+        ("select to_date('2024-07-01', 'yyyymmdd')", "not a date of the format"),
+        ("select id from orders limit -1", "cannot be negative"),
+        ("select soundex('a')", "not supported in the embedded service"),
+        ("select -'1'", "the operator - does not take these types"),
+        ("select cast(unhex('ff') as string)", "not UTF-8"),
+    ],
+)
+def test_a_value_that_cannot_be_computed_is_named(odps: Connection, text: str, said: str) -> None:
+    assert said in refused(odps, text).message
