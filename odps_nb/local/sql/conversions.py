@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from odps_nb.local.sql.times import Clock
+from odps_nb.local.sql.times import Clock, is_read
 from odps_nb.local.sql.types_of_query import (
     Types,
     average_type,
@@ -97,7 +97,7 @@ class _Conversions:
         if isinstance(node, exp.Cast):
             wanted, given = type_name(node.to), self._types.name(node.this)
             if wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
-                if not isinstance(node.this, exp.Literal):  # `constants_in_utc` has read those
+                if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
                     self._clock.read(node, wanted)
             elif wanted in (*_TEXTS, *_CLOCKS):
                 self._show(node.this)

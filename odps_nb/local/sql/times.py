@@ -15,11 +15,12 @@ from odps_nb.local import faults
 from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
 from odps_nb.schema import TypeCode
 
-__all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "zone_of"]
+__all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "is_read", "zone_of"]
 
 ZONE = "odps.sql.timezone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
 _CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)(?: (\d\d:\d\d:\d\d)(\.\d+)?)?")
+_OWN_ZONE = re.compile(r"-?infinity|.*(?:Z|[+-]\d\d:?\d\d)\s*", re.DOTALL)
 _CLOCKS = {TypeCode.DATE, TypeCode.TIMESTAMP_NTZ}
 _TIMES = {TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
 # Clocks of 64 bits of nanoseconds; DuckDB takes the first and the last one as infinite.
@@ -41,12 +42,14 @@ class Clock:
         """Make an instant of text, a date or a clock time, in place of it."""
         from sqlglot import exp
 
-        if isinstance(node, exp.Literal):
-            if found := _CLOCK.fullmatch(node.this):
-                node.set("this", _in_utc(found, self._zone))
+        is_constant = isinstance(node, exp.Literal)
+        if is_constant and (found := _CLOCK.fullmatch(node.this)):
+            node.set("this", _in_utc(found, self._zone))
+            return
+        if is_constant and is_read(node):
             return
         duck = "TIMESTAMP_MS" if wanted == "DATETIME" else "TIMESTAMP"
-        kind = exp.Cast if isinstance(node, exp.Anonymous) else exp.TryCast
+        kind = exp.Cast if isinstance(node, (exp.Anonymous, exp.Literal)) else exp.TryCast
 
         def made(inner: Any) -> Any:
             clock = kind(this=inner, to=duck_time(duck))
@@ -68,6 +71,14 @@ class Clock:
         from sqlglot import exp
 
         return exp.Literal.string(self._zone.key)
+
+
+def is_read(constant: Any) -> bool:
+    """Whether `constants_in_utc` has read a text, or it has a zone of its own."""
+    return (
+        _CLOCK.fullmatch(constant.this) is not None
+        or _OWN_ZONE.fullmatch(constant.this) is not None
+    )
 
 
 def zone_of(name: str) -> ZoneInfo:

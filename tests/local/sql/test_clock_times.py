@@ -115,3 +115,17 @@ def test_a_cast_to_timestamp_ntz_is_a_timestamp_ntz(zoned: Connection, name: str
     ).to_arrow()
     assert {str(kind) for kind in found.schema.types} == {"timestamp[ns]"}
     assert set(found.to_pandas().iloc[0].astype(str)) == {TEXT}
+
+
+@pytest.mark.parametrize(
+    "text", [TEXT, "2024-07-01T12:34:56", "2024/07/01 12:34:56", "2024-7-1 12:34:56"]
+)
+def test_a_text_is_read_by_the_clock_of_the_session(
+    zoned: Connection, name: str, text: str
+) -> None:
+    zoned.sql(f"insert into {name} values (1, '{TEXT}', '{TEXT}', '{TEXT}')").wait()
+    columns = f"cast('{text}' as datetime) as a, cast('{text}' as timestamp) as b"
+    assert clocks(zoned, f"select {columns}, d from {name}") == {TEXT}
+    for column in ("n", "d", "t"):
+        found = zoned.sql(f"select id from {name} where {column} = '{text}'").to_arrow()
+        assert found.num_rows == 1, column
