@@ -117,9 +117,13 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
         rows = pa.table({"a": range(500_000)})
         peer.write("s", rows, overwrite=True)
         (disk.root.parent / "half").write_bytes(bytes(12 << 20))
-        with pytest.raises(OdpsNbError, match=FULL):
+
+        def fill() -> None:
             for number in range(9):
                 peer.sql(f"CREATE TABLE c{number} AS SELECT a * {number} + random() a FROM s;")
+
+        with pytest.raises(OdpsNbError, match=FULL):
+            fill()
         (disk.root.parent / "half").unlink()
         assert peer.read("s").num_rows == 500_000
 
