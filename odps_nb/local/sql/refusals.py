@@ -129,7 +129,7 @@ def refusal(said: str, names: Names) -> Exception:
     plain = _plain(rest)
     if kind in ("Parser Error", "Binder Error", "Catalog Error"):
         return _semantic(f"the query cannot be run: {plain}")
-    if kind == "Out of Memory Error":  # it goes on about its own settings
+    if kind == "Out of Memory Error":  # DuckDB's text is about its settings
         return faults.invalid("ODPS-0121095: the query needs more memory than it may have")
     what, advice = _KINDS.get(kind, ("the query failed", "write it in another way"))
     return faults.invalid(with_advice(f"ODPS-0121095: {what}: {plain}", advice))

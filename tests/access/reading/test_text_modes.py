@@ -91,7 +91,9 @@ def forms(table: Table, column: str, mode: str) -> dict[str, Callable[[], list[A
         """Return the cells of a DataFrame, in which a MAP is a dict and a null may be NaN."""
         cells = rows.sort_values("id")[column].tolist()
         cells = [None if cell != cell else cell for cell in cells]
-        return [list(cell.items()) if column == "m" and cell else cell for cell in cells]
+        return [
+            list(cell.items()) if column == "m" and cell is not None else cell for cell in cells
+        ]
 
     return {
         "to_arrow": lambda: arrow(scan().to_arrow()),
