@@ -135,7 +135,7 @@ def test_a_write_is_committed_exactly_once(odps, table, fault, action):
     assert rows_of(odps, table) == list(range(20))
 
 
-def test_an_upload_that_nobody_takes_any_more_is_sent_again(odps, table):
+def test_a_stalled_upload_is_sent_again(odps, table):
     """It is larger than the buffers of the sockets, so that the sending itself stops."""
     wide = pd.DataFrame({"id": range(10, 15), "name": [c * 1_500_000 for c in "abcde"]})
     with before(odps, "silent inside", "TableWrite") as (client, _):
