@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.server.rights import Rights
@@ -42,7 +43,8 @@ class Settings:
 
     ``verify`` off accepts every request (for experiments only); ``set_aside`` moves data files
     that the catalogue does not know out of the way, instead of refusing to start. ``reads`` says
-    how coarsely reads are split and filtered; by default as the real service does.
+    how coarsely reads are split and filtered; by default as the real service does. ``forms`` says
+    what it sends where the evidence about the real one is weak.
     """
 
     project: str = DEFAULT_PROJECT
@@ -58,6 +60,7 @@ class Settings:
     rights: Mapping[str, Mapping[str, str]] | None = None
     reads: ReadRules = field(default_factory=ReadRules)
     strict_sql: bool = False
+    forms: Forms = field(default_factory=Forms)
 
 
 class Service:

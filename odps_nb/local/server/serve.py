@@ -25,6 +25,7 @@ from typing import Any
 import uvicorn
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
@@ -139,6 +140,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="refuse full scans of partitioned tables and ORDER BY without LIMIT, as projects do",
     )
+    parser.add_argument(
+        "--form",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what is sent where the real service is not known well: " + Forms.describe(),
+    )
     parser.add_argument("--misbehave", action="store_true", help="accept rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, active at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
@@ -220,6 +228,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
             kept_ranges=options.kept_ranges,
         ),
         strict_sql=options.strict_sql,
+        forms=Forms.parse(options.form),
     )
     prepared = False
 

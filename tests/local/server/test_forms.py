@@ -1,0 +1,27 @@
+"""Forms of answers that are chosen when the service is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from odps_nb.errors import ConfigError
+from odps_nb.local.forms import Forms
+from odps_nb.local.server import launch
+
+
+def test_forms_are_named_with_their_values() -> None:
+    assert Forms.parse([]) == Forms()
+    assert Forms.parse(["time_zone=none"]) == Forms(time_zone="none")
+    assert Forms.parse(["time_zone=none", "time_zone=UTC"]) == Forms()
+
+
+@pytest.mark.parametrize("text", ["time_zone=Mars", "time_zone", "other=1", ""])
+def test_a_form_that_does_not_exist_is_refused_with_the_choices(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Forms.parse([text])
+    assert "time_zone=UTC|" in str(caught.value.hint)
+
+
+def test_the_service_says_so_before_it_starts() -> None:
+    with pytest.raises(ConfigError, match="no form 'time_zone=Mars'"):
+        launch.start(samples=False, options=("--form", "time_zone=Mars"))
