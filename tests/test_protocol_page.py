@@ -202,7 +202,10 @@ DOCUMENTS = {
         name=TABLE, schema=COLUMNS, table_id="7", owner="someone", created_at=1700000000
     ).encode()[0],
     "job": control.SubmitSql(
-        project="p1", sql="select 1", settings={"odps.sql.type.system.odps2": "true"}
+        project="p1",
+        sql="select 1",
+        settings={"odps.sql.type.system.odps2": "true"},
+        unique_id="5f2c8a4e-0d6b-4c7e-9a3f-2b1c0d9e8f7a",
     )
     .encode()
     .body,

@@ -28,6 +28,7 @@ from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_m
 from odps_nb.terms import TableName, TextMode
 from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.core import HTTP_CODINGS, JSON_TYPE, NO_SCOPE, storage_request, table_target
+from odps_nb.wire.control import SubmitSql
 
 __all__ = ["CODINGS", "Answer", "Asker", "Exchange", "ipc_bytes"]
 
@@ -335,6 +336,16 @@ class Asker:
             raise
         self.redactor.number(instance.instance_id, "instance")
         self.exchanges.append(Exchange(request=request, answer={"ended": "well"}))
+        return instance
+
+    def submit(self, sql: str, guid: str) -> str:
+        """Submit a job with this Guid, and return the id of its instance."""
+        request = SubmitSql(project=self.storage.profile.project, sql=sql, unique_id=guid)
+        instance = self.storage.submit(request).instance_id
+        self.redactor.number(instance, "instance")
+        self.exchanges.append(
+            Exchange(request={"action": "SQL", "text": sql}, answer={"ended": "well"})
+        )
         return instance
 
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

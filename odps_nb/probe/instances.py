@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from odps_nb.probe.asking import Answer, Asker
 from odps_nb.probe.question import Observation, OneOf, Question
 from odps_nb.probe.scratch import PLAIN_ROWS
@@ -49,7 +51,22 @@ def _direct(asker: Asker) -> Observation:
     return seen
 
 
+def _guid(asker: Asker) -> Observation:
+    guid = str(uuid.uuid4())
+    first, second = (asker.submit(f"select {number};", guid) for number in (1, 2))
+    return {"one_instance": first == second}
+
+
 QUESTIONS = (
+    Question(
+        id="job-guid",
+        sends="SQL",
+        text="Are two SQL jobs with one Guid one instance?",
+        assumes="They are: a job whose response was lost is sent again with its Guid.",
+        ask=_guid,
+        expected={"one_instance": True},
+        statements=2,
+    ),
     Question(
         id="result-limit",
         sends="SQL, InstanceCreateReadSession",

@@ -67,6 +67,7 @@ class Instances:
             place,
             call.sql,
             task=call.name,
+            guid=call.unique_id,
             source=job[0] if job else "",
             patience=PATIENCE,
             estimates=call.estimates,

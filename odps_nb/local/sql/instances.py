@@ -104,6 +104,7 @@ class Instances:
         query: str,
         *,
         task: str,
+        guid: str = "",
         source: str = "",
         patience: float = 0.0,
         estimates: bool = False,
@@ -112,35 +113,58 @@ class Instances:
 
         Parameters
         ----------
+        guid
+            Where a job of this key and project had the same, return its instance and start
+            nothing, whatever the statement is. It is kept with the instance, also over a restart.
         patience
             Wait so many seconds for the end before returning.
         estimates
             Run nothing; the estimate becomes the message of the instance.
         """
-        statement = parse_statement(query)
-        instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._clock())) + (
-            f"{secrets.randbelow(10**3):03d}g{secrets.token_hex(5)}"
-        )
-        self._db.run(
-            "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?, ?, '', '', NULL, 0, ?, NULL)",
-            instance_id,
-            place.project,
-            place.owner,
-            task,
-            source,
-            query,
-            RUNNING,
-            self._clock(),
-        )
-        stopper = Stopper()
-        with self._lock:
-            work = self._estimate if estimates else self._perform
-            future = self._pool.submit(
-                self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
-            )
-            self._running[instance_id] = (stopper, future)
+        instance_id = self._known(place, guid)
+        if instance_id is None:
+            statement = parse_statement(query)
+            with self._lock:
+                instance_id = self._known(place, guid)  # another thread may have been first
+                if instance_id is None:
+                    instance_id = self._insert(place, query, task, guid, source)
+                    self._start(instance_id, statement, place, estimates=estimates)
         self.wait(instance_id, patience)
         return self.get(place.project, instance_id)
+
+    def _known(self, place: Place, guid: str) -> str | None:
+        """Return the instance of an earlier job with this Guid, if there is one."""
+        row = self._db.row(
+            "SELECT instance_id FROM guids WHERE project = ? AND owner = ? AND guid = ?",
+            *(place.project, place.owner, guid),
+        )
+        return None if row is None else row["instance_id"]
+
+    def _insert(self, place: Place, query: str, task: str, guid: str, source: str) -> str:
+        now = self._clock()
+        instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + (
+            f"{secrets.randbelow(10**3):03d}g{secrets.token_hex(5)}"
+        )
+        of = (place.project, place.owner)
+        with self._db.transaction() as db:
+            db.execute(
+                "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?, ?, '', '', NULL, 0, ?, NULL)",
+                (instance_id, *of, task, source, query, RUNNING, now),
+            )
+            if guid:
+                db.execute("INSERT INTO guids VALUES (?, ?, ?, ?)", (*of, guid, instance_id))
+        return instance_id
+
+    def _start(
+        self, instance_id: str, statement: Statement, place: Place, *, estimates: bool
+    ) -> None:
+        """Run a statement in a thread; the caller holds the lock."""
+        stopper = Stopper()
+        work = self._estimate if estimates else self._perform
+        future = self._pool.submit(
+            self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
+        )
+        self._running[instance_id] = (stopper, future)
 
     def wait(self, instance_id: str, seconds: float) -> None:
         """Wait for the end of an instance, for at most so many seconds."""
