@@ -28,6 +28,7 @@ __all__ = [
     "has_blob",
     "has_timestamp",
     "text_as_binary",
+    "types_in",
 ]
 
 
@@ -176,13 +177,21 @@ def has_timestamp(odps: OdpsType) -> bool:
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     """Whether the type is or contains one of these."""
+    return any(one.code in codes for one in types_in(odps))
+
+
+def types_in(odps: OdpsType) -> Iterator[OdpsType]:
+    """Yield a type and the types inside it."""
+    yield odps
+    inner: tuple[OdpsType, ...] = ()
     if isinstance(odps, ArrayType):
-        return has_any(odps.element, codes)
-    if isinstance(odps, MapType):
-        return has_any(odps.key, codes) or has_any(odps.value, codes)
-    if isinstance(odps, StructType):
-        return any(has_any(member.type, codes) for member in odps.fields)
-    return odps.code in codes
+        inner = (odps.element,)
+    elif isinstance(odps, MapType):
+        inner = (odps.key, odps.value)
+    elif isinstance(odps, StructType):
+        inner = tuple(member.type for member in odps.fields)
+    for one in inner:
+        yield from types_in(one)
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:
