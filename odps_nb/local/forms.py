@@ -21,10 +21,13 @@ class Forms:
     """Forms that the service sends; every field lists its values, the first is the default.
 
     ``time_zone`` is the zone in the Arrow type of DATETIME and TIMESTAMP columns of a read
-    (evidence 151: there is one, its name is not shown).
+    (evidence 151: there is one, its name is not shown). ``key_splits`` are the split modes of reads
+    of primary-key tables that are not incremental (evidence 164: the Java SDK reads them by
+    ``Size`` in version 1, the vendor's manual says ``RowOffset``).
     """
 
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
+    key_splits: Literal["both", "RowOffset", "Size"] = "both"
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:

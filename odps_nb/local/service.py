@@ -118,6 +118,7 @@ class Service:
             self.duck,
             clock,
             settings.reads,
+            settings.forms,
         )
         self.publisher = Publisher(self.database, self.snapshots, self.folder)
         self.write_sessions = WriteSessions(

@@ -15,6 +15,7 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.increments import (
     MODES,
     Changed,
@@ -71,10 +72,11 @@ class ReadSessions:
         duck: Duck,
         clock: Callable[[], float],
         rules: ReadRules | None = None,
+        forms: Forms | None = None,
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
-        self._rules = rules or ReadRules()
+        self._rules, self._forms = rules or ReadRules(), forms or Forms()
         self._cache: OrderedDict[str, ReadSession] = OrderedDict()
         self._cache_lock = Lock()
 
@@ -83,7 +85,7 @@ class ReadSessions:
         session_id = new_id()
         with self._db.transaction():
             table = self._catalog.stored_table(request.table)
-            self._rules.check_split(table, request)
+            self._rules.check_split(table, request, self._forms)
             changed = self._changed(table, request)
             if changed is None:
                 segments = self._segments(table, request)
