@@ -114,7 +114,7 @@ def test_the_tunnel_calls_a_session_that_is_over_a_conflict() -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 404, 503])
 def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -> None:
-    """The Spark connector retries by this word (``docs/protocol.md`` section 8.4)."""
+    """Evidence 162: the Spark connector retries by it (``docs/protocol.md`` section 8.4)."""
     body = json_error("InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed")
     assert type(error_of(status, body)) is ServerFaultError
 

@@ -270,6 +270,7 @@ def test_a_stream_ends_with_its_marker_even_when_it_is_empty(peer: Peer, plain: 
 
 
 def test_an_empty_table_has_no_splits(peer: Peer, new_table: Callable[[str], str]) -> None:
+    """Evidence 177: Doris opens none where FileNum is 0; the real count is not shown."""
     name = new_table("(id bigint)")
     session = peer.open_read(name)
     assert (session.splits_count, session.estimated_rows) == (0, 0)
