@@ -13,7 +13,13 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.local import faults
 
-__all__ = ["MACROS", "function_names", "maxcompute_dialect", "translate_functions"]
+__all__ = [
+    "MACROS",
+    "function_names",
+    "join_lateral_views",
+    "maxcompute_dialect",
+    "translate_functions",
+]
 
 # units as people write them -> parts of DuckDB
 _PART = """CASE lower({part})
@@ -139,6 +145,12 @@ def translate_functions(query: Any) -> None:
     """Replace the calls of MaxCompute's own functions by their macros, in place."""
     from sqlglot import exp
 
+    for call in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
+        value = call.this
+        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
+            one.replace(exp.cast(one.copy(), "double"))
+        arguments = [call.this, call.args["quantile"]]
+        call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
     for call in list(query.find_all(exp.Anonymous)):
         name = f"mc_{call.name.lower()}"
         if name not in _NAMES:
@@ -154,6 +166,41 @@ def translate_functions(query: Any) -> None:
         if name in ("mc_to_char", "mc_to_date") and len(call.expressions) == 2:
             _check_format(call.expressions[1], call.name.upper())
         call.set("this", name)
+
+
+def join_lateral_views(query: Any) -> None:
+    """Write each LATERAL VIEW as a lateral join, in place, which takes MAPs and OUTER as well."""
+    from sqlglot import exp
+
+    for select in query.find_all(exp.Select):
+        laterals = select.args.get("laterals") or []
+        while laterals and (values := _exploded(laterals[0])):
+            view = laterals.pop(0)
+            columns = exp.Select(expressions=[exp.Explode(this=one) for one in values])
+            alias = view.args["alias"]
+            joined = exp.Lateral(this=exp.Subquery(this=columns), view=False, alias=alias)
+            kind = (
+                {"side": "LEFT", "on": exp.true()} if view.args.get("outer") else {"kind": "CROSS"}
+            )
+            select.append("joins", exp.Join(this=joined, **kind))
+
+
+def _exploded(view: Any) -> list[Any]:
+    """Return the lists that a LATERAL VIEW puts side by side; empty where it is something else."""
+    from sqlglot import exp
+
+    def call(name: str, *values: Any) -> Any:
+        return exp.Anonymous(this=name, expressions=[one.copy() for one in values])
+
+    named, function = len(view.alias_column_names), view.this
+    if not view.args.get("view") or type(function) not in (exp.Explode, exp.Posexplode):
+        return []
+    value = function.this
+    if type(function) is exp.Posexplode:
+        return [call("range", call("len", value)), value] if named == 2 else []
+    if named == 2:
+        return [call("map_keys", value), call("map_values", value)]
+    return [value] if named == 1 else []
 
 
 def _check_format(form: Any, function: str) -> None:

@@ -15,7 +15,11 @@ from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.sql.constants import compare_bytes, spell_intervals
 from odps_nb.local.sql.conversions import convert
-from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql.functions import (
+    join_lateral_views,
+    maxcompute_dialect,
+    translate_functions,
+)
 from odps_nb.local.sql.into_columns import convert_rows, fit_constants
 from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
 from odps_nb.local.sql.spelling import looks_outside, spell
@@ -97,6 +101,7 @@ def translate(
     convert(query, types, clock, exact_values=bool(into))
     convert_rows(query, into, types, clock)
     translate_functions(query)
+    join_lateral_views(query)
     spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)
