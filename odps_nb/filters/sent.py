@@ -47,9 +47,8 @@ _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 def predicate_of(condition: Node, schema: TableSchema) -> str:
     """Return the text for ``FilterPredicate``; empty where nothing can be sent.
 
-    Nothing is sent for a table that has a DECIMAL with more than `MOST_SCALE` digits behind the
-    point in any column. Conditions that make it longer than `MAX_LENGTH` are left out, such as
-    lists of many values.
+    Nothing is sent for a table that has a DECIMAL with a scale above `MOST_SCALE` in any column.
+    Conditions that make it longer than `MAX_LENGTH` are left out, such as lists of many values.
     """
     if any(
         isinstance(one, DecimalType) and (one.scale or 0) > MOST_SCALE

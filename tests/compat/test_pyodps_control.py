@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -79,6 +80,17 @@ def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
         assert sorted(r["a"] for r in reader) in ([1, 2], ["1", "2"])
     with instance.open_reader(tunnel=True) as reader:
         assert sorted(reader.to_pandas()["a"]) == [1, 2]
+
+
+def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: str) -> None:
+    """Evidence 163: ``unique_identifier_id``, which the document of the job gives back."""
+    entry.execute_sql(f"create table {name} (n bigint)")
+    text, guid = f"insert into {name} values (1)", str(uuid.uuid4())
+    first, second = (entry.execute_sql(text, unique_identifier_id=guid) for _ in range(2))
+    assert first.id == second.id
+    assert second.get_unique_identifier_id() == guid
+    with entry.get_table(name).open_reader() as reader:
+        assert reader.count == 1
 
 
 def test_what_is_shown_is_text(entry: ODPS, name: str) -> None:
