@@ -22,9 +22,13 @@ class Forms:
 
     ``time_zone`` is the zone in the Arrow type of DATETIME and TIMESTAMP columns of a read
     (evidence 151: there is one, its name is not shown).
+    ``nanosecond_status`` is the HTTP status of a read in nanoseconds that has a TIMESTAMP outside
+    1970-01-01 to 2038-01-19 03:14:07 (evidence 152: the text of the error is known, its status is
+    not); with ``none``, all times are sent that 64 bits hold in nanoseconds (1677 to 2262).
     """
 
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
+    nanosecond_status: Literal["400", "500", "none"] = "400"
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:
