@@ -37,8 +37,6 @@ message, facts and notes, since Spark sends them between processes.
 from __future__ import annotations
 
 import re
-import sys
-import warnings
 from typing import Any, ClassVar
 
 __all__ = [
@@ -71,7 +69,6 @@ __all__ = [
     "TruncatedError",
     "explain",
     "visible",
-    "warn",
 ]
 
 # Control characters may hide or overwrite text and control a terminal; direction marks reorder
@@ -205,15 +202,6 @@ def _revive(
 
 class OdpsNbWarning(UserWarning):
     """Category of all warnings of this package."""
-
-
-def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
-    """Warn at the first caller outside of this package and of the packages in ``through``."""
-    inside = (__name__.partition(".")[0], *through)
-    level, frame = 1, sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, OdpsNbWarning, stacklevel=level)
 
 
 class ProtocolError(OdpsNbError):

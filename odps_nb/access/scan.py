@@ -23,7 +23,8 @@ from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError, InvalidRequestError, warn
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ArgumentError, InvalidRequestError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Split, TextMode, TimeUnit

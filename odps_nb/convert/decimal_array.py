@@ -23,7 +23,8 @@ from pandas.arrays import ArrowExtensionArray, FloatingArray, IntegerArray
 
 from odps_nb.convert.decimal_floats import as_floats, from_floats, rounded, whole_digits
 from odps_nb.convert.fitting.misfit import shorten
-from odps_nb.errors import ArgumentError, warn
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ArgumentError
 
 __all__ = ["DecimalArray", "DecimalDtype", "decimal_note"]
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.row_names import Names
-from odps_nb.errors import ConversionError, warn
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ConversionError
 
 __all__ = ["array_frame", "columns_frame", "rows_frame", "with_index"]
 
