@@ -22,6 +22,7 @@ from odps_nb.errors import (
     FramingError,
     LimitExceededError,
     ProtocolError,
+    ServiceError,
     StateError,
     TruncatedError,
 )
@@ -157,7 +158,7 @@ def _refuse_document(body: Body, head: bytes) -> None:
     """Raise what the service reports with a status of success, in place of the rows."""
     if head[:1] in (b"{", b"<"):
         error = decode_error(200, body.headers, head + body.read(MAX_ERROR_BYTES))
-        if error.code is not None:
+        if type(error) is not ServiceError:  # its code or text is known
             raise error
 
 
@@ -191,7 +192,7 @@ class RowStream:
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
     ServiceError
-        The body is an error of the service, with a code.
+        The body is an error of the service that is known by its code or text.
     TransportError
         The connection broke, or the body is shorter than HTTP states.
     """

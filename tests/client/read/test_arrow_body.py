@@ -241,7 +241,9 @@ def test_an_error_in_the_place_of_the_rows_is_that_error(document):
     assert "timestamp_unit='us'" in caught.value.hint
 
 
-@pytest.mark.parametrize("page", [b"<html>sign in</html>", b'{"wifi": "sign in"}'])
-def test_a_page_without_a_code_is_no_error_of_the_service(page):
+@pytest.mark.parametrize(
+    "page", [b"<html>sign in</html>", b'{"wifi": "sign in"}', b'{"Code": "x"}']
+)
+def test_a_page_without_a_known_code_is_no_error_of_the_service(page):
     with Opened(page) as response, pytest.raises(FramingError, match="neither Arrow"):
         RowStream(response)
