@@ -222,7 +222,8 @@ class Scan(RowForms, ForEngines):
         if self._max_bytes is not None:
             raise _no_bound("Spark, whose tasks read the rows themselves")
         with self._lock:
-            if self._session is None and self._plan.timestamp_unit is None:
+            untouched = self._session is None and self._reopens is None
+            if untouched and self._plan.timestamp_unit is None:
                 self._plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
         return self._connection.faces.to_spark(
             self, spark, self._progress if progress is None else progress
@@ -365,8 +366,7 @@ class Scan(RowForms, ForEngines):
         warn(
             f"TIMESTAMPs of {plan.table} are read in microseconds, since the service cannot give "
             f"all of them in nanoseconds ({error.message}). Digits below a microsecond are cut, "
-            "also where a condition compares them. Pass timestamp_unit='us' to read so without "
-            "this warning"
+            "also where a condition compares them. Pass timestamp_unit='us' to avoid this warning"
         )
 
     def _arriving(

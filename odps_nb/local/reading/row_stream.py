@@ -71,7 +71,7 @@ def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[p
 
 def _has_far_time(array: pa.Array) -> bool:
     kind = array.type
-    if kind == pa.timestamp("ns"):
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
         ends = pc.min_max(array.view(pa.int64()))
         return bool(ends["min"].is_valid) and (
             ends["min"].as_py() < 0 or ends["max"].as_py() > LAST_NANOSECOND
