@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.faces import Explorer
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.schema import TableSchema
 
-__all__ = ["Reading", "RowForms", "as_table"]
+__all__ = ["RowForms", "T", "as_table"]
 
-Reading: TypeAlias = "tuple[ProgressTracker, Generator[pa.RecordBatch, None, None]]"
+T = TypeVar("T")
 
 
 class RowForms(ABC):
@@ -57,8 +56,12 @@ class RowForms(ABC):
         """Iterate over the rows in batches, in order, in bounded memory."""
 
     @abstractmethod
-    def _reading(self, progress: Progress) -> AbstractContextManager[Reading]:
-        """Begin to read; its progress, and its batches."""
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
+    ) -> T:
+        """Return what ``collect`` makes of all batches; it may be called again for new ones."""
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -78,8 +81,9 @@ class RowForms(ABC):
         CancelledError
             `cancel` was called.
         """
-        with self._reading(progress) as (_, batches):
-            return as_table(batches, lambda: self.arrow_schema)
+        return self._collected(
+            progress, lambda _, batches: as_table(batches, lambda: self.arrow_schema)
+        )
 
     def to_pandas(
         self,
@@ -113,15 +117,17 @@ class RowForms(ABC):
             As told at `to_arrow`.
         """
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
-        with self._reading(progress) as (tracker, batches):
-            return read_frame(
+        return self._collected(
+            progress,
+            lambda tracker, batches: read_frame(
                 batches,
                 lambda: self.arrow_schema,
                 tracker,
                 options=options,
                 row_count=lambda: self.row_count,
                 blobs=lambda: blob_dtypes(self._connection, self.schema),
-            )
+            ),
+        )
 
     def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
         """Read all rows into a polars DataFrame; of a table, `Table.scan_polars` reads less.

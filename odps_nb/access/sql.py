@@ -5,13 +5,13 @@ Must not know: the wire, what a notebook shows."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
-from odps_nb.access.row_forms import Reading, RowForms, as_table
+from odps_nb.access.row_forms import RowForms, T, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import (
@@ -225,10 +225,13 @@ class Result(RowForms):
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    @contextmanager
-    def _reading(self, progress: Progress) -> Iterator[Reading]:
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
+    ) -> T:
         with self._tracker(progress) as tracker:
-            yield tracker, self._batches(tracker, self._zone)
+            return collect(tracker, self._batches(tracker, self._zone))
 
     def _batches(
         self,

@@ -99,9 +99,9 @@ class Table(TableMetadata, ByKey, ForEngines):
         compression
             ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
         timestamp_unit
-            ``"us"`` for TIMESTAMPs before 1677 or after 2262, such as the ``9999-12-31`` of a
-            "valid to": nanoseconds do not reach them, and what is finer than a microsecond is cut
-            then. ``"ns"`` by default, and ``"us"`` where the service says that it must be.
+            Unit of TIMESTAMPs. ``"us"``: microseconds; finer digits are cut. ``"ns"``: nanoseconds,
+            which the service gives from 1970-01-01 to 2038-01-19 only. Default: nanoseconds, and
+            microseconds, with an `OdpsNbWarning`, where a time lies outside.
         text
             What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
             ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all

@@ -20,14 +20,23 @@ __all__ = ["Forms"]
 class Forms:
     """Forms that the service sends; every field lists its values, the first is the default.
 
-    ``time_zone`` is the zone in the Arrow type of DATETIME and TIMESTAMP columns of a read
-    (evidence 151: there is one, its name is not shown). ``key_splits`` are the split modes of reads
-    of primary-key tables that are not incremental (evidence 164: the Java SDK reads them by
-    ``Size`` in version 1, the vendor's manual says ``RowOffset``).
+    Attributes
+    ----------
+    time_zone
+        Zone in the Arrow type of DATETIME and TIMESTAMP columns of a read (evidence 151: there is
+        one, its name is not shown).
+    key_splits
+        Split modes of reads of primary-key tables that are not incremental (evidence 164: the Java
+        SDK reads them by ``Size`` in version 1, the vendor's manual says ``RowOffset``).
+    nanosecond_status
+        HTTP status of a read in nanoseconds that has a TIMESTAMP outside 1970-01-01 to
+        2038-01-19 03:14:07 (evidence 152: the text of the error is known, its status is not); with
+        ``none``, all times are sent that 64 bits hold in nanoseconds (1677 to 2262).
     """
 
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     key_splits: Literal["both", "RowOffset", "Size"] = "both"
+    nanosecond_status: Literal["400", "500", "none"] = "400"
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:

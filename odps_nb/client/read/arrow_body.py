@@ -22,6 +22,7 @@ from odps_nb.errors import (
     FramingError,
     LimitExceededError,
     ProtocolError,
+    ServiceError,
     StateError,
     TruncatedError,
 )
@@ -34,6 +35,7 @@ from odps_nb.wire.arrow_stream import (
     sniff_body,
 )
 from odps_nb.wire.calls.core import find_header
+from odps_nb.wire.calls.errors import MAX_ERROR_BYTES, decode_error
 from odps_nb.wire.codings import Decoder, decoder
 
 __all__ = ["Body", "RowStream"]
@@ -111,6 +113,7 @@ class _Watched:
         self.ran_short = False
         self.failed = True  # while the body is read, so that its own errors travel on
         head = body.read(4)
+        _refuse_document(body, head)
         self.failed = False
         found = sniff_body(head, find_header(body.headers, "content-encoding"))
         is_plain = not isinstance(found, Compression)
@@ -151,6 +154,14 @@ class _Watched:
         """Do nothing: the owner of the body closes it."""
 
 
+def _refuse_document(body: Body, head: bytes) -> None:
+    """Raise what the service reports with a status of success, in place of the rows."""
+    if head[:1] in (b"{", b"<"):
+        error = decode_error(200, body.headers, head + body.read(MAX_ERROR_BYTES))
+        if type(error) is not ServiceError:  # its code or text is known
+            raise error
+
+
 class RowStream:
     """Record batches of one response, each validated in full; `close` closes the response.
 
@@ -180,6 +191,8 @@ class RowStream:
         The bytes are not an Arrow stream, continue after its end, or are damaged.
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
+    ServiceError
+        The body is an error of the service that is known by its code or text.
     TransportError
         The connection broke, or the body is shorter than HTTP states.
     """

@@ -53,8 +53,7 @@ class ReadPlan:
     compression
         The compression to request.
     timestamp_unit
-        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds if the service
-        reports times outside their range (1677…2262).
+        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds.
     increment
         Read only the rows of some versions; not with ``versions``.
     text

@@ -45,10 +45,8 @@ from odps_nb.terms import (
     SplitMode,
     TableName,
     TextMode,
-    TimeUnit,
 )
 from odps_nb.wire.calls import (
-    NANOSECONDS_TOO_NARROW,
     CreateReadSession,
     GetReadSession,
     ReadSessionAnswer,
@@ -108,10 +106,8 @@ def open_read_session(
         suggest_tables(storage, plan.table, error)
         raise
     except InvalidRequestError as error:
-        if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
-            explain_refused_table(storage, plan.table, error, columns=plan.columns)
-            raise
-    return _opened(storage, replace(plan, timestamp_unit=TimeUnit.MICRO), tracker, cancel)
+        explain_refused_table(storage, plan.table, error, columns=plan.columns)
+        raise
 
 
 def _opened(
@@ -157,7 +153,7 @@ def _answered(
     try:
         answer = ask(request)
     except InvalidRequestError as error:
-        if error.code == NANOSECONDS_TOO_NARROW or plan.increment is not None:
+        if plan.increment is not None:
             raise
         request = _in_other_mode(plan, request)
         try:

@@ -106,8 +106,9 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert stored values to the time units of a session, truncating finer digits.
 
-    Times are rounded down, also before 1970; those inside of other values towards 1970. 400 for
-    a time outside the range of the unit, such as the year 9999 in nanoseconds.
+    Times are rounded down, also before 1970; those inside of other values towards 1970.
+    ``ODPS-0422214`` for a time outside the range of the unit, such as the year 9999 in
+    nanoseconds.
     """
     if array.type.equals(target):
         return array
@@ -118,5 +119,5 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
             return cut
         rounded_up = pc.greater(cut, array)
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
-    except pa.ArrowInvalid as error:
-        raise faults.invalid(f"a time is out of the session's range: {error}") from None
+    except pa.ArrowInvalid:
+        raise faults.time_overflow() from None

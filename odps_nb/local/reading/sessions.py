@@ -45,13 +45,12 @@ from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder, new_id
-from odps_nb.local.store.row_files import FAR, FINE
+from odps_nb.local.store.row_files import FAR
 from odps_nb.local.store.snapshots import Segment, Snapshots
 from odps_nb.local.store.tables import Table
-from odps_nb.schema import TableSchema, has_timestamp
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.preview import Preview
-from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession
+from odps_nb.wire.calls.read import CreateReadSession
 
 __all__ = ["ReadSessions"]
 
@@ -236,8 +235,6 @@ class ReadSessions:
         by_rows = request.split_mode is SplitMode.ROW_OFFSET
         if not by_rows or self._rules.kept_ranges:
             segments = prune(table, segments, predicate)
-        if request.timestamp_unit is TimeUnit.NANO:
-            _require_nanoseconds(output, segments)
         plan = replace(
             scan_plan(table, segments, output.all_columns),
             timestamp_unit=request.timestamp_unit,
@@ -350,19 +347,3 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield batch.slice(0, rows)
         rows -= batch.num_rows
     return
-
-
-def _require_nanoseconds(output: TableSchema, segments: Sequence[Segment]) -> None:
-    """Refuse a session whose time unit cannot hold the times of some rows."""
-    far = any(segment.name.endswith(FAR) for segment in segments)
-    if not far or not any(has_timestamp(column.type) for column in output):
-        return
-    if any(segment.name.endswith(FINE) for segment in segments):
-        raise faults.invalid(
-            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
-            " microsecond: no unit holds both; ask for microseconds to cut those digits"
-        )
-    raise faults.invalid(
-        "some TIMESTAMPs are out of the range of nanoseconds: ask for microseconds",
-        code=NANOSECONDS_TOO_NARROW,
-    )

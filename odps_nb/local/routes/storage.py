@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from odps_nb.local import faults
 from odps_nb.local.reading.plan import ReadSession
-from odps_nb.local.reading.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
 from odps_nb.local.reading.rules import check_batch
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
@@ -31,7 +31,7 @@ from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
 from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
 from odps_nb.schema import TableSchema
-from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
+from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit, WriteMode
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
 
@@ -133,6 +133,8 @@ class StorageActions:
         cut = rebatch(
             batches, max_rows=request.max_batch_rows, max_bytes=request.max_batch_raw_size
         )
+        if session.plan.timestamp_unit is TimeUnit.NANO:
+            cut = in_nanoseconds(cut, self._service.settings.forms.nanosecond_status)
         return self._rows(schema, cut, asked, request.compression)
 
     def _preview(self, request: calls.Preview, asked: Asked) -> StreamAnswer:

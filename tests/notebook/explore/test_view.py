@@ -13,7 +13,7 @@ import pytest
 
 from odps_nb.access.looking.browsing import ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore.messages import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView, sample_ranges
@@ -441,3 +441,17 @@ def test_intervals_are_described(odps, new_name):
     assert (described.nulls, described.distinct) == (1, 2)
     assert described.least != described.greatest
     view.close()
+
+
+def test_a_sample_has_times_that_need_microseconds(odps, new_name):
+    """Evidence 152: some pages of it come in nanoseconds before one is refused."""
+    near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
+    table = odps.create_table(new_name("far"), "at timestamp")
+    table.write(pa.table({"at": pa.array([near] * 10_000 + [far] * 100, pa.timestamp("us"))}))
+    view = RowView(rows_of(table.read()), sample=20_000)
+    with pytest.warns(OdpsNbWarning, match="RuntimeTimestamp data overflow"):
+        (found,) = view.describe().columns
+    assert (found.rows, found.least, found.greatest) == (10_100, f"{near}", f"{far}")
+    assert view.page(10_000).count == 100
+    view.close()
+    odps.drop_table(table.name)
