@@ -7,11 +7,15 @@ The client takes both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
+import pyarrow as pa
+
+from odps_nb.arrow.char import char_columns, padded
 from odps_nb.errors import ConfigError
+from odps_nb.schema import Column
 
 __all__ = ["Forms"]
 
@@ -22,9 +26,20 @@ class Forms:
 
     ``time_zone`` is the zone in the Arrow type of DATETIME and TIMESTAMP columns of a read
     (evidence 151: there is one, its name is not shown).
+    ``char`` says whether CHAR(n) is sent padded with blanks to n characters (evidence 153).
     """
 
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
+    char: Literal["padded", "stripped"] = "padded"
+
+    def shaped(
+        self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
+    ) -> Iterator[pa.RecordBatch]:
+        """Return batches of stored rows as they are sent."""
+        chars = char_columns((column.name for column in columns), columns)
+        if self.char == "stripped" or not chars:
+            return batches
+        return (padded(batch, chars) for batch in batches)
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:

@@ -15,6 +15,7 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.increments import (
     MODES,
     Changed,
@@ -71,10 +72,11 @@ class ReadSessions:
         duck: Duck,
         clock: Callable[[], float],
         rules: ReadRules | None = None,
+        forms: Forms | None = None,
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
-        self._rules = rules or ReadRules()
+        self._rules, self._forms = rules or ReadRules(), forms or Forms()
         self._cache: OrderedDict[str, ReadSession] = OrderedDict()
         self._cache_lock = Lock()
 
@@ -136,6 +138,7 @@ class ReadSessions:
             wanted = tuple(column for column in plan.columns if column in wanted)
         start, stop, skip, take = self._window(session, split, skip)
         batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
+        batches = self._forms.shaped(batches, wanted)
         return plan.schema(wanted), batches if take is None else _first(batches, take)
 
     def preview(
@@ -159,7 +162,8 @@ class ReadSessions:
         limit = PREVIEW_ROWS if request.limit is None else request.limit
         stop = min(limit, stop) if limit > 0 else stop
         # read at once: nothing pins the files of a preview
-        return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
+        found = list(self._forms.shaped(scan(self._folder, plan, 0, stop), plan.columns))
+        return plan.schema(), iter(found)
 
     def expire(self, session_id: str) -> None:
         """Expire a session now; its files are unpinned."""
