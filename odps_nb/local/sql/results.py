@@ -106,7 +106,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
 
 
 def _plain_spelling(spelled: str) -> str:
-    """Return a type of DuckDB without the blanks and quotes that are written in some places only."""
+    """Return a type of DuckDB without blanks and quotes, which are not always written."""
     return spelled.replace(" ", "").replace('"', "")
 
 
