@@ -5,7 +5,7 @@ The service sends CHAR(n) padded with blanks to n characters (``docs/types-and-t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +31,7 @@ CharColumns = Sequence[tuple[int, OdpsType]]
 _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 
-def char_columns(names: Iterable[str], columns: Iterable[Column]) -> CharColumns:
+def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
     """Return which columns of a batch are or contain CHAR.
 
     Parameters
@@ -39,15 +39,16 @@ def char_columns(names: Iterable[str], columns: Iterable[Column]) -> CharColumns
     names
         The columns of the batch.
     columns
-        The known columns; others are no CHAR.
+        The known columns, found by place where all names agree, else by name; others are no CHAR.
     """
-    chars = {
-        column.name.casefold(): column.type
-        for column in columns
-        if has_any(column.type, (TypeCode.CHAR,))
-    }
-    found = ((place, chars.get(name.casefold())) for place, name in enumerate(names))
-    return [(place, kind) for place, kind in found if kind is not None] if chars else []
+    if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
+        return ()
+    folded = [name.casefold() for name in names]
+    types: Sequence[OdpsType | None] = [column.type for column in columns]
+    if folded != [column.name.casefold() for column in columns]:
+        known = {column.name.casefold(): column.type for column in columns}
+        types = [known.get(name) for name in folded]
+    return [(n, t) for n, t in enumerate(types) if t and has_any(t, (TypeCode.CHAR,))]
 
 
 def stripped(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:

@@ -36,7 +36,7 @@ class Forms:
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
     ) -> Iterator[pa.RecordBatch]:
         """Return batches of stored rows as they are sent."""
-        chars = char_columns((column.name for column in columns), columns)
+        chars = char_columns([column.name for column in columns], columns)
         if self.char == "stripped" or not chars:
             return batches
         return (padded(batch, chars) for batch in batches)

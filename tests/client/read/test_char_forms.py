@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.arrow.char import char_columns, padded, stripped
-from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns
 
 VALUES = ["ab  ", "ab", None, "    ", "", "é\u3000 ", "\t\n  ", "abcd"]
@@ -18,7 +17,7 @@ LAYOUTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.lar
 
 def changed(array: pa.Array, kind: str) -> pa.Array:
     batch = pa.record_batch({"c": array})
-    chars = char_columns(["c"], TableSchema(columns=parse_columns(f"C {kind}")))
+    chars = char_columns(["c"], parse_columns(f"C {kind}"))
     found = stripped(batch, chars)
     assert found.schema.equals(batch.schema)
     found.validate(full=True)
@@ -98,15 +97,15 @@ def test_nested_values_lose_them_wherever_the_batch_begins(
 def test_a_null_may_hide_bytes_that_are_not_utf8() -> None:
     bitmap, offsets = pa.py_buffer(b"\x02"), pa.array([0, 2, 4], pa.int32()).buffers()[1]
     array = pa.Array.from_buffers(pa.string(), 2, [bitmap, offsets, pa.py_buffer(b"\xff a ")])
-    chars = char_columns(["c"], TableSchema(columns=parse_columns("c char(4)")))
+    chars = char_columns(["c"], parse_columns("c char(4)"))
     found = stripped(pa.record_batch({"c": array}), chars)
     assert found.column(0).to_pylist() == [None, "a"]
 
 
 def test_batches_without_char_and_values_without_blanks_are_not_copied() -> None:
     batch = pa.record_batch({"c": ["ab"], "s": ["a "]})
-    schema = TableSchema(columns=parse_columns("c char(2), s string"))
-    assert char_columns(["s"], schema) == []
+    schema = parse_columns("c char(2), s string")
+    assert list(char_columns(["s"], schema)) == []
     assert stripped(batch, []) is batch
     found = stripped(batch, char_columns(batch.schema.names, schema))
     assert [one.buffers()[2].address for one in found.columns] == [
@@ -115,6 +114,13 @@ def test_batches_without_char_and_values_without_blanks_are_not_copied() -> None
 
 
 def test_padding_counts_characters() -> None:
-    chars = char_columns(["c"], TableSchema(columns=parse_columns("c char(4)")))
+    chars = char_columns(["c"], parse_columns("c char(4)"))
     batch = pa.record_batch({"c": ["", "é", "𝄞𝄞𝄞𝄞", None]})
     assert padded(batch, chars).column(0).to_pylist() == ["    ", "é   ", "𝄞𝄞𝄞𝄞", None]
+
+
+def test_columns_of_one_name_are_told_apart_by_their_places() -> None:
+    columns = (*parse_columns("c char(4)"), *parse_columns("c string"))
+    batch = pa.record_batch([pa.array(["a "]), pa.array(["a "])], names=["c", "C"])
+    found = stripped(batch, char_columns(batch.schema.names, columns))
+    assert [column.to_pylist() for column in found.columns] == [["a"], ["a "]]
