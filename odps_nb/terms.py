@@ -19,6 +19,7 @@ from enum import Enum
 from odps_nb.errors import ArgumentError, visible
 
 __all__ = [
+    "STRICT_TEXT",
     "BlobReference",
     "Compression",
     "IndexSplit",
@@ -29,6 +30,7 @@ __all__ = [
     "SplitMode",
     "TableName",
     "TextMode",
+    "TextOptions",
     "TimeUnit",
     "WriteMode",
     "check_partition_value",
@@ -110,6 +112,43 @@ class TextMode(str, Enum):
                 argument="text",
                 hint="use 'strict', 'replace' or 'binary'",
             ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How a read gives its text.
+
+    Parameters
+    ----------
+    mode
+        What becomes of text that is not UTF-8.
+    char_padding
+        Whether CHAR(n) keeps the blanks with which the service pads it to n characters.
+    """
+
+    mode: TextMode = TextMode.STRICT
+    char_padding: bool = False
+
+    @classmethod
+    def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
+        """Check what a user says: ``text`` as `TextMode.of` takes it.
+
+        Raises
+        ------
+        ArgumentError
+            ``text`` is unknown, or ``char_padding`` is not a boolean.
+        """
+        if not isinstance(char_padding, bool):
+            raise ArgumentError(
+                f"char_padding is {char_padding!r}, not a boolean",
+                argument="char_padding",
+                hint="pass True to keep the blanks at the end of CHAR, or leave it out",
+            )
+        return cls(TextMode.of(text), char_padding)
+
+
+STRICT_TEXT = TextOptions()
+"""The default of a read."""
 
 
 class SplitMode(str, Enum):

@@ -276,14 +276,15 @@ class Scan(RowForms, ForEngines):
 
     def _replacing(self) -> Scan:
         """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
-        if self._plan.text is not TextMode.STRICT:
+        if self._plan.text.mode is not TextMode.STRICT:
             return self
         session = self._opened()
-        plan = replace(self._plan, text=TextMode.REPLACE)
+        text = replace(self._plan.text, mode=TextMode.REPLACE)
+        plan = replace(self._plan, text=text)
         made = Scan(
             self._connection, plan, max_bytes=self._max_bytes, progress=self._progress
         )._learn(self._table_schema)
-        made._session = replace(session, text=TextMode.REPLACE)
+        made._session = replace(session, text=text)
         return made
 
     def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
@@ -427,7 +428,9 @@ class Scan(RowForms, ForEngines):
         parts += [f"partitions={_short([str(p) for p in plan.partitions])}"] * bool(plan.partitions)
         parts += [f"where={_short(plan.where)}"] if plan.where else []
         parts += [f"limit={plan.limit}"] if plan.limit is not None else []
-        parts += [f"text={plan.text.value!r}"] if plan.text is not TextMode.STRICT else []
+        mode = plan.text.mode
+        parts += [f"text={mode.value!r}"] if mode is not TextMode.STRICT else []
+        parts += ["char_padding=True"] if plan.text.char_padding else []
         parts += [f"max_bytes={self._max_bytes}"] if self._max_bytes is not None else []
         if self._session is not None:
             rows = "?" if self.row_count is None else f"{self.row_count:,}"

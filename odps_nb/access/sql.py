@@ -7,6 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
@@ -26,7 +27,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.terms import TextMode
+from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ class Result(RowForms):
         connection: Connection,
         instance: SqlInstance,
         *,
-        text: TextMode = TextMode.STRICT,
+        text: TextOptions = STRICT_TEXT,
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
         self._session: ResultSession | None = None
@@ -93,9 +94,11 @@ class Result(RowForms):
 
     def _replacing(self) -> Result:
         """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
-        return self._derived(TextMode.REPLACE) if self._text is TextMode.STRICT else self
+        if self._text.mode is not TextMode.STRICT:
+            return self
+        return self._derived(replace(self._text, mode=TextMode.REPLACE))
 
-    def _derived(self, text: TextMode) -> Result:
+    def _derived(self, text: TextOptions) -> Result:
         made = Result(self._connection, self._instance, text=text)
         made._whole, made._token, made._limit = self, self._token, self._limit
         return made
@@ -320,7 +323,7 @@ def _unpickled(
     instance: SqlInstance,
     session: ResultSession | None,
     limit: int | None,
-    text: TextMode,
+    text: TextOptions,
 ) -> Result:
     made = Result(connection, instance, text=text)
     made._session, made._limit = session, limit

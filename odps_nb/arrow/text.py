@@ -17,7 +17,7 @@ from odps_nb.errors import ConversionError
 from odps_nb.schema import TEXT, ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import TextMode
 
-__all__ = ["as_bytes", "fit_text", "is_utf8", "text_types", "with_replacement"]
+__all__ = ["as_bytes", "fit_text", "is_utf8", "text_types", "with_child", "with_replacement"]
 
 _BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 _TEXT = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
@@ -168,14 +168,15 @@ def with_replacement(array: pa.Array, kind: pa.DataType) -> pa.Array:
         keys = with_replacement(array.keys, kind.key_type)
         items = with_replacement(array.items, kind.item_type)
         pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return _with_child(array, kind, pairs)
+        return with_child(array, kind, pairs)
     if pt.is_nested(kind):
-        return _with_child(array, kind, with_replacement(array.values, kind.value_type))
+        return with_child(array, kind, with_replacement(array.values, kind.value_type))
     text = array.view(kind)
     return text if is_utf8(text) else pa.array(map(_replaced, array.to_pylist()), kind)
 
 
-def _with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
+def with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
+    """Return a list or map of another type with other values; offsets and nulls stay."""
     own = array.buffers()[: 1 if pt.is_fixed_size_list(kind) else 2]
     return pa.Array.from_buffers(
         kind, len(array), own, array.null_count, array.offset, children=[child]

@@ -134,7 +134,7 @@ class Service:
             self.queries,
             strict=settings.strict_sql,
         )
-        self.instances = Instances(self.database, self.folder, runner, clock)
+        self.instances = Instances(self.database, self.folder, runner, clock, settings.forms)
         for project in (settings.project, *self.rights.projects):
             self.catalog.add_project(project, owner=self.owner)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")

@@ -25,7 +25,7 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.probe.bounded import BoundedTransport
 from odps_nb.probe.question import POLLS, CannotTell, Observation
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
-from odps_nb.terms import TableName, TextMode
+from odps_nb.terms import TableName, TextMode, TextOptions
 from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.core import HTTP_CODINGS, JSON_TYPE, NO_SCOPE, storage_request, table_target
 from odps_nb.wire.control import SubmitSql
@@ -354,7 +354,9 @@ class Asker:
         self.redactor.number(session.session_id, "session")
         self._count(session.row_count)
         found: list[dict[str, Any]] = []
-        for batch in iter_result(self.storage, session, workers=1, text=TextMode.REPLACE):
+        for batch in iter_result(
+            self.storage, session, workers=1, text=TextOptions(TextMode.REPLACE)
+        ):
             found += batch.to_pylist()
         return found
 

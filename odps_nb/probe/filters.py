@@ -210,6 +210,18 @@ QUESTIONS = (
         embedded=False,
     ),
     _sql(
+        "sql-char-functions",
+        "Do functions see the blanks with which a CHAR is padded?",
+        "They do not.",
+        {"length": True, "concat": True, "string": True},
+        {
+            "length": "length(cast('a' as char(3))) = 1",
+            "concat": "concat(cast('a' as char(3)), 'b') = 'ab'",
+            "string": "cast(cast('a' as char(3)) as string) = 'a'",
+        },
+        embedded=False,
+    ),
+    _sql(
         "sql-cast-length",
         "Does a cast to CHAR(n) or VARCHAR(n) cut a longer text?",
         "It does; odps_nb and the embedded service refuse such casts.",

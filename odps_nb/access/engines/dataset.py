@@ -349,7 +349,7 @@ def _selected(
 
 
 def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
-    if plan.text is TextMode.BINARY:
+    if plan.text.mode is TextMode.BINARY:
         schema = text_as_binary(schema)
     if not plan.columns:
         return list(schema)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
+from odps_nb.arrow.char import CharColumns, char_columns, stripped
 from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -85,6 +86,7 @@ class ResumableRowStream:
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
         self._text, self._unprotected = text, False
         self._types: tuple[pa.DataType, ...] = ()  # of the columns that are wanted
+        self._chars: CharColumns = ()  # of these columns
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
@@ -133,13 +135,14 @@ class ResumableRowStream:
             Returns which row of the last batch a row of ``batch`` is.
         """
         first = self._row - self._rows_of_last
-        return fit_text(
+        fitted = fit_text(
             batch,
             self._types[: batch.num_columns],
             self._text.mode,
             lambda number: self._text.place(first + row(number)),
             unprotected=self._unprotected,
         )
+        return stripped(fitted, self._chars)
 
     def rest(self) -> None:
         """Close the connection if the service refuses other readers; `batches` reopens it later."""
@@ -220,7 +223,9 @@ class ResumableRowStream:
         self._schema, self._places = stream.schema, places
         self._unprotected = stream.unprotected
         fields = stream.schema if places is None else map(stream.schema.field, places)
-        self._types = text_types(pa.schema(fields), self._text.columns, self._text.mode)
+        wanted = pa.schema(fields)
+        self._types = text_types(wanted, self._text.columns, self._text.mode)
+        self._chars = char_columns(wanted.names, self._text.stripped)
         return stream
 
     def _placed(self, stream: RowStream) -> tuple[int, ...] | None:

@@ -290,7 +290,7 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
     schema = selected(answer.schema, columns.wanted)
     if plan.increment is not None:
         schema = plan.increment.shown(schema)
-    as_bytes = plan.text is TextMode.BINARY
+    as_bytes = plan.text.mode is TextMode.BINARY
     return ReadSession(
         table=plan.table,
         session_id=answer.session_id,

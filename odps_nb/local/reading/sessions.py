@@ -137,6 +137,7 @@ class ReadSessions:
             wanted = tuple(column for column in plan.columns if column in wanted)
         start, stop, skip, take = self._window(session, split, skip)
         batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
+        batches = self._forms.shaped(batches, wanted)
         return plan.schema(wanted), batches if take is None else _first(batches, take)
 
     def preview(
@@ -160,7 +161,8 @@ class ReadSessions:
         limit = PREVIEW_ROWS if request.limit is None else request.limit
         stop = min(limit, stop) if limit > 0 else stop
         # read at once: nothing pins the files of a preview
-        return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
+        found = list(self._forms.shaped(scan(self._folder, plan, 0, stop), plan.columns))
+        return plan.schema(), iter(found)
 
     def expire(self, session_id: str) -> None:
         """Expire a session now; its files are unpinned."""

@@ -1,4 +1,4 @@
-"""Rewrites constants of bytes and of durations, which DuckDB spells or compares in another way."""
+"""Rewrites constants of bytes, CHAR and durations, which DuckDB spells or compares otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from odps_nb.local import faults
 from odps_nb.local.sql.times import compared_with
 from odps_nb.schema import TypeCode
 
-__all__ = ["compare_bytes", "spell_intervals"]
+__all__ = ["compare_bytes", "compare_chars", "spell_intervals"]
 
 _TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
 _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
@@ -29,6 +29,23 @@ def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
         met = set() if column is None else types.get(column.name.casefold(), set())
         if column is not None and met and met <= _TEXTS:
             column.replace(exp.Anonymous(this="encode", expressions=[column.copy()]))
+
+
+def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Strip the blanks at the end of a text that is compared with a CHAR column, in place.
+
+    CHAR is compared without them ("Data types" of the vendor's manual) and is stored without them.
+    ``types`` are as for `compare_bytes`.
+    """
+    from sqlglot import exp
+
+    for constant in query.find_all(exp.Literal):
+        if not (constant.is_string and constant.this.endswith(" ")):
+            continue
+        is_bound = isinstance(constant.parent, exp.Between)
+        column = constant.parent.this if is_bound else compared_with(constant)
+        if isinstance(column, exp.Column) and types.get(column.name.casefold()) == {TypeCode.CHAR}:
+            constant.set("this", constant.this.rstrip(" "))
 
 
 def spell_intervals(query: Any) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.server import full_disk
@@ -82,8 +83,14 @@ class Instances:
     """Runs statements and keeps their results."""
 
     def __init__(
-        self, database: Database, folder: Folder, runner: SqlRunner, clock: Callable[[], float]
+        self,
+        database: Database,
+        folder: Folder,
+        runner: SqlRunner,
+        clock: Callable[[], float],
+        forms: Forms | None = None,
     ) -> None:
+        self._forms = forms or Forms()
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
         self._ledger = Ledger(database, folder)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
@@ -294,7 +301,8 @@ class Instances:
             timestamp_unit=unit,
         )
         stop = min(offset + count, instance.rows)
-        return plan.schema(), scan(self._folder, plan, offset, stop)
+        rows = scan(self._folder, plan, offset, stop)
+        return plan.schema(), self._forms.shaped(rows, plan.columns)
 
     def close(self) -> None:
         """Cancel running instances and end the threads."""

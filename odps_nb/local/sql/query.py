@@ -13,7 +13,7 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.sql.constants import compare_bytes, spell_intervals
+from odps_nb.local.sql.constants import compare_bytes, compare_chars, spell_intervals
 from odps_nb.local.sql.conversions import convert
 from odps_nb.local.sql.functions import (
     join_lateral_views,
@@ -97,6 +97,7 @@ def translate(
     types, stored = types_of(query, tables), _column_types(named)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
+    compare_chars(query, stored)
     clock = Clock(timezone)
     convert(query, types, clock, exact_values=bool(into))
     convert_rows(query, into, types, clock)

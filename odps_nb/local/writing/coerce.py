@@ -32,6 +32,7 @@ from odps_nb.terms import TimeUnit
 __all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "coerce_batch", "match_columns"]
 
 MAX_FIELD_SIZE = 8 * 1024 * 1024
+_CHECKED = (TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR)
 
 BlobSpelling = Callable[[pa.Array], pa.Array]
 """Turns a BLOB column as written (raw references) into the stored text; 400 if unknown."""
@@ -134,7 +135,7 @@ def _fit(
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if isinstance(odps, (ArrayType, MapType, StructType)):
-        if array.type.equals(target) and not has_any(odps, (TypeCode.BLOB, TypeCode.JSON)):
+        if array.type.equals(target) and not has_any(odps, _CHECKED):
             return array
         return _fit_nested(array, odps, target, path, blobs)
     if odps.code is TypeCode.BLOB:
@@ -146,6 +147,8 @@ def _fit(
     _check_size(fitted, odps, path)
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
+    if odps.code is TypeCode.CHAR:  # stored without its blanks, which take no part in comparisons
+        fitted = pc.ascii_rtrim(fitted, " ")
     return fitted
 
 

@@ -455,3 +455,30 @@ def test_a_sample_has_times_that_need_microseconds(odps, new_name):
     assert view.page(10_000).count == 100
     view.close()
     odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("kind", ["read", "sql"])
+def test_char_is_shown_described_chosen_and_sorted_without_blanks(odps, new_name, kind):
+    """Evidence 153: CHAR(n) comes padded with blanks to n."""
+    name = new_name("chars")
+    odps.create_table(name, "id bigint, c char(9)")
+    odps.table(name).write(pa.table({"id": [1, 2, 3, 4], "c": ["ab", "ab", "", None]}))
+    table, query = odps.table(name), f"select * from {name}"
+    view = RowView(rows_of(table.read() if kind == "read" else odps.sql(query)), seed=1)
+    assert view.page(0).columns[1] == ["ab", "ab", "", None]
+    assert view.cell(0, 1)[0] == "ab"
+    profile = view.describe().columns[1]
+    assert [(bar.value, bar.count) for bar in profile.bars] == [("ab", 2), ("", 1)]
+    view.choose(view.bar(1, 0))
+    assert ids(view.page(0)) == [1, 2]
+    view.choose(Choice(order="c", descending=True))
+    assert view.page(0).columns[1][:2] == ["ab", "ab"]
+    view.close()
+    kept = table.read(char_padding=True) if kind == "read" else odps.sql(query, char_padding=True)
+    view = RowView(rows_of(kept), seed=1)
+    assert view.page(0).columns[1][0] == "ab       "
+    assert "char_padding=True" in view.code
+    view.choose(Choice(order="c", descending=True))
+    assert view.page(0).columns[1][0] == "ab       "
+    view.close()
+    odps.drop_table(name)
