@@ -84,6 +84,8 @@ def frame_column(
         return _decimal_column(kind, rows, options)
     if options.dtype_backend == "pyarrow":
         return _ArrowColumn(kind, pd.ArrowDtype)
+    if pt.is_fixed_size_list(kind) and pt.is_floating(kind.value_type):
+        return _VectorColumn(kind.list_size)
     if pt.is_nested(kind):
         return _NestedColumn()
     if options.dtype_backend == "numpy_nullable":
@@ -213,6 +215,23 @@ class _DecimalColumn:
 
     def series(self) -> pd.Series[Any]:
         return self._exact.series() if self._floats is None else self._floats.series()
+
+
+class _VectorColumn:
+    """Lists of one length as NumPy arrays, nulls as ``None``."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._values: list[Any] = []
+
+    def add(self, part: pa.Array) -> None:
+        numbers = np.array(part.flatten().to_numpy(zero_copy_only=False))  # of rows without null
+        rows = iter(numbers.reshape(-1, self._length))
+        valid = part.is_valid().to_numpy(zero_copy_only=False)
+        self._values += [next(rows) if some else None for some in valid]
+
+    def series(self) -> pd.Series[Any]:
+        return pd.Series(self._values, dtype=object)
 
 
 class _NestedColumn:

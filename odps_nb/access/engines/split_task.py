@@ -16,6 +16,7 @@ from odps_nb.access.elsewhere import profile_from_settings
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.session import ReadSession
 from odps_nb.client.read.splits import iter_split
+from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError, SessionExpiredError
@@ -126,6 +127,7 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
             "a limit does not apply to tasks, which do not know of each other",
             hint="leave limit= out, and take head() of the result",
         )
+    require_arrow_types(scan.session.schema, "a read in tasks")
     session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
     return [
         SplitTask(

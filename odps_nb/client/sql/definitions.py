@@ -187,6 +187,9 @@ _NO_KEYS = (
     TypeCode.STRUCT,
     TypeCode.JSON,
     TypeCode.VARIANT,
+    TypeCode.GEOGRAPHY,
+    TypeCode.VECTOR,
+    TypeCode.UNKNOWN,
 )
 
 

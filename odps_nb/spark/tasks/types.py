@@ -12,6 +12,8 @@ DECIMAL(p, s)             decimal(p, s)                   bare: decimal(38, 18);
 STRING, CHAR, VARCHAR     string                          metadata ``odps.type`` keeps the rest
 JSON                      string                          metadata ``odps.type`` = json
 BINARY                    binary
+GEOGRAPHY                 binary                          WKB; metadata ``odps.type`` = geography
+VECTOR(float, n)          array<float>                    also of double; metadata has the length
 DATE                      date
 DATETIME, TIMESTAMP       timestamp                       instants; whole microseconds
 TIMESTAMP_NTZ             timestamp_ntz                   wall clock, in no session's zone
@@ -42,6 +44,7 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    VectorType,
 )
 from odps_nb.wire.type_text import format_type
 
@@ -69,6 +72,7 @@ _SPARK: dict[TypeCode, Callable[[], spark.DataType]] = {
     TypeCode.JSON: spark.StringType,
     TypeCode.BLOB: spark.StringType,
     TypeCode.BINARY: spark.BinaryType,
+    TypeCode.GEOGRAPHY: spark.BinaryType,
     TypeCode.DATE: spark.DateType,
     TypeCode.DATETIME: spark.TimestampType,
     TypeCode.TIMESTAMP: spark.TimestampType,
@@ -105,6 +109,8 @@ _TOLD_BY_METADATA = {
     TypeCode.BLOB,
     TypeCode.DATETIME,
     TypeCode.INTERVAL_YEAR_MONTH,
+    TypeCode.GEOGRAPHY,
+    TypeCode.VECTOR,
 }
 
 
@@ -114,14 +120,15 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     Raises
     ------
     ConversionError
-        Spark has no such type: VARIANT, or a decimal of more than 38 digits.
+        Spark has no such type: VARIANT, one that odps_nb does not know, or a decimal of more than
+        38 digits.
     """
     if isinstance(kind, DecimalType):
         precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
         if precision > 38:
             raise _no_spark_type(kind, column, "Spark's decimals have at most 38 digits")
         return spark.DecimalType(precision, scale or 0)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, (ArrayType, VectorType)):
         return spark.ArrayType(spark_type(kind.element, column=column))
     if isinstance(kind, MapType):
         return spark.MapType(
