@@ -241,7 +241,9 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
         "MemberName": name,
         "ColumnId": full.column_ids.get(path, -1),
         "Nullable": True,
-        "Type": max(int(type_.code), int(TypeCode.UNKNOWN)),
+        "Type": type_.text
+        if isinstance(type_, UnknownType)
+        else max(int(type_.code), int(TypeCode.UNKNOWN)),
         "Precision": 0,
         "Scale": 0,
         "SpecifiedLength": type_.length if isinstance(type_, LengthType) else 0,
@@ -311,10 +313,10 @@ def _decode_level(level: Fields, path: str, ids: dict[str, int], depth: int) -> 
     number = _column_id(level)
     if number is not None:
         ids[path] = number
-    written = level.loose_text("Type") or ""
+    written = level.loose_text("Type") or "-1"
     code = _CODES.get(written)
     if code is None:
-        return UnknownType(f"type {written}".strip())
+        return UnknownType(f"type {written}" if written.lstrip("-").isdigit() else written)
     if code is TypeCode.DECIMAL:
         return _decimal(level)
     if code in (TypeCode.CHAR, TypeCode.VARCHAR):
