@@ -86,7 +86,7 @@ def require_arrow_types(columns: Iterable[Column], what: str) -> None:
                 f"that of column {column.name!r} ({text}) is not known",
                 column=column.name,
                 source_type=text,
-                hint=f"choose the other columns: columns={known}"
+                hint=f"choose the other columns: read(columns={known})"
                 if known
                 else "read it with to_arrow(), which gives the column as it arrives",
             )
