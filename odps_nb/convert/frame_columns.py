@@ -20,7 +20,7 @@ from pandas.api.extensions import ExtensionDtype
 from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.frame_options import FrameOptions
-from odps_nb.convert.nested_values import python_values
+from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
 __all__ = ["FrameColumn", "frame_column"]
 
@@ -84,10 +84,8 @@ def frame_column(
         return _decimal_column(kind, rows, options)
     if options.dtype_backend == "pyarrow":
         return _ArrowColumn(kind, pd.ArrowDtype)
-    if pt.is_fixed_size_list(kind) and pt.is_floating(kind.value_type):
-        return _VectorColumn(kind.list_size)
     if pt.is_nested(kind):
-        return _NestedColumn()
+        return _ObjectColumn(vector_values if is_vector(kind) else python_values)
     if options.dtype_backend == "numpy_nullable":
         if pt.is_string(kind) or pt.is_large_string(kind):
             return _ArrowColumn(kind, lambda _: pd.StringDtype())
@@ -217,31 +215,15 @@ class _DecimalColumn:
         return self._exact.series() if self._floats is None else self._floats.series()
 
 
-class _VectorColumn:
-    """Lists of one length as NumPy arrays, nulls as ``None``."""
-
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self._values: list[Any] = []
-
-    def add(self, part: pa.Array) -> None:
-        numbers = np.array(part.flatten().to_numpy(zero_copy_only=False))  # of rows without null
-        rows = iter(numbers.reshape(-1, self._length))
-        valid = part.is_valid().to_numpy(zero_copy_only=False)
-        self._values += [next(rows) if some else None for some in valid]
-
-    def series(self) -> pd.Series[Any]:
-        return pd.Series(self._values, dtype=object)
-
-
-class _NestedColumn:
+class _ObjectColumn:
     """Lists, maps and structs as Python objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Callable[[pa.Array], list[Any]]) -> None:
+        self._objects = objects
         self._values: list[Any] = []
 
     def add(self, part: pa.Array) -> None:
-        self._values += python_values(part)
+        self._values += self._objects(part)
 
     def series(self) -> pd.Series[Any]:
         return pd.Series(self._values, dtype=object)

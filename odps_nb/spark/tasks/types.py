@@ -126,7 +126,7 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     if isinstance(kind, DecimalType):
         precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
         if precision > 38:
-            raise _no_spark_type(kind, column, "Spark's decimals have at most 38 digits")
+            raise _no_spark_type(kind, column, "whose decimals have at most 38 digits")
         return spark.DecimalType(precision, scale or 0)
     if isinstance(kind, (ArrayType, VectorType)):
         return spark.ArrayType(spark_type(kind.element, column=column))
@@ -141,7 +141,7 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     try:
         return _SPARK[kind.code]()
     except KeyError:
-        raise _no_spark_type(kind, column, "leave the column out with columns=") from None
+        raise _no_spark_type(kind, column) from None
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
@@ -149,8 +149,25 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
 
     Comments become Spark's ``comment`` metadata; types that Spark knows less exactly are kept
     under `TYPE_KEY`.
+
+    Raises
+    ------
+    ConversionError
+        Spark has no type for a column; the hint names the columns that can be chosen.
     """
-    return spark.StructType([_spark_field(column) for column in columns])
+    fields: list[spark.StructField] = []
+    problem: ConversionError | None = None
+    for column in columns:
+        try:
+            fields.append(_spark_field(column))
+        except ConversionError as error:
+            problem = problem or error
+    if problem is not None:
+        if fields:
+            names = [field.name for field in fields]
+            problem.hint = f"choose the other columns, columns={names}, or {problem.hint}"
+        raise problem
+    return spark.StructType(fields)
 
 
 def _spark_field(column: Column) -> spark.StructField:
@@ -206,9 +223,12 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
     return PrimitiveType(code)
 
 
-def _no_spark_type(kind: OdpsType, column: str, hint: str) -> ConversionError:
+def _no_spark_type(kind: OdpsType, column: str, reason: str = "") -> ConversionError:
     text = format_type(kind)
     where = f"column {column!r}: " if column else ""
     return ConversionError(
-        f"{where}Spark has no type for {text}", column=column or None, source_type=text, hint=hint
+        f"{where}Spark{f', {reason},' if reason else ''} has no type for {text}",
+        column=column or None,
+        source_type=text,
+        hint="select it as text by SQL",
     )
