@@ -14,7 +14,7 @@ __all__ = ["cast_columns", "narrow_schema"]
 _MOST = 38
 _FOR_TIMES = "for times before 1677 or after 2262: read(timestamp_unit='us')"
 _FOR_DIGITS = (
-    "polars and DuckDB have at most 38 digits: use to_pandas() or to_arrow(), "
+    "at most 38 digits fit here: use read().to_pandas() or to_arrow(), "
     "or select cast(column as string) by SQL"
 )
 _T = TypeVar("_T", pa.RecordBatch, pa.Table)

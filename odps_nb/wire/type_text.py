@@ -1,8 +1,8 @@
 """Parses and formats MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
 
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
-is in ``docs/protocol.md`` section 3.11. In a text that a user wrote, a mistake is an `ArgumentError`
-that shows the place; in one that a service sent, it is a type that we do not know yet.
+is in ``docs/protocol.md`` section 3.11. A mistake in a text that a user wrote is an `ArgumentError`
+that shows the place. A text of a service that cannot be read is an unknown type.
 
 Must not know: JSON, Arrow, SQL beyond a column list.
 """

@@ -79,8 +79,9 @@ def test_time_units_follow_the_session():
 @pytest.mark.parametrize("odps", [PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")])
 def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
     assert arrow_type(odps) == arrow_type(odps, for_write=True) == pa.null()
+    names = {"id": parse_type("bigint"), "x": ArrayType(odps)}
+    columns = [Column(name=name, type=kind) for name, kind in names.items()]
     with pytest.raises(ConversionError, match=r"a dataset needs .* column 'x'") as caught:
-        columns = [Column(name="id", type=parse_type("bigint")), Column(name="x", type=ArrayType(odps))]
         require_arrow_types(columns, "a dataset")
     assert caught.value.hint == "choose the other columns: read(columns=['id'])"
 

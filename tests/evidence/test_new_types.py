@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from decimal import Decimal
+from typing import Any
 
 import duckdb
 import numpy as np
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import odps_nb
 from odps_nb import Connection
+from odps_nb.access.table import Table
 from odps_nb.errors import ArgumentError, ConversionError, QueryError
 from odps_nb.local.server.launch import LocalService
 from odps_nb.notebook.explore import explorer as exploring
@@ -32,35 +35,52 @@ from tests.support.service.raw import Raw
 BYTES = [b"\x01", None, b"\xff\x00"]
 
 
-class Renaming(Recorder):
-    """Gives the type BINARY another name in documents, and another number."""
-
-    text = "FOO(3)"
+class Rewriting(Recorder):
+    """Changes what documents say of types, and no row."""
 
     def changed(self, request: Request, answer: Answer) -> bytes:
         kind = dict(answer.headers).get("content-type", "")
-        if not ("json" in kind or "xml" in kind):
-            return answer.body
-        body = answer.body.replace(b"binary", self.text.encode())
+        return self.rewrite(answer.body) if "json" in kind or "xml" in kind else answer.body
+
+    def rewrite(self, body: bytes) -> bytes:
+        """Return another document."""
+        raise NotImplementedError
+
+
+class Renaming(Rewriting):
+    """Gives the type BINARY another name, and another number."""
+
+    text = "FOO(3)"
+
+    def rewrite(self, body: bytes) -> bytes:
+        body = body.replace(b"binary", self.text.encode())
         return re.sub(rb'("Type": ?)11\b', rb"\g<1>77", body)
 
 
-@pytest.fixture(scope="module")
-def proxy(empty_service: LocalService) -> Iterator[Renaming]:
-    found = Renaming(empty_service.tunnel_endpoint)
-    with found.running():
+@contextmanager
+def connected(service: LocalService, proxy: Rewriting | None = None) -> Iterator[Connection]:
+    """Connect to the service, through a proxy or not."""
+    with (
+        nullcontext() if proxy is None else proxy.running(),
+        odps_nb.connect(
+            endpoint=service.endpoint if proxy is None else proxy.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint if proxy is None else proxy.base,
+            project=service.project,
+            access_id=service.access_id,
+            access_key=service.access_key,
+        ) as found,
+    ):
         yield found
 
 
 @pytest.fixture(scope="module")
+def proxy(empty_service: LocalService) -> Renaming:
+    return Renaming(empty_service.tunnel_endpoint)
+
+
+@pytest.fixture(scope="module")
 def odps(empty_service: LocalService, proxy: Renaming) -> Iterator[Connection]:
-    with odps_nb.connect(
-        endpoint=proxy.endpoint,
-        tunnel_endpoint=proxy.base,
-        project=empty_service.project,
-        access_id=empty_service.access_id,
-        access_key=empty_service.access_key,
-    ) as found:
+    with connected(empty_service, proxy) as found:
         yield found
 
 
@@ -198,13 +218,7 @@ POINT = bytes.fromhex("0101000000000000000000244000000000000034 40".replace(" ",
 @pytest.fixture(scope="module")
 def local(empty_service: LocalService) -> Iterator[Connection]:
     """The service without a proxy."""
-    with odps_nb.connect(
-        endpoint=empty_service.endpoint,
-        tunnel_endpoint=empty_service.tunnel_endpoint,
-        project=empty_service.project,
-        access_id=empty_service.access_id,
-        access_key=empty_service.access_key,
-    ) as found:
+    with connected(empty_service) as found:
         yield found
 
 
@@ -311,10 +325,8 @@ def test_arrow_lists_are_vectors(local: Connection, raw: Raw, kind: pa.DataType)
         rows = [None if row is None else np.array(row, "float16") for row in rows]
     table.write(pa.table({"v": pa.array(rows, kind)}))
     table.write(pa.table({"v": pa.array(rows, kind).slice(1)}))
-    assert table.read().to_arrow()["v"].to_pylist() == [[1, 2, 3], None, [4, 5, 6]] + [
-        None,
-        [4, 5, 6],
-    ]
+    found = table.read().to_arrow()["v"].to_pylist()
+    assert found == [[1, 2, 3], None, [4, 5, 6], None, [4, 5, 6]]
 
 
 def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
@@ -338,3 +350,52 @@ def test_what_no_embedded_service_can_compute_is_said(local: Connection, places:
     """Evidence 154: of functions of geography there is none."""
     with pytest.raises(QueryError, match="the embedded service has no function st_geogfromtext"):
         local.sql(f"select ST_GEOGFROMTEXT('POINT (1 2)') from {places}").to_pandas()
+
+
+# -- the bare DECIMAL ---------------------------------------------------------------------------
+
+
+class Bare(Rewriting):
+    """Says DECIMAL of columns whose rows are DECIMAL(54,18)."""
+
+    def rewrite(self, body: bytes) -> bytes:
+        body = body.replace(b"decimal(54,18)", b"decimal")
+        return re.sub(rb'"Precision": ?54, ?"Scale": ?18', b'"Precision":0,"Scale":0', body)
+
+
+READS: dict[str, Callable[[Connection, Table], Any]] = {
+    "to_arrow": lambda _, table: table.read().to_arrow()["d"].to_pylist(),
+    "to_pandas": lambda _, table: table.read().to_pandas(decimals="exact")["d"].tolist(),
+    "where": lambda _, table: table.read(where="id < 9").to_arrow()["d"].to_pylist(),
+    "head": lambda _, table: [table.head(1)["d"][0], None],
+    "sql": lambda odps, table: odps.sql(f"select d from {table.name}").to_arrow()["d"].to_pylist(),
+    "to_polars": lambda _, table: table.read().to_polars()["d"].to_list(),
+    "scan_polars": lambda _, table: table.scan_polars().collect()["d"].to_list(),
+    "dataset": lambda _, table: table.dataset().to_table()["d"].to_pylist(),
+    "stream": lambda _, table: pa.table(table.read())["d"].to_pylist(),
+    "dask": lambda _, table: table.to_dask().compute()["d"].tolist(),
+}
+NARROW = ("dask", "to_polars", "scan_polars", "dataset", "stream")
+
+
+@pytest.mark.parametrize("digits", [20, 36])
+def test_the_bare_decimal_may_have_more_than_38_digits(
+    empty_service: LocalService, local: Connection, new_name: Callable[[str], str], digits: int
+) -> None:
+    """Evidence 174: each way reads DECIMAL(54,18), or says what does not fit, and what to do."""
+    value = Decimal("1" * digits + ".5")
+    made = local.create_table(new_name("bare"), "id bigint, d decimal(54,18)")
+    made.write({"id": [1, 2], "d": [value, None]})
+    with connected(empty_service, Bare(empty_service.tunnel_endpoint)) as odps:
+        table = odps.table(made.name.table)
+        assert types_of(table.schema) == ["bigint", "decimal"]
+        for way, read in READS.items():
+            if digits > 20 and way in NARROW:
+                with pytest.raises((ConversionError, pa.ArrowInvalid), match="'d' does not fit"):
+                    read(odps, table)
+            elif digits > 20 and way == "sql":
+                with pytest.raises(QueryError, match="embedded service has no DECIMAL of more"):
+                    read(odps, table)
+            else:
+                found = read(odps, table)
+                assert [None if one is pd.NA else one for one in found] == [value, None], way

@@ -251,7 +251,9 @@ def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> No
 
 def test_types_without_a_number_are_sent_as_unknown() -> None:
     """The stock client takes an unknown number for STRING, and fails at a text."""
-    nested: Any = encode_nested(TableSchema(columns=parse_columns("g geography, v vector(float,2)")))
+    nested: Any = encode_nested(
+        TableSchema(columns=parse_columns("g geography, v vector(float,2)"))
+    )
     assert [one["columnType"]["Type"] for one in nested["DataColumns"]] == [-1, -1]
 
 

@@ -18,6 +18,7 @@ from odps_nb.client.read.session import ReadSession
 from odps_nb.client.read.splits import iter_split
 from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions
+from odps_nb.convert.narrow_decimals import cast_columns
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError, SessionExpiredError
 from odps_nb.terms import Split
@@ -61,7 +62,7 @@ class SessionTask:
         """Return a batch of the session as a `Scan` gives it: its columns, order and types."""
         zone = dict(self.settings).get("timezone")
         shown = present_batch(batch, self.session.schema, timezone=zone)
-        return shown.select(self.schema.names).cast(self.schema)
+        return cast_columns(shown.select(self.schema.names), self.schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "connected": None}

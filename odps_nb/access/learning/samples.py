@@ -190,7 +190,8 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
             hint="leave such rows out (where=…), or leave batch_size out: single rows have None",
         )
     if vectors:  # a matrix, of a row for each
-        return np.reshape(vector_values(column.combine_chunks()), (-1, column.type.list_size))
+        rows: list[Any] = vector_values(column.combine_chunks())
+        return np.reshape(rows, (-1, column.type.list_size))
     return column.to_numpy().copy()  # what Arrow shows may not be written to
 
 
