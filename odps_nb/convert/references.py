@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -61,18 +62,28 @@ def present_batch(
 
 def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array:
     """Return lists of numbers as lists of a fixed size, and any other form as it came."""
-    if not is_list(array.type) or not pt.is_floating(array.type.value_type):
+    wanted = arrow_type(vector)
+    if array.type.equals(wanted) or not is_list(array.type):
         return array
-    try:
-        return array.cast(arrow_type(vector))
-    except pa.ArrowInvalid as error:
+    if not pt.is_floating(array.type.value_type):
+        return array
+    if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
         raise ConversionError(
-            f"column {column.name!r}: a value does not fit {format_type(vector)}: {error}",
+            f"column {column.name!r}: a value has another length than {format_type(vector)}",
             column=column.name,
             source_type=str(array.type),
             target_type=format_type(vector),
             hint="leave the column out with columns=[…]",
-        ) from None
+        )
+    values = array.flatten().cast(wanted.value_type)
+    if not array.null_count:
+        return pa.FixedSizeListArray.from_arrays(values, type=wanted)
+    # Arrow's own cast crashes for nulls alone (pyarrow 26)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    places = np.full((len(array), vector.length), -1, np.int64)
+    places[valid] = np.arange(len(values)).reshape(-1, vector.length)
+    spread = values.take(pa.array(places.ravel(), mask=places.ravel() < 0))
+    return pa.FixedSizeListArray.from_arrays(spread, type=wanted, mask=array.is_null())
 
 
 def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = False) -> pa.Array:
