@@ -180,6 +180,21 @@ def test_forms_that_state_their_types_first_refuse_it(odps: Connection, name: st
     assert duckdb.sql("select sum(id) from chosen").fetchall() == [(6,)]
 
 
+def test_a_known_type_in_an_unknown_form_is_given_as_it_arrives(
+    odps: Connection, proxy: Renaming, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evidence 155: no source says in which Arrow form a session sends a VECTOR."""
+    monkeypatch.setattr(proxy, "text", "vector(float,3)")
+    table = odps.table(name)
+    assert types_of(table.schema)[1] == "vector(float,3)"
+    assert table.read().to_arrow()["x"].to_pylist() == BYTES
+    assert table.read().to_pandas()["x"].tolist() == BYTES
+    assert table.dataset().to_table(columns=["s"])["s"].to_pylist() == ["a", "b", "c"]
+    with pytest.raises(ConversionError, match="'x' does not fit fixed_size_list") as caught:
+        table.dataset().to_table(columns=["x"])
+    assert "to_arrow()" in str(caught.value.hint)
+
+
 def test_a_write_leaves_an_unknown_column_null(odps: Connection, raw: Raw) -> None:
     """Evidence 154: the other columns are written as ever; values of this one are refused."""
     table = odps.table(raw.make("(id bigint, x binary, s string)"))
