@@ -295,15 +295,15 @@ def test_vectors_of_a_result_are_lists(local: Connection, places: str) -> None:
     copy = local.table(f"{places}_copy")
     assert copy.schema == local.table(places).schema
     assert copy.read().to_arrow()["v"].to_pylist() == [[0.5, 1, 2], [3, 4, 5], None, [1, 2, 3]]
-    with pytest.raises(QueryError, match="has not 3 elements"):
+    with pytest.raises(QueryError, match="does not have 3 elements"):
         local.sql(f"insert into {places} (v) values (vector(1.0F))").to_pandas()
 
 
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ([1.0, 2.0], "it has not 3 elements"),
-        (np.ones(4), "it has not 3 elements"),
+        ([1.0, 2.0], "it does not have 3 elements"),
+        (np.ones(4), "it does not have 3 elements"),
         ([1.0, None, 2.0], "an element is null"),
         ("abc", "does not fit VECTOR"),
         (1.5, "a float does not fit VECTOR"),
@@ -350,7 +350,7 @@ def test_a_matrix_is_a_column_of_vectors(local: Connection, raw: Raw) -> None:
     matrix = np.arange(6.0).reshape(3, 2)
     table.write({"id": [1, 2, 3], "v": matrix})
     assert np.array_equal(np.stack(table.read().to_pandas()["v"]), matrix)
-    with pytest.raises(ConversionError, match="it has not 2 elements"):
+    with pytest.raises(ConversionError, match="it does not have 2 elements"):
         table.write({"id": [1, 2], "v": matrix.reshape(2, 3)})
 
 

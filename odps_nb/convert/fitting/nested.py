@@ -242,7 +242,7 @@ def lists_of(
     cure = f"pass {target.length} numbers for each row, or None"
     lengths = pc.list_value_length(lists)
     odd = pc.not_equal(lengths, target.length)
-    refuse(lists, odd, target, f"it has not {target.length} elements", cure)
+    refuse(lists, odd, target, f"it does not have {target.length} elements", cure)
     if values.null_count:
         found = pc.list_parent_indices(lists).filter(values.is_null())
         bad = np.isin(np.arange(len(lists)), found.to_numpy())

@@ -184,7 +184,7 @@ def _fit_vector(
     lists = _fit_nested(array, ArrayType(odps.element), target, path, blobs)
     lengths = pc.list_value_length(lists)
     if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
-        raise faults.invalid(f"a vector of {path!r} has not {odps.length} elements")
+        raise faults.invalid(f"a vector of {path!r} does not have {odps.length} elements")
     if lists.flatten().null_count:
         raise faults.invalid(f"an element of a vector of {path!r} is null")
     return lists

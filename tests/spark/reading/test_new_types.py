@@ -41,7 +41,7 @@ def test_vectors_and_geography_go_both_ways(
     ]
     assert odps.table(copy).read().to_arrow().sort_by("id").to_pydict() == rows
     short = spark.createDataFrame([(3, [1.0])], "id bigint, v array<float>")
-    with pytest.raises(ConversionError, match="it has not 2 elements"):
+    with pytest.raises(ConversionError, match="it does not have 2 elements"):
         odps_nb.spark.write(short, odps, copy)
 
 
