@@ -57,3 +57,7 @@ def test_a_decimal_of_more_than_38_digits_is_left_out(
     assert "columns=['id', 'bare']" in str(caught.value.hint)
     frame = odps_nb.spark.read(spark, odps, str(table.name), columns=["id", "bare"])
     assert [row.bare for row in frame.collect()] == [Decimal("0.25")]
+    query = f"select id, bare from {table.name}"
+    assert [tuple(row) for row in odps_nb.spark.sql(spark, odps, query).collect()] == [
+        (1, Decimal("0.25"))
+    ]
