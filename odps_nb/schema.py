@@ -24,17 +24,27 @@ __all__ = [
     "StructType",
     "TableSchema",
     "TypeCode",
+    "UnknownType",
+    "VectorType",
     "has_any",
     "has_blob",
     "has_timestamp",
+    "is_readable",
     "text_as_binary",
     "types_in",
 ]
 
 
 class TypeCode(IntEnum):
-    """Numbers of the nested ("write") schema form."""
+    """Numbers of the nested ("write") schema form.
 
+    No source shows the numbers of types below 0: they are sent as `UNKNOWN`, and told from the text
+    of the type.
+    """
+
+    UNKNOWN = -1
+    GEOGRAPHY = -2
+    VECTOR = -3
     BIGINT = 0
     DOUBLE = 1
     BOOLEAN = 2
@@ -122,7 +132,33 @@ class StructType:
     code: TypeCode = field(default=TypeCode.STRUCT, init=False)
 
 
-OdpsType = PrimitiveType | DecimalType | LengthType | ArrayType | MapType | StructType
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """VECTOR(element, length): ``length`` numbers of FLOAT or DOUBLE, none of them null."""
+
+    element: PrimitiveType
+    length: int
+    code: TypeCode = field(default=TypeCode.VECTOR, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """A type that this version of odps_nb does not know; ``text`` is as the service wrote it."""
+
+    text: str
+    code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)
+
+
+OdpsType = (
+    PrimitiveType
+    | DecimalType
+    | LengthType
+    | ArrayType
+    | MapType
+    | StructType
+    | VectorType
+    | UnknownType
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +204,11 @@ class TableSchema:
 def has_blob(odps: OdpsType) -> bool:
     """Whether the type is BLOB or contains one."""
     return has_any(odps, (TypeCode.BLOB,))
+
+
+def is_readable(odps: OdpsType) -> bool:
+    """Whether it is known what Arrow type values of the type have in a read."""
+    return not has_any(odps, (TypeCode.UNKNOWN, TypeCode.VARIANT))
 
 
 def has_timestamp(odps: OdpsType) -> bool:

@@ -250,7 +250,7 @@ def test_signatures_are_those_of_the_stock_client():
 def test_type_numbers_are_those_of_the_wire():
     rows = [row for row in _section("3.11").splitlines() if re.match(r"\| \d", row)]
     shown = dict(pair for row in rows for pair in re.findall(r"(\d+) \| (\w+)", row))
-    assert shown == {str(code.value): code.name for code in TypeCode}
+    assert shown == {str(code.value): code.name for code in TypeCode if code >= 0}
 
 
 def test_codes_are_those_of_the_embedded_service():

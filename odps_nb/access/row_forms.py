@@ -11,6 +11,7 @@ from odps_nb.access.faces import Explorer
 from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+from odps_nb.schema import is_readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,8 +167,15 @@ class RowForms(ABC):
         return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
-        rows = lazy_reader(self.batches(), self.arrow_schema)
+        """Export the rows through the Arrow C stream interface; nothing is read before they are.
+
+        With a column whose Arrow type is not known before (VARIANT, or a type that odps_nb does not
+        know), the first batch is read at once.
+        """
+        if all(is_readable(column.type) for column in self.schema):
+            rows = lazy_reader(self.batches(), self.arrow_schema)
+        else:
+            rows = self.reader()
         return rows.__arrow_c_stream__(requested_schema)
 
     def explore(

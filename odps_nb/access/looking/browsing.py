@@ -53,6 +53,7 @@ _SORT_SETTINGS = {
 _NO_ORDER = (
     *(TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT),
     *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
+    *(TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})

@@ -158,7 +158,11 @@ _FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
     TypeCode.TIMESTAMP_NTZ: _INSTANT,
     TypeCode.INTERVAL_DAY_TIME: (pt.is_duration, pt.is_timestamp, _is_seconds_and_nanos),
     TypeCode.INTERVAL_YEAR_MONTH: (pt.is_int32, pt.is_int64),
-    TypeCode.VARIANT: (lambda _: True,),  # no source says what it looks like
+    # no source says what these look like, and a type that is not known is no damage
+    **dict.fromkeys(
+        (TypeCode.VARIANT, TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
+        (lambda _: True,),
+    ),
 }
 
 

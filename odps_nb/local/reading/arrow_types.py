@@ -22,6 +22,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
 )
 from odps_nb.terms import TimeUnit
 
@@ -53,6 +54,7 @@ _PLAIN: dict[TypeCode, Callable[[], pa.DataType]] = {
     TypeCode.JSON: pa.string,
     TypeCode.BINARY: pa.binary,
     TypeCode.BLOB: pa.binary,
+    TypeCode.GEOGRAPHY: pa.binary,
     TypeCode.DATE: pa.date32,
     TypeCode.INTERVAL_DAY_TIME: lambda: pa.duration("ns"),
     TypeCode.INTERVAL_YEAR_MONTH: pa.int64,
@@ -76,6 +78,8 @@ def arrow_type(
         return pa.map_(of(odps.key), of(odps.value))
     if isinstance(odps, StructType):
         return pa.struct([pa.field(f.name, of(f.type)) for f in odps.fields])
+    if isinstance(odps, VectorType):
+        return pa.list_(of(odps.element))
     if isinstance(odps, DecimalType):
         return _decimal(odps)
     if odps.code is TypeCode.DATETIME:

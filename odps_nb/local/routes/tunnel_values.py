@@ -22,6 +22,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
 )
 
 __all__ = ["from_plain", "plain_type", "to_plain"]
@@ -68,6 +69,10 @@ def from_plain(values: list[Any], column: Column) -> pa.Array:
 def _prepared(value: Any, odps: OdpsType) -> Any:
     if value is None:
         return None
+    if isinstance(odps, VectorType):
+        if len(value) != odps.length:
+            raise ValueError(f"a vector has {len(value)} elements, not {odps.length}")
+        return value
     if isinstance(odps, ArrayType):
         return [_prepared(item, odps.element) for item in value]
     if isinstance(odps, MapType):

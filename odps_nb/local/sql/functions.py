@@ -130,6 +130,7 @@ def maxcompute_dialect() -> Any:
         return plain(arguments, dialect)
 
     known["TO_DATE"] = to_date
+    known["VECTOR"] = known["ARRAY"]
     parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
     return type("MaxCompute", (hive,), {"Parser": parser})
 

@@ -24,6 +24,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
     has_any,
     has_timestamp,
 )
@@ -134,6 +135,8 @@ def _fit(
         array = array.dictionary_decode()
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
+    if isinstance(odps, VectorType):
+        return _fit_vector(array, odps, target, path, blobs)
     if isinstance(odps, (ArrayType, MapType, StructType)):
         if array.type.equals(target) and not has_any(odps, _CHECKED):
             return array
@@ -176,6 +179,18 @@ def _fit_nested(
         return _map_array(offsets, keys, items, target, array)
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
+
+
+def _fit_vector(
+    array: pa.Array, odps: VectorType, target: pa.DataType, path: str, blobs: BlobSpelling
+) -> pa.Array:
+    lists = _fit_nested(array, ArrayType(odps.element), target, path, blobs)
+    lengths = pc.list_value_length(lists)
+    if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
+        raise faults.invalid(f"a vector of {path!r} does not have {odps.length} elements")
+    if lists.flatten().null_count:
+        raise faults.invalid(f"an element of a vector of {path!r} is null")
+    return lists
 
 
 def _fit_struct(

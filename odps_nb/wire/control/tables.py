@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
 from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
 from odps_nb.wire.json_fields import Fields, dump, parse_object
-from odps_nb.wire.type_text import format_type, parse_type
+from odps_nb.wire.type_text import format_type, read_type
 from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
 __all__ = [
@@ -128,7 +127,7 @@ class TableInfo:
         Raises
         ------
         FramingError
-            Not a table document, or a column type that is unknown.
+            Not a table document.
         """
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
@@ -170,15 +169,10 @@ def _encode_column(column: Column) -> dict[str, object]:
 def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
     columns = []
     for one in fields.inners(key):
-        name = one.need_text("name")
-        try:
-            type_ = parse_type(one.need_text("type"))
-        except ArgumentError as error:
-            raise one.fail("type", f"of column {name!r}: {error.message}") from None
         columns.append(
             Column(
-                name=name,
-                type=type_,
+                name=one.need_text("name"),
+                type=read_type(one.need_text("type")),
                 comment=one.text("comment"),
                 nullable=one.boolean("isNullable", default=True),
             )
