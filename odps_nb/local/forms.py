@@ -21,10 +21,14 @@ class Forms:
     """Forms that the service sends; every field lists its values, the first is the default.
 
     ``time_zone`` is the zone in the Arrow type of DATETIME and TIMESTAMP columns of a read
-    (evidence 151: there is one, its name is not shown).
+    (evidence 151: there is one, its name is not shown). ``strings`` is how STRING, CHAR, VARCHAR,
+    JSON and BINARY of a read are sent, and ``timestamps`` how TIMESTAMP and TIMESTAMP_NTZ are
+    (evidence 173: sessions of version 1 could ask for the other form).
     """
 
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
+    strings: Literal["plain", "dictionary"] = "plain"
+    timestamps: Literal["plain", "struct"] = "plain"
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:

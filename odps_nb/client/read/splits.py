@@ -139,6 +139,7 @@ def iter_split(
         part=part_of is not None and part_of != split,
         concurrency=concurrency,
         text=TextForm(session.text, tuple(session.schema), partial(_place, session, split)),
+        unit=session.timestamp_unit,
         tracker=tracker,
         cancel=cancel,
     )
