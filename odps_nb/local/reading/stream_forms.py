@@ -48,8 +48,7 @@ def formed(
         return schema, batches
     sent = pa.schema(map(pa.Field.with_type, schema, kinds))
     return sent, (
-        pa.record_batch(list(map(_formed, batch.columns, kinds)), schema=sent)
-        for batch in batches
+        pa.record_batch(list(map(_formed, batch.columns, kinds)), schema=sent) for batch in batches
     )
 
 
