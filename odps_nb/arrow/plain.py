@@ -48,7 +48,7 @@ class PlainColumns:
     def __init__(
         self, came: pa.Schema, columns: Sequence[Column] | None, *, unit: TimeUnit, max_bytes: int
     ) -> None:
-        self._odps = [one and one.type for one in columns_of(came, columns or ())]
+        self._odps = [one.type if one else None for one in columns_of(came, columns or ())]
         self._unit, self._max_bytes = unit, max_bytes
         kinds = list(map(self._plain_type, came.types, self._odps))
         self._changed = [n for n, kind in enumerate(kinds) if not kind.equals(came.types[n])]
@@ -141,10 +141,10 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
 def _decoded_bytes(array: pa.DictionaryArray) -> int:
     values = array.dictionary
     try:
-        sizes = pc.binary_length(values)
+        sizes = pc.binary_length(values).cast(pa.int64())
     except pa.ArrowNotImplementedError:
-        return len(array) * (values.type.bit_width + 7 >> 3)
-    return int(pc.sum(sizes.cast(pa.int64()).take(array.indices)).as_py() or 0)
+        return len(array) * (int(values.type.bit_width) + 7 >> 3)
+    return int(pc.sum(sizes.take(array.indices)).as_py() or 0)
 
 
 def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:

@@ -295,8 +295,55 @@ def test_spark_has_its_own_types(odps: Connection, spark_session: SparkSession) 
         "m": "map<string,timestamp_ntz>", "r": "struct<d:timestamp,s:string,t:timestamp>",
         "p": "decimal(9,2)",
     }  # fmt: skip
-    texts = ["s", "unix_micros(t)", "cast(n as string)", "unix_micros(a[0])", "unix_micros(r.d)"]
+    texts = ["s", "unix_micros(t)", "cast(n as string)", "unix_micros(get(a, 0))", "unix_micros(r.d)"]
     first, _, _, last = frame.orderBy("id").selectExpr(*texts).collect()
     micros = int(LATER.replace(tzinfo=dt.UTC).timestamp()) * 10**6
     assert tuple(first) == ("a", -1000, str(BEFORE)[:23], -1000, -1000)
     assert tuple(last) == ("a", micros, str(LATER), micros, micros)
+
+
+# -- maps whose keys repeat -------------------------------------------------------------------
+
+PAIRS = [[("k", 1), ("k", None), ("l", 3)], [("k", None), ("k", 2)], []]
+
+
+@pytest.fixture
+def repeated(odps: Connection) -> Table:
+    """Maps with repeated keys, in a table of the default forms or of others."""
+    table = odps.create_table("repeated", "id bigint, m map<string,bigint>", if_not_exists=True)
+    maps = pa.array(PAIRS, pa.map_(pa.string(), pa.int64()))
+    table.write(pa.table({"id": range(3), "m": maps}), overwrite=True)
+    return table
+
+
+def test_a_map_keeps_the_keys_that_repeat(repeated: Table) -> None:
+    """Evidence 172: pairs come as stored, also with null values (vendor's Spark connector)"""
+    assert by_id(repeated.read().to_arrow())["m"].to_pylist() == PAIRS
+    cells = [PAIRS[0], PAIRS[1], {}]
+    assert repeated.read().to_pandas().sort_values("id")["m"].tolist() == cells
+    assert repeated.head().sort_values("id")["m"].tolist() == cells
+    dicts = repeated.read().to_polars().sort("id")["m"].to_list()
+    assert dicts == [dict(pairs) for pairs in PAIRS]  # the last value of each key
+
+
+def test_duckdb_refuses_a_map_with_a_repeated_key(repeated: Table) -> None:
+    """Evidence 172: DuckDB has no such maps; it says so and computes nothing"""
+    import duckdb
+
+    rows = repeated.dataset()  # noqa: F841 - DuckDB finds it by its name
+    with pytest.raises(duckdb.InvalidInputException, match="duplicate key"):
+        duckdb.sql("select m from rows").fetchall()
+    assert duckdb.sql("select count(id) from rows").fetchall() == [(3,)]
+
+
+def test_spark_keeps_all_pairs_and_shows_the_last(
+    odps: Connection, repeated: Table, spark_session: SparkSession
+) -> None:
+    """Evidence 172: `size` counts them all, a lookup finds the first, a dict holds the last"""
+    import odps_nb.spark
+
+    frame = odps_nb.spark.read(spark_session, odps, repeated.name).orderBy("id")
+    rows = frame.selectExpr("m", "size(m) as n", "m['k'] as k").collect()
+    assert [row.n for row in rows] == [3, 2, 0]
+    assert [row.m for row in rows] == [dict(pairs) for pairs in PAIRS]
+    assert [row.k for row in rows] == [1, None, None]

@@ -156,6 +156,8 @@ class _Watched:
 class RowStream:
     """Record batches of one response, each validated in full; `close` closes the response.
 
+    ``schema`` is that of the batches, ``sent`` the one that the response announced.
+
     Parameters
     ----------
     body
@@ -212,10 +214,9 @@ class RowStream:
         with self._translated():
             self._source = _Watched(body, self._check, max_output)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
-        self._validator = Validator(self._reader.schema)
-        self._plain = PlainColumns(
-            self._reader.schema, columns, unit=unit, max_bytes=max_decompressed
-        )
+            self.sent: pa.Schema = self._reader.schema
+        self._validator = Validator(self.sent)
+        self._plain = PlainColumns(self.sent, columns, unit=unit, max_bytes=max_decompressed)
         self.schema: pa.Schema = self._plain.schema
         self._rows = 0
         if text is not None:
