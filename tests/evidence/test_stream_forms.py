@@ -295,7 +295,13 @@ def test_spark_has_its_own_types(odps: Connection, spark_session: SparkSession) 
         "m": "map<string,timestamp_ntz>", "r": "struct<d:timestamp,s:string,t:timestamp>",
         "p": "decimal(9,2)",
     }  # fmt: skip
-    texts = ["s", "unix_micros(t)", "cast(n as string)", "unix_micros(get(a, 0))", "unix_micros(r.d)"]
+    texts = [
+        "s",
+        "unix_micros(t)",
+        "cast(n as string)",
+        "unix_micros(get(a, 0))",
+        "unix_micros(r.d)",
+    ]
     first, _, _, last = frame.orderBy("id").selectExpr(*texts).collect()
     micros = int(LATER.replace(tzinfo=dt.UTC).timestamp()) * 10**6
     assert tuple(first) == ("a", -1000, str(BEFORE)[:23], -1000, -1000)
