@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.arrow.text import with_child
+from odps_nb.arrow.leaves import with_child
 from odps_nb.schema import (
     ArrayType,
     Column,

@@ -36,6 +36,9 @@ class Forms:
         HTTP status of a read in nanoseconds that has a TIMESTAMP outside 1970-01-01 to
         2038-01-19 03:14:07 (evidence 152: the text of the error is known, its status is not); with
         ``none``, all times are sent that 64 bits hold in nanoseconds (1677 to 2262).
+    strings, timestamps
+        How STRING, CHAR, VARCHAR, JSON and BINARY of a read are sent, and TIMESTAMP and
+        TIMESTAMP_NTZ (evidence 173: sessions of version 1 could ask for the other form).
     char
         Whether CHAR(n) is padded with blanks to n characters (evidence 153).
     """
@@ -43,6 +46,8 @@ class Forms:
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
     key_splits: Literal["both", "RowOffset", "Size"] = "both"
     nanosecond_status: Literal["400", "500", "none"] = "400"
+    strings: Literal["plain", "dictionary"] = "plain"
+    timestamps: Literal["plain", "struct"] = "plain"
     char: Literal["padded", "stripped"] = "padded"
 
     def shaped(

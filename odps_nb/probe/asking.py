@@ -52,13 +52,17 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer: ``members`` of its JSON, or ``rows`` of its stream, or raw ``data``."""
+    """An answer: ``members`` of its JSON, or ``rows`` of its stream, or raw ``data``.
+
+    ``types`` are the Arrow types of the stream as they were sent.
+    """
 
     status: int
     code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, Any] = field(default_factory=dict)
     rows: pa.Table | None = None
+    types: tuple[str, ...] = ()
     data: bytes = b""
 
     @property
@@ -241,7 +245,8 @@ class Asker:
         response.end_in_time()
         headers = dict(response.headers)
         if kind == "rows":
-            return Answer(status=response.status, headers=headers, rows=self._rows(response))
+            rows, types = self._rows(response)
+            return Answer(status=response.status, headers=headers, rows=rows, types=types)
         data = response.read(MAX_DOCUMENT)
         if kind == "data":
             return Answer(status=response.status, headers=headers, data=data)
@@ -253,7 +258,7 @@ class Asker:
             raise CannotTell("the answer is not a JSON object")
         return Answer(status=response.status, headers=headers, members=members)
 
-    def _rows(self, response: HttpResponse) -> pa.Table:
+    def _rows(self, response: HttpResponse) -> tuple[pa.Table, tuple[str, ...]]:
         with RowStream(
             response,
             max_message=MAX_MESSAGE,
@@ -264,7 +269,8 @@ class Asker:
             while (batch := stream.next()) is not None:
                 self._count(batch.num_rows)
                 batches.append(batch)
-            return pa.Table.from_batches(batches, schema=stream.schema)
+            rows = pa.Table.from_batches(batches, schema=stream.schema)
+            return rows, tuple(map(str, stream.sent.types))
 
     def _count(self, rows: int) -> None:
         self._rows_left -= rows
@@ -295,7 +301,7 @@ class Asker:
         if answer.rows is not None:
             shown["rows"] = answer.rows.num_rows
             # names of fields are the user's: of a struct only its kind is shown
-            shown["types"] = [str(one.type).partition("<")[0] for one in answer.rows.schema]
+            shown["types"] = [one.partition("<")[0] for one in answer.types]
         return shown
 
     def _record(self, spelled: _Spelled, answer: Mapping[str, object]) -> None:

@@ -9,13 +9,14 @@ process when the value is accessed. Text that is not UTF-8 is no damage (`odps_n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from odps_nb.arrow.plain import PlainColumns
 from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import (
@@ -26,7 +27,8 @@ from odps_nb.errors import (
     StateError,
     TruncatedError,
 )
-from odps_nb.terms import Compression, TextMode
+from odps_nb.schema import Column
+from odps_nb.terms import Compression, TextMode, TimeUnit
 from odps_nb.wire.arrow_stream import (
     DEFAULT_MAX_BODY,
     DEFAULT_MAX_DECOMPRESSED,
@@ -165,6 +167,8 @@ def _refuse_document(body: Body, head: bytes) -> None:
 class RowStream:
     """Record batches of one response, each validated in full; `close` closes the response.
 
+    ``schema`` is that of the batches, ``sent`` the one that the response announced.
+
     Parameters
     ----------
     body
@@ -180,11 +184,14 @@ class RowStream:
     text
         What becomes of text that is not UTF-8. ``None``: its column comes as binary, for the
         caller to fit (`odps_nb.arrow.text.fit_text`).
+    columns, unit
+        The columns of the read and the unit of its TIMESTAMPs, for the forms that
+        `odps_nb.arrow.plain` knows. ``None``: unknown.
 
     Raises
     ------
     ConversionError
-        A text is not UTF-8, and ``text`` is strict.
+        A text is not UTF-8, and ``text`` is strict; or a time or DECIMAL does not fit its type.
     TruncatedError
         The end marker or rows are missing.
     FramingError
@@ -206,6 +213,8 @@ class RowStream:
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
         max_output: int | None = None,
         text: TextMode | None = TextMode.STRICT,
+        columns: Sequence[Column] | None = None,
+        unit: TimeUnit = TimeUnit.NANO,
     ) -> None:
         self._body, self._expected_rows, self._text = body, expected_rows, text
         self._check = EndMarkerCheck(
@@ -218,8 +227,10 @@ class RowStream:
         with self._translated():
             self._source = _Watched(body, self._check, max_output)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
-            self.schema: pa.Schema = self._reader.schema
-        self._validator = Validator(self.schema)
+            self.sent: pa.Schema = self._reader.schema
+        self._validator = Validator(self.sent)
+        self._plain = PlainColumns(self.sent, columns, unit=unit, max_bytes=max_decompressed)
+        self.schema: pa.Schema = self._plain.schema
         self._rows = 0
         if text is not None:
             self._types = text_types(self.schema, None, text)
@@ -271,7 +282,7 @@ class RowStream:
             self._source.read(1)  # the end of the body, which the check requires to be here
             self._ended = True
             return None
-        return self._validator.validate(batch)
+        return self._plain.apply(self._validator.validate(batch))
 
     def close(self) -> None:
         """Free the connection. Idempotent."""

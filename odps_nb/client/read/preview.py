@@ -61,7 +61,7 @@ def fetch_preview(
         while True:
             try:
                 response = storage.open(request, attempts=attempts)
-                with response, RowStream(response, text=None) as stream:
+                with response, RowStream(response, text=None, columns=columns) as stream:
                     batches = _batches(stream, columns)
                 break
             except OdpsNbError as error:

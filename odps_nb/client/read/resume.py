@@ -22,7 +22,7 @@ from odps_nb.client.read.text_form import TextForm
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.schema import Column
-from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.terms import RowRangeSplit, Split, TimeUnit
 from odps_nb.wire.calls import StreamingCall
 
 __all__ = ["ResumableRowStream", "rows_of"]
@@ -59,6 +59,8 @@ class ResumableRowStream:
         Shared with concurrent readers; reduced when the service answers 429.
     text
         The form of text.
+    unit
+        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class ResumableRowStream:
         part: bool = False,
         concurrency: AdaptiveConcurrency | None = None,
         text: TextForm,
+        unit: TimeUnit = TimeUnit.NANO,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
@@ -84,7 +87,7 @@ class ResumableRowStream:
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
-        self._text, self._unprotected = text, False
+        self._text, self._unit, self._unprotected = text, unit, False
         self._types: tuple[pa.DataType, ...] = ()  # of the columns that are wanted
         self._chars: CharColumns = ()  # of these columns
         self._stream: RowStream | None = None
@@ -209,7 +212,7 @@ class ResumableRowStream:
         response = self._storage.open(self._request_at(self._row), attempts=self._attempts)
         self._wire_bytes = 0
         try:
-            stream = RowStream(response, text=None)
+            stream = RowStream(response, text=None, columns=self._columns, unit=self._unit)
             places = self._placed(stream)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(

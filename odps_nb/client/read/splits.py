@@ -144,6 +144,7 @@ def iter_split(
             partial(_place, session, split),
             stripped=() if session.text.char_padding else tuple(session.columns_sent),
         ),
+        unit=session.timestamp_unit,
         tracker=tracker,
         cancel=cancel,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pyarrow as pa
@@ -284,11 +284,11 @@ def test_times_come_in_the_units_asked(peer: Peer, new_table: Callable[[str], st
     peer.write(name, pa.table({k: pa.array([v], pa.timestamp("us")) for k, v in times.items()}))
     read = peer.read(name, timestamp_unit=TimeUnit.MICRO, datetime_unit=TimeUnit.SECOND)
     assert [field.type for field in read.schema] == [
-        pa.timestamp("s"),
-        pa.timestamp("us"),
+        pa.timestamp("s", "UTC"),
+        pa.timestamp("us", "UTC"),
         pa.timestamp("us"),
     ]
-    assert read.to_pylist() == [{"a": None, "b": moment, "c": None}]
+    assert read.to_pylist() == [{"a": None, "b": moment.replace(tzinfo=UTC), "c": None}]
     default = peer.read(name).schema
     assert [field.type.unit for field in default] == ["ms", "ns", "ns"]
 
