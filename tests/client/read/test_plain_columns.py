@@ -16,6 +16,7 @@ from odps_nb.client.read.splits import ReadSession, iter_split, plan_ranges
 from odps_nb.errors import ConversionError, FramingError, LimitExceededError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import TableSchema
+from odps_nb.stream_io import ArrowReader, StreamReader
 from odps_nb.terms import RowRangeSplit, TextMode, TimeUnit
 from odps_nb.wire.type_text import parse_columns
 from tests.support.sockets.scripted import TABLE, Service, cut, ipc, raw
@@ -127,6 +128,18 @@ def test_a_read_resumes_though_the_zone_or_the_form_changes():
                 rows=30,
             )
             assert got.equals(expected)
+
+
+def test_the_reader_of_streams_shows_neither_zones_nor_dictionaries():
+    """Evidence 151, 173: it knows no columns, so a struct stays as it came."""
+    words = pa.array(["a", None, "a"])
+    seconds = pa.array([seconds_of(1)] * 3, SEC_NANO)
+    zoned = COUNTS.view(pa.timestamp("ms", "PRC"))
+    body = sent(t=zoned, s=words.dictionary_encode(), v=seconds)
+    expected = pa.table({"t": COUNTS.view(pa.timestamp("ms")), "s": words, "v": seconds})
+    with ArrowReader(StreamReader(io.BytesIO(body)), expected_rows=3) as reader:
+        assert reader.schema.equals(expected.schema)
+        assert pa.Table.from_batches(reader).equals(expected)
 
 
 # -- dictionaries -----------------------------------------------------------------------------
