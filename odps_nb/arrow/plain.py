@@ -167,7 +167,7 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
             column=name,
             source_type=str(array.type),
             target_type=str(kind),
-            hint='pass timestamp_unit="us" to read it in microseconds',
+            hint='read the table with timestamp_unit="us"; in a query, cast the column to STRING',
         ) from None
 
 
