@@ -71,7 +71,7 @@ def forms() -> Iterator[Running]:
         running = {}
         for name, chosen in FORMS.items():
             options = tuple(part for form in chosen for part in ("--form", form))
-            options = (*options, "--misbehave")
+            options = (*options, "--form", "nanosecond_status=none", "--misbehave")
             service = stack.enter_context(launch.start(samples=False, options=options))
             odps = stack.enter_context(connected(service))
             odps.create_table("forms", COLUMNS).write(EXPECTED)
@@ -111,7 +111,7 @@ def streams(raw: Raw, name: str) -> dict[str, pa.Table]:
 @pytest.fixture(scope="module")
 def default(raw: Raw) -> str:
     name = raw.make(f"({COLUMNS})")
-    raw.write(name, EXPECTED)
+    raw.write(name, EXPECTED[1:])  # the first one has times that are not sent in nanoseconds
     return name
 
 
@@ -125,7 +125,7 @@ def test_instants_have_a_zone_and_wall_clocks_have_none(raw: Raw, default: str) 
         assert types["a"] == "list<element: timestamp[ns, tz=UTC]>"
         assert types["m"] == "map<string, timestamp[ns]>"
         assert types["r"].count("tz=UTC") == 2
-        assert rows["t"].cast(pa.int64()).equals(EXPECTED["t"].cast(pa.int64()))
+        assert rows["t"].cast(pa.int64()).equals(EXPECTED["t"][1:].cast(pa.int64()))
 
 
 def test_the_forms_are_sent_that_the_service_was_started_with(

@@ -17,7 +17,7 @@ from odps_nb.errors import ConversionError, FramingError, LimitExceededError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
-from odps_nb.terms import RowRangeSplit, TextMode, TimeUnit
+from odps_nb.terms import RowRangeSplit, TextMode, TextOptions, TimeUnit
 from odps_nb.wire.type_text import parse_columns
 from tests.support.sockets.scripted import TABLE, Service, cut, ipc, raw
 
@@ -223,9 +223,9 @@ def test_text_that_is_not_utf_8_may_come_in_a_dictionary(mode):
     promised = "s binary" if mode is TextMode.BINARY else "s string"
     if mode is TextMode.STRICT:
         with pytest.raises(ConversionError, match="'s' in row 2 of"):
-            read(promised, body, text=mode, sent=columns)
+            read(promised, body, text=TextOptions(mode), sent=columns)
         return
-    found = read(promised, body, text=mode, sent=columns)["s"].to_pylist()
+    found = read(promised, body, text=TextOptions(mode), sent=columns)["s"].to_pylist()
     assert found == (["a", None, "\ufffd"] if mode is TextMode.REPLACE else [b"a", None, b"\xff"])
 
 
