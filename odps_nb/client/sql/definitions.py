@@ -227,8 +227,8 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
         if not is_column_name(column.name):
             raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
-                hint="names have letters from a to z, Chinese characters, digits and underscores, "
-                f"start with no digit, and are at most {MAX_NAME_BYTES} bytes long",
+                hint="names have letters from a to z, Chinese characters, digits, underscores and "
+                f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
             )
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is there twice")
