@@ -134,7 +134,7 @@ def test_other_names_are_refused_by_client_and_service(
     with pytest.raises(ArgumentError, match="is not a valid column name"):
         odps.create_table(new_name("bad"), pd.DataFrame({name: [1]}))
     written = name.replace("`", "``")
-    with pytest.raises(OdpsNbError, match="is not a valid column name|expected a name"):
+    with pytest.raises(OdpsNbError, match=r"is not a valid column name|expected a name"):
         odps.sql(f"create table {new_name('bad')} (`{written}` bigint)")
 
 

@@ -16,6 +16,7 @@ from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import schema_of
 from odps_nb.access.writing.creating import NewTable, name_the_way
 from odps_nb.access.writing.folder_files import Files, FolderFile, FolderFiles
+from odps_nb.access.writing.generated import fill_generated
 from odps_nb.access.writing.new_columns import partitioned
 from odps_nb.access.writing.resumable import write_resumable
 from odps_nb.access.writing.rows import WriteOptions, write_chunks
@@ -183,6 +184,7 @@ def _chunk(group: list[FolderFile], first: int, target: Target, faces: Faces) ->
     plain = fit_batch(
         batch, target.plain, places=places, first_row=first, conversions=target.conversions
     )
+    plain = fill_generated(plain, target.columns, first)
     cells = [
         NewBlob(one.file, mime_type=kind, file_name=name)
         for one, kind, name in zip(group, kinds, names, strict=True)

@@ -84,8 +84,10 @@ class Change:
         """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data
-        open_keys = [column.name for column in target.columns.partition_columns]
-        return _only_keys(data, [*self.keys, *open_keys], index=index)
+        open_keys = target.columns.partition_columns
+        sources = (target.columns.source_of(column) for column in open_keys)
+        named = [*(c.name for c in open_keys), *(c.name for c in sources if c is not None)]
+        return _only_keys(data, list(dict.fromkeys((*self.keys, *named))), index=index)
 
 
 def _find_key(table: Table) -> tuple[str, ...]:

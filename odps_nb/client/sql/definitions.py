@@ -91,7 +91,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if options.comment:
         parts.append(f"comment {format_text(options.comment)}")
     if schema.partition_columns:
-        parts.append(f"partitioned by ({format_columns(schema.partition_columns)})")
+        parts.append(_partitioned_by(schema))
     parts += _clustering(schema, options)
     if found := _properties(schema, options):
         pairs = ", ".join(f"{format_text(k)}={format_text(v)}" for k, v in sorted(found.items()))
@@ -99,6 +99,13 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if options.lifecycle is not None:
         parts.append(f"lifecycle {_number(options.lifecycle, 'lifecycle', 'of days')}")
     return " ".join(parts) + ";"
+
+
+def _partitioned_by(schema: TableSchema) -> str:
+    first = schema.partition_columns[0]
+    if first.generated is not None:  # it has no other levels, and no comment of its own
+        return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
+    return f"partitioned by ({format_columns(schema.partition_columns)})"
 
 
 def settings_of(schema: TableSchema) -> dict[str, str]:

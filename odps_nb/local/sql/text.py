@@ -41,6 +41,7 @@ from odps_nb.local.sql.tokenizer import Cursor, statements
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.control.generated import parse_generated
 
 __all__ = ["parse_statement"]
 
@@ -220,7 +221,8 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     )
 
 
-_CLAUSES = ("comment", "partitioned", "lifecycle", "tblproperties", "clustered", "range", "as")
+_CLAUSES = ("comment", "partitioned", "lifecycle", "tblproperties", "clustered", "range")
+_CLAUSES += ("auto", "as")
 
 
 def _tail(cursor: Cursor) -> _Tail:
@@ -231,6 +233,8 @@ def _tail(cursor: Cursor) -> _Tail:
             tail.comment = cursor.text()
         elif cursor.accept("partitioned", "by"):
             tail.partitions = columns_of(cursor)
+        elif cursor.accept("auto", "partitioned", "by"):
+            tail.partitions = (_generated(cursor),)
         elif cursor.accept("lifecycle"):
             tail.lifecycle = integer(cursor)
         elif cursor.accept("tblproperties"):
@@ -244,6 +248,18 @@ def _tail(cursor: Cursor) -> _Tail:
                 else cursor.error("expected a clause of CREATE TABLE")
             )
     return tail
+
+
+def _generated(cursor: Cursor) -> Column:
+    """Parse ``(trunc_time(d, 'day') as pt)``."""
+    column = parse_generated(cursor.parenthesised())
+    if column is None:
+        raise cursor.error(
+            "AUTO PARTITIONED BY takes one TRUNC_TIME of a column and a unit",
+            back=1,
+            advice="write (trunc_time(d, 'day') as pt)",
+        )
+    return column
 
 
 def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:

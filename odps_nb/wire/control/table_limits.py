@@ -25,6 +25,7 @@ __all__ = [
     "MAX_NAME_BYTES",
     "MAX_PARTITION_LEVELS",
     "PARTITION_TYPES",
+    "TIME_UNITS",
     "decimal_settings",
     "definition_problem",
     "is_column_name",
@@ -44,6 +45,8 @@ PARTITION_TYPES = (
     TypeCode.INT,
     TypeCode.BIGINT,
 )
+
+TIME_UNITS = ("year", "month", "day", "hour")
 
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff"
 _COLUMN = re.compile(f"[A-Za-z0-9_'{_CHINESE}]+")
@@ -69,6 +72,8 @@ def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
     """Return what is beyond a limit in the definition of a table, or ``None``."""
     if len(schema.columns) > MAX_COLUMNS:
         return f"a table has at most {MAX_COLUMNS:,} columns, this one {len(schema.columns):,}"
+    if problem := _generated_problem(schema):
+        return problem
     levels = len(schema.partition_columns)
     if levels > MAX_PARTITION_LEVELS:
         return f"a table has at most {MAX_PARTITION_LEVELS} levels of partitions, this one {levels}"
@@ -84,6 +89,21 @@ def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
                 "key='value', where quotes are signs"
             )
     return _comment_problem(schema.all_columns, comment)
+
+
+def _generated_problem(schema: TableSchema) -> str | None:
+    """Return what no AUTO PARTITIONED BY can have."""
+    for column in schema.partition_columns:
+        made = column.generated
+        if made is None:
+            continue
+        if len(schema.partition_columns) > 1:
+            return "AUTO PARTITIONED BY takes one partition column and no other"
+        if not made.source:
+            return f"{made.text} has a unit other than {', '.join(TIME_UNITS)}"
+        if (source := schema.source_of(column)) is None or source not in schema.columns:
+            return f"{made.text} needs a column {made.source!r} of a type of dates or times"
+    return None
 
 
 def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
