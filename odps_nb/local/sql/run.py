@@ -262,7 +262,8 @@ class SqlRunner:
             schema = like.schema
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
-            self._catalog.require_free(name)  # before its rows are written
+            if not statement.or_replace:
+                self._catalog.require_free(name)  # before its rows are written
             rows = self._query(statement.query, place, stopper, stack)
             schema = rows.schema
         assert schema is not None
@@ -276,6 +277,8 @@ class SqlRunner:
                     stopper.check()
                     ingest.write(batch)
                 fill = partial(self._publisher.publish, additions=ingest.finish())
+        if statement.or_replace and self._catalog.find_table(name) is not None:
+            self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(
             name,
             schema,
