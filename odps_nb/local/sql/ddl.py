@@ -203,8 +203,6 @@ def _changed_column(table: Table, change: sql_statements.ChangeColumn) -> TableS
             f"{change.column!r}"
         )
     said = change.said or column
-    if said.name.casefold() != column.name.casefold():
-        raise faults.lacks("CHANGE COLUMN to another name", is_sure=True)
     if said.type != column.type:
         raise faults.lacks("CHANGE COLUMN to another type", is_sure=True)
     comment = column.comment if change.comment is None else change.comment

@@ -391,19 +391,22 @@ def _add_columns(name: Name, cursor: Cursor) -> Statement:
 
 def _change_column(name: Name, cursor: Cursor) -> Statement:
     """Parse ``CHANGE [COLUMN] a a string COMMENT '…'``, ``a COMMENT '…'`` or ``a NULL``."""
+    line, at_column = cursor.line_and_column
     cursor.accept("column")
     column = cursor.name()
     if cursor.accept("null"):
         made = ChangeColumn(name=name, column=column, nullable=True)
     elif cursor.accept("comment"):
         made = ChangeColumn(name=name, column=column, comment=cursor.text())
-    elif cursor.accept("rename"):
-        raise faults.lacks("RENAME of a column in ALTER TABLE", is_sure=True)
     else:
+        renames = cursor.accept("rename", "to")
         at, text = cursor.line_and_column, cursor.until("after", "first")
         if not cursor.at_end:
             raise cursor.lacks(cursor.words)
-        (said,) = read_columns(text, at)
+        (said,) = read_columns(f"{text} string" if renames else text, at)
+        if said.name.casefold() != column.casefold():
+            what = "CHANGE COLUMN to another name"
+            raise faults.lacks(what, is_sure=True, line=line, column=at_column)
         return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
     cursor.end()
     return made

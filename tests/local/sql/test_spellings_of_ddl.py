@@ -153,7 +153,7 @@ def test_rows_are_read_by_read(
         ("alter table {0} add column c string default 'x'", "DEFAULT value of a column"),
         ("alter table {0} drop partition (ds < '2')", r"condition in PARTITION \(…\)"),
         ("alter table {0} change column note n string", "CHANGE COLUMN to another name"),
-        ("alter table {0} change column note rename to n", "RENAME of a column in ALTER TABLE"),
+        ("alter table {0} change column note rename to n", "CHANGE COLUMN to another name"),
         ("alter table {0} change column id id int", "CHANGE COLUMN to another type"),
         ("alter table {0} partition (ds='1', hh=1) merge smallfiles", "MERGE SMALLFILES in ALTER"),
         ("alter table {0} disable lifecycle", "DISABLE LIFECYCLE in ALTER TABLE"),
