@@ -17,8 +17,7 @@ from odps_nb.schema import Generated
 __all__ = ["generated_values"]
 
 _NULL = "__NULL__"
-_FIRST = datetime.datetime(1960, 1, 1)
-_EARLIER = {"year": "1959", "month": "1959-12", "day": "1959-12-31", "hour": "1959-12-31 23:00:00"}
+_EARLIEST = datetime.datetime(1959, 12, 31, 23)
 _LENGTH = {"year": 4, "month": 7, "day": 10, "hour": 19}
 
 
@@ -26,8 +25,8 @@ def generated_values(made: Generated, source: pa.Array) -> pa.Array:
     """Return the text of ``trunc_time(source, unit)`` for each value of a date or time column."""
     if pa.types.is_date(source.type):
         source = source.cast(pa.timestamp("s"))
-    times = pc.floor_temporal(source, unit=made.unit).cast(pa.timestamp("s")).dictionary_encode()
-    known = times.dictionary
-    texts = pc.utf8_slice_codeunits(known.cast(pa.string()), 0, _LENGTH[made.unit])
-    texts = pc.if_else(pc.less(known, pa.scalar(_FIRST, known.type)), _EARLIER[made.unit], texts)
+    earliest = pa.scalar(_EARLIEST, source.type)
+    times = pc.max_element_wise(source, earliest, skip_nulls=False)
+    times = pc.floor_temporal(times, unit=made.unit).cast(pa.timestamp("s")).dictionary_encode()
+    texts = pc.utf8_slice_codeunits(times.dictionary.cast(pa.string()), 0, _LENGTH[made.unit])
     return pc.fill_null(texts.take(times.indices), _NULL)

@@ -80,6 +80,17 @@ def test_the_client_and_sql_compute_the_same_partition(
     assert _rows(other) == _rows(table)
 
 
+def test_times_at_the_ends_of_nanoseconds_have_a_partition(make: Make) -> None:
+    for unit, last in (("year", "2262"), ("day", "2262-04-11")):
+        table = make("timestamp", unit)
+        ends = pa.array([-(2**63) + 1, 2**63 - 1], pa.timestamp("ns"))
+        table.write(pa.table({"d": ends, "a": [1, 2]}))
+        assert sorted(str(one) for one in table.partitions()) == [
+            f"pt={VALUES[unit][3]}",
+            f"pt={last}",
+        ]
+
+
 FRAME = pd.DataFrame({"d": pd.to_datetime(["2024-01-31 23:30", "2024-02-01 00:30"]), "a": [1, 2]})
 DATA: dict[str, Callable[[], Any]] = {
     "pandas": lambda: FRAME,
@@ -133,7 +144,7 @@ def test_an_open_write_an_upsert_and_a_delete_compute_it_too(
     )
     keyed = odps.table(name)
     keyed.upsert(FRAME.assign(v="x"))
-    keyed.delete(FRAME.head(1))
+    keyed.delete([(1, FRAME["d"][0])])
     odps.sql(f"update {name} set v = 'y' where a = 2")
     odps.sql(
         f"merge into {name} t using (select 3 a, timestamp '2024-03-01 00:00:00' d) s on t.a = s.a"

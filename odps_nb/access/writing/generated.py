@@ -1,4 +1,4 @@
-"""Fills partition columns that are made of another column, and checks that rows name partitions."""
+"""Computes the partition column of rows that are written to an auto-partitioned table."""
 
 from __future__ import annotations
 
