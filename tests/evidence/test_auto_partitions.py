@@ -306,6 +306,9 @@ def test_the_time_of_an_insert_is_a_column(
     found = _rows(odps.table(name))
     assert found.pop(2) == "2001"
     assert int(found[1]) in (datetime.datetime.now(UTC).year, datetime.datetime.now(UTC).year - 1)
+    stored = odps.table(name).read(["a", "_partitiontime"]).to_arrow().to_pylist()
+    (time,) = [row["_partitiontime"] for row in stored if row["a"] == 1]
+    assert time == datetime.datetime(int(found[1]), 1, 1)
     with pytest.raises(ArgumentError, match="'_partitiontime' is not in the data"):
         odps.table(name).write({"a": [3]})
 

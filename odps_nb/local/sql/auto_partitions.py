@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from odps_nb.arrow.generated import generated_values
 from odps_nb.local.reading.arrow_types import arrow_type
@@ -20,8 +21,8 @@ _TIME = "_partitiontime"
 def with_generated(rows: pa.RecordBatch, table: Table, spec: PartitionSpec) -> pa.RecordBatch:
     """Return rows with the partition column that neither they nor ``spec`` have.
 
-    A table with the property ``ingestion_time_partition`` has the time of the INSERT in its column
-    ``_partitiontime``, where a statement gives none.
+    A table with the property ``ingestion_time_partition`` has the truncated time of the INSERT in
+    its column ``_partitiontime``, where a statement gives none.
     """
     fixed = {key for key, _ in spec}
     for column in table.schema.partition_columns:
@@ -32,8 +33,8 @@ def with_generated(rows: pa.RecordBatch, table: Table, spec: PartitionSpec) -> p
         if source.name in rows.schema.names:
             times = rows.column(source.name)
         elif source.name.casefold() == _TIME and table.properties.get(_INGESTION) == "true":
-            now = datetime.now(UTC).replace(tzinfo=None, minute=0, second=0, microsecond=0)
-            times = pa.array([now] * rows.num_rows, kind)
+            now = pa.array([datetime.now(UTC)] * rows.num_rows, pa.timestamp("us"))
+            times = pc.floor_temporal(now, unit=made.unit).cast(kind)
             rows = rows.append_column(source.name, times)
         else:
             times = pa.nulls(rows.num_rows, kind)

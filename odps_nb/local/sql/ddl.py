@@ -113,7 +113,7 @@ class Definitions:
             case sql_statements.DropPartitions():
                 self._drop_partitions(statement, table)
             case sql_statements.RenamePartition():
-                (old,) = self._found(table, statement.spec)[:1]
+                old = self._catalog.partition(table, statement.spec)
                 self._catalog.rename_partition(table, old, statement.new)
             case sql_statements.ChangeColumn():
                 self._catalog.change_schema(table, _changed_column(table, statement))

@@ -403,7 +403,7 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
         at, text = cursor.line_and_column, cursor.until("after", "first")
         if not cursor.at_end:
             raise cursor.lacks(cursor.words)
-        (said,) = read_columns(f"{text} string" if renames else text, at)
+        said = read_columns(f"{text} string" if renames else text, at)[0]
         if said.name.casefold() != column.casefold():
             what = "CHANGE COLUMN to another name"
             raise faults.lacks(what, is_sure=True, line=line, column=at_column)
@@ -427,14 +427,20 @@ def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
     return found
 
 
+def _one_spec(cursor: Cursor) -> PartitionSpec:
+    found = specs(cursor)
+    if len(found) != 1:
+        raise cursor.error("expected one PARTITION (…)")
+    return found[0]
+
+
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     made: Statement
     if cursor.peek("partition"):
-        (spec,) = specs(cursor)
+        spec = _one_spec(cursor)
         if not cursor.accept("rename", "to"):
             raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
-        (new,) = specs(cursor)
-        made = RenamePartition(name=name, spec=spec, new=new)
+        made = RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
     elif cursor.accept("rename", "to"):
         made = AlterTable(name=name, new_name=cursor.dotted()[-1])
     elif cursor.accept("touch"):

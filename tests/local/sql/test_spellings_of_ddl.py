@@ -109,11 +109,33 @@ def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name
     assert table.read(partitions="ds=4").to_pandas().empty
     with pytest.raises(OdpsNbError, match="exists"):
         odps.sql(f"alter table {name} partition (ds='4', hh=4) rename to partition (ds='5', hh=5)")
-    for gone in ("touch partition (ds='9')", "partition (ds='9') rename to partition (ds='8')"):
+    for gone in (
+        "touch partition (ds='9')",
+        "partition (ds='9', hh=9) rename to partition (ds='8', hh=8)",
+    ):
         with pytest.raises(OdpsNbError, match="partition does not exist"):
             odps.sql(f"alter table {name} {gone}")
     odps.sql(f"truncate table {name} partition (ds='5', hh=5), partition (ds='4', hh=4)")
     assert table.read().to_pandas().empty
+
+
+@pytest.mark.parametrize(
+    ("rest", "problem"),
+    [
+        ("partition (ds='1') rename to partition (ds='8', hh=8)", "lacks 'hh'"),
+        ("partition (ds='1', hh=1) rename to partition (ds='8')", "lacks 'hh'"),
+        ("partition (ds='1', hh=1) rename to t", "expected one PARTITION"),
+        ("partition (ds='1', hh=1) partition (ds='2', hh=2) rename to t", "expected one PARTITION"),
+        ("partition (ds='1', hh=1) rename to partition (ds='2', hh='x')", "hh"),
+        ("change column", "expected a name"),
+        ("change column note", "expected an expression"),
+        ("change column note note", "expected a type"),
+    ],
+)
+def test_half_a_statement_is_refused(odps: Connection, name: str, rest: str, problem: str) -> None:
+    with pytest.raises(OdpsNbError, match=problem):
+        odps.sql(f"alter table {name} {rest}")
+    assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
 
 
 def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
