@@ -16,7 +16,6 @@ from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import schema_of
 from odps_nb.access.writing.creating import NewTable, name_the_way
 from odps_nb.access.writing.folder_files import Files, FolderFile, FolderFiles
-from odps_nb.access.writing.generated import fill_generated
 from odps_nb.access.writing.new_columns import partitioned
 from odps_nb.access.writing.resumable import write_resumable
 from odps_nb.access.writing.rows import WriteOptions, write_chunks
@@ -30,6 +29,7 @@ from odps_nb.access.writing.sources import (
 from odps_nb.client.catalog import create_table, table_exists
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
+from odps_nb.convert.generated import fill_generated
 from odps_nb.errors import ConversionError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import TableName

@@ -23,7 +23,6 @@ from odps_nb.access.writing.blob_cells import (
     check_leaf_types,
     sizes_of,
 )
-from odps_nb.access.writing.generated import Rows, check_source, fill_generated
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
@@ -34,6 +33,7 @@ from odps_nb.convert.arrow_schema import (
     match_names,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.generated import Rows, check_source, fill_generated
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
