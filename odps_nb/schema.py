@@ -16,6 +16,7 @@ __all__ = [
     "ArrayType",
     "Column",
     "DecimalType",
+    "Generated",
     "LengthType",
     "MapType",
     "OdpsType",
@@ -71,6 +72,7 @@ class TypeCode(IntEnum):
     VARIANT = 23
 
 
+_TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 TEXT = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
 """Types whose values are shown as text; STRING holds any bytes."""
 
@@ -162,14 +164,31 @@ OdpsType = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """The expression of which the values of a partition column are made (AUTO PARTITIONED BY).
+
+    ``text`` is its SQL. ``source`` and ``unit`` are those of ``trunc_time(source, 'unit')`` with a
+    unit of year, month, day or hour, and empty for any other expression.
+    """
+
+    text: str
+    source: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is the server's number for it, ``None`` if unknown."""
+    """One column of a table. ``column_id`` is the server's number for it, ``None`` if unknown.
+
+    ``generated`` is the expression of a partition column that is computed of another column.
+    """
 
     name: str
     type: OdpsType
     comment: str = ""
     nullable: bool = True
     column_id: int | None = None
+    generated: Generated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +212,12 @@ class TableSchema:
         """Return the column of that name (case does not matter), or ``None``."""
         folded = name.casefold()
         return next((c for c in self.all_columns if c.name.casefold() == folded), None)
+
+    def source_of(self, column: Column) -> Column | None:
+        """Return the column of which a partition column is computed; ``None`` if none is known."""
+        made = column.generated
+        found = self.find(made.source) if made is not None and made.source else None
+        return found if found is not None and found.type.code in _TIMES else None
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.all_columns)

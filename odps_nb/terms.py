@@ -39,6 +39,7 @@ __all__ = [
 
 # Names are checked before they reach a URL or a SQL text: impossible names are refused here.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
+_KEY = re.compile(r"\w{1,128}", re.UNICODE)  # columns may begin with a digit
 
 
 class Compression(str, Enum):
@@ -382,7 +383,7 @@ _FORMATTING = " \t\r\n"
 
 
 def _checked(key: str, value: str, text: str) -> tuple[str, str]:
-    if not _NAME.fullmatch(key) or not value:
+    if not _KEY.fullmatch(key) or not value:
         raise ArgumentError(
             f"{text!r} is not a partition level",
             code=_INVALID,

@@ -354,7 +354,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
             The partition to write into, made if it is not there. Without it, or with a part of
-            it, the other partition columns are taken from the data.
+            it, the other partition columns are taken from the data, or computed of them where the
+            table is auto-partitioned (``trunc_time`` of a column, in UTC).
         overwrite
             ``True``: replace what the table holds, or the one whole partition that is named.
             ``"partitions"``: replace each partition that gets rows, and leave the others.

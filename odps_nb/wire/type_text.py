@@ -60,7 +60,7 @@ _PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMP
 _TYPE_NAMES = [code.name.lower() for code in TypeCode if code is not TypeCode.UNKNOWN]
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 _TOKEN = re.compile(
-    r"""\s*(?:
+    r"""(?:\s|--[^\n]*|/\*.*?\*/)*+(?:
         (?P<word>\w+)
       | `(?P<quoted>(?:[^`]|``)+)`
       | '(?P<single>(?:[^'\\]|\\.)*)'

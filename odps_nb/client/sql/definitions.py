@@ -93,7 +93,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if options.comment:
         parts.append(f"comment {format_text(options.comment)}")
     if schema.partition_columns:
-        parts.append(f"partitioned by ({format_columns(schema.partition_columns)})")
+        parts.append(_partitioned_by(schema))
     parts += _clustering(schema, options)
     if found := _properties(schema, options):
         pairs = ", ".join(f"{format_text(k)}={format_text(v)}" for k, v in sorted(found.items()))
@@ -101,6 +101,13 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if options.lifecycle is not None:
         parts.append(f"lifecycle {_number(options.lifecycle, 'lifecycle', 'of days')}")
     return " ".join(parts) + ";"
+
+
+def _partitioned_by(schema: TableSchema) -> str:
+    first = schema.partition_columns[0]
+    if first.generated is not None:  # it has no other levels, and no comment of its own
+        return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
+    return f"partitioned by ({format_columns(schema.partition_columns)})"
 
 
 def settings_of(schema: TableSchema) -> dict[str, str]:
@@ -250,8 +257,8 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
         if not is_column_name(column.name):
             raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
-                hint="names have letters from a to z, Chinese characters, digits and underscores, "
-                f"start with no digit, and are at most {MAX_NAME_BYTES} bytes long",
+                hint="names have letters from a to z, Chinese characters, digits, underscores and "
+                f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
             )
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is there twice")

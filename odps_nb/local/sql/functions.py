@@ -78,6 +78,9 @@ MACROS = (
     f"mc_datetrunc(d, part) AS CAST(date_trunc({_PART.format(part='part')},"
     " CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS)",
     f"mc_trunc(d, part) AS CAST(date_trunc({_PART.format(part='part')}, CAST(d AS DATE)) AS DATE)",
+    "mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'),"
+    " CASE lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10"
+    " WHEN 'hour' THEN 19 ELSE error('unknown unit ' || part) END)",
     "mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS)",
     "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"

@@ -17,6 +17,7 @@ from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.auto_partitions import with_generated
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.cost import estimate
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
@@ -211,7 +212,7 @@ class SqlRunner:
                     for array, column in zip(batch.columns, columns, strict=True)
                 ]
                 rows = pa.record_batch(arrays, names=[c.name for c in columns])
-                ingest.write(rows)
+                ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
         stopper.check()
         replace: list[PartitionSpec] | None = None
@@ -261,7 +262,8 @@ class SqlRunner:
             schema = like.schema
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
-            self._catalog.require_free(name)  # before its rows are written
+            if not statement.or_replace:
+                self._catalog.require_free(name)  # before its rows are written
             rows = self._query(statement.query, place, stopper, stack)
             schema = rows.schema
         assert schema is not None
@@ -275,6 +277,8 @@ class SqlRunner:
                     stopper.check()
                     ingest.write(batch)
                 fill = partial(self._publisher.publish, additions=ingest.finish())
+        if statement.or_replace and self._catalog.find_table(name) is not None:
+            self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(
             name,
             schema,
@@ -342,7 +346,12 @@ def _insert_target(
     spec = table.spec(PartitionSpec(fixed))
     table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
     given = {key for key, _ in spec}
-    dynamic = tuple(c for c in table.schema.partition_columns if c.name not in given)
+    named = {key.casefold() for key, _ in statement.partition}
+    dynamic = tuple(
+        c
+        for c in table.schema.partition_columns
+        if c.name not in given and (c.generated is None or c.name.casefold() in named)
+    )
     columns = table.schema.columns
     if statement.columns:
         found = [table.schema.find(name) for name in statement.columns]

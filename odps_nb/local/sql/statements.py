@@ -13,6 +13,7 @@ __all__ = [
     "AlterTable",
     "Branch",
     "Change",
+    "ChangeColumn",
     "CreateSchema",
     "CreateTable",
     "CreateView",
@@ -24,6 +25,7 @@ __all__ = [
     "Merge",
     "Name",
     "Query",
+    "RenamePartition",
     "ShowCreate",
     "ShowPartitions",
     "ShowSchemas",
@@ -54,6 +56,7 @@ class CreateTable:
     properties: tuple[tuple[str, str], ...] = ()
     query: str | None = None
     like: Name | None = None
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +119,8 @@ class AddColumns:
 class AlterTable:
     """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
 
-    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
+    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone. ``partitions`` are
+    those that TOUCH names.
     """
 
     name: Name
@@ -125,6 +129,30 @@ class AlterTable:
     lifecycle: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
     view: bool = False
+    partitions: tuple[PartitionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamePartition:
+    """ALTER TABLE … PARTITION (…) RENAME TO PARTITION (…)."""
+
+    name: Name
+    spec: PartitionSpec
+    new: PartitionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeColumn:
+    """ALTER TABLE … CHANGE [COLUMN] …; ``None`` leaves a thing as it is.
+
+    ``said`` is the column as it is written again, with its type.
+    """
+
+    name: Name
+    column: str
+    said: Column | None = None
+    comment: str | None = None
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +269,8 @@ Statement = (
     | DropPartitions
     | AddColumns
     | AlterTable
+    | RenamePartition
+    | ChangeColumn
     | Insert
     | Change
     | Merge

@@ -315,6 +315,20 @@ class Catalog:
             assert cursor.lastrowid is not None
             return cursor.lastrowid, True
 
+    def rename_partition(self, table: Table, old: Partition, spec: PartitionSpec) -> None:
+        """Give a partition other values; 400 if another one has them."""
+        whole = check_values(table, table.spec(spec, whole=True))
+        with self._db.transaction() as db:
+            self._db.must_last()
+            if any(one.spec == whole for one in self.partitions(table)):
+                raise faults.invalid(
+                    f"the partition {whole} of {table.name} exists", code="ObjectAlreadyExists"
+                )
+            db.execute(
+                "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?",
+                (spec_text(whole), self._clock(), old.partition_id),
+            )
+
     def forget_partition(self, partition: Partition) -> None:
         """Remove a partition from the catalogue (its files: ``snapshots``)."""
         self._db.run("DELETE FROM partitions WHERE partition_id = ?", partition.partition_id)

@@ -13,6 +13,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
 from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
+from odps_nb.wire.control.generated import decode_generated, encode_generated
 from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
 from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
@@ -100,8 +101,10 @@ class TableInfo:
     def _members(self) -> dict[str, object]:
         created = self.created_at or 0
         members: dict[str, object] = {
-            "columns": [_encode_column(column) for column in self.schema.columns],
-            "partitionKeys": [_encode_column(column) for column in self.schema.partition_columns],
+            "columns": [_encode_column(column, self.schema) for column in self.schema.columns],
+            "partitionKeys": [
+                _encode_column(column, self.schema) for column in self.schema.partition_columns
+            ],
             "tableName": self.name.table,
             "owner": self.owner,
             "comment": self.comment,
@@ -156,25 +159,31 @@ class TableInfo:
         )
 
 
-def _encode_column(column: Column) -> dict[str, object]:
-    return {
+def _encode_column(column: Column, schema: TableSchema) -> dict[str, object]:
+    members = {
         "name": column.name,
         "type": format_type(column.type),
         "comment": column.comment,
         "label": "",
         "isNullable": column.nullable,
     }
+    if (made := column.generated) is not None:
+        text = encode_generated(made, schema.find(made.source))
+        members |= {"hasGenerateExpression": True, "generateExpression": text}
+    return members
 
 
 def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
     columns = []
     for one in fields.inners(key):
+        expression = one.text("generateExpression")
         columns.append(
             Column(
                 name=one.need_text("name"),
                 type=read_type(one.need_text("type")),
                 comment=one.text("comment"),
                 nullable=one.boolean("isNullable", default=True),
+                generated=decode_generated(expression) if expression else None,
             )
         )
     return tuple(columns)
