@@ -176,7 +176,6 @@ QUESTIONS = (
             "itself": r"'a%b' like 'a\\%b'",
             "other": r"'axb' like 'a\\%b'",
         },
-        embedded=False,
     ),
     _sql(
         "sql-length",

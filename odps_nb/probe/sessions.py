@@ -102,6 +102,11 @@ def _key_table(asker: Asker) -> Observation:
     return {"refused": False, "rows": answer.members.get("RecordCount")}
 
 
+def _key_size(asker: Asker) -> Observation:
+    answer = open_session(asker, asker.tables["keys"], SplitOptions=dict(SIZE))
+    return {**answer.outcome(), "splits": answer.members.get("SplitsCount")}
+
+
 def _refused_size(asker: Asker) -> Observation:
     splits = {**SIZE, "SplitNumber": 1}
     return open_session(asker, asker.tables["table"], SplitOptions=splits).outcome()
@@ -245,6 +250,15 @@ QUESTIONS = (
         assumes="The rows merged: two upserts of one key are one row.",
         ask=_key_table,
         expected={"refused": False, "rows": 1},
+        needs=("keys",),
+    ),
+    Question(
+        id="key-table-size",
+        sends="TableCreateReadSession",
+        text="May a primary-key table be split by size, as the Java SDK does?",
+        assumes="Either; odps_nb splits it by rows.",
+        ask=_key_size,
+        expected={"refused": OneOf((True, False))},
         needs=("keys",),
     ),
     Question(
