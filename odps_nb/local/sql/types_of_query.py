@@ -213,8 +213,8 @@ def _annotating() -> Any:
         rules[kind] = partial(_annotate_arithmetic, plain[kind], rule)
     for choice in (exp.Coalesce, exp.If, exp.Case):
         rules[choice] = partial(_annotate_choice, plain[choice])
-    for choice in (exp.Greatest, exp.Least, exp.Nullif):
-        rules[choice] = partial(_annotate_choice, plain[choice], text=False)
+    for compared in (exp.Greatest, exp.Least, exp.Nullif):
+        rules[compared] = partial(_annotate_choice, plain[compared], text=False)
     rules[exp.CurrentTimestamp] = _annotate_now
     rules[exp.DecodeCase] = partial(_annotate_choice, None)
     made = {kind: {"annotator": rule} for kind, rule in rules.items()}
