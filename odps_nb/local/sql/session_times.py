@@ -53,7 +53,8 @@ def unite(query: Any, types: Types) -> bool:
                 for value, name in zip(column, names, strict=True):
                     if name in (*_TEXTS, *_CLOCKS):
                         found = True
-                        wrap(value, partial(_as_type, max(instants)))
+                        wider = "TIMESTAMP" if "TIMESTAMP" in instants else "DATETIME"
+                        wrap(value, partial(_as_type, wider))
     return found
 
 
@@ -220,7 +221,16 @@ def _passing() -> tuple[Any, ...]:
     from sqlglot import exp
 
     return (
-        *(exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif),
+        *(
+            exp.AggFunc,
+            exp.Connector,
+            exp.Cast,
+            exp.Case,
+            exp.If,
+            exp.Coalesce,
+            exp.Nullif,
+            exp.Nvl2,
+        ),
         *(exp.Greatest, exp.Least, exp.DecodeCase, exp.Array, exp.VarMap, exp.Map, exp.Struct),
         *(exp.Explode, exp.Posexplode, exp.Inline, exp.Exists, exp.Typeof, exp.GenerateSeries),
         *(exp.ArrayContains, exp.Transform, exp.ArraySize, exp.ArraySort),

@@ -171,12 +171,12 @@ def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
 
 
 def choices(node: Any) -> Iterator[list[Any]]:
-    """Yield the values of which a CASE, IF or COALESCE returns one."""
+    """Yield the values of which a CASE, IF, NVL2, DECODE or COALESCE returns one."""
     from sqlglot import exp
 
     if isinstance(node, exp.Coalesce):
         yield [node.this, *node.expressions]
-    elif isinstance(node, exp.If) and not isinstance(node.parent, exp.Case):
+    elif isinstance(node, (exp.If, exp.Nvl2)) and not isinstance(node.parent, exp.Case):
         yield [one for key in ("true", "false") if (one := node.args.get(key)) is not None]
     elif isinstance(node, exp.Case):
         default = node.args.get("default")
@@ -216,7 +216,8 @@ def _annotating() -> Any:
     for compared in (exp.Greatest, exp.Least, exp.Nullif):
         rules[compared] = partial(_annotate_choice, plain[compared], text=False)
     rules[exp.CurrentTimestamp] = _annotate_now
-    rules[exp.DecodeCase] = partial(_annotate_choice, None)
+    for unknown in (exp.DecodeCase, exp.Nvl2):
+        rules[unknown] = partial(_annotate_choice, None)
     made = {kind: {"annotator": rule} for kind, rule in rules.items()}
     known = {**base.EXPRESSION_METADATA, **made}
     return type("Annotating", (base,), {"EXPRESSION_METADATA": known})

@@ -124,6 +124,8 @@ CHOSEN: dict[str, Expected] = {
     "case when id < 0 then dt else d end": lambda r: r.read(r.day),
     "if(id > 0, n, dt)": lambda r: r.read(r.clock),
     "coalesce(null, dt)": lambda r: r.at,
+    "nvl2(id, dt, null)": lambda r: r.at,
+    "nvl2(dt, dt, s)": lambda r: r.text,
     "greatest(dt, '0001-01-02 00:00:00')": lambda r: r.at,
     "least(dt, s)": lambda r: min(r.at, r.read(r.clock)),
     "lag(dt, 100, s) over (order by id)": lambda r: r.read(r.clock),
