@@ -28,7 +28,7 @@ _TIMES = (*_INSTANTS, *_CLOCKS)
 # Functions by name whose first argument may be an instant and whose result is one, too.
 _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
-_PASSED = ("ISNULL", "ELEMENT_AT", "HASH", *_OF_INSTANTS)
+_PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
 
 

@@ -103,8 +103,10 @@ class Clock:
         """Show seconds since 1970 in a format, in place of `UnixToStr`."""
         from sqlglot import exp
 
+        if (form := node.args.get("format")) is None:
+            return  # a call without arguments, for DuckDB to refuse
         seconds = exp.Anonymous(this="mc_from_unixtime", expressions=[node.this])
-        wrap(node, lambda _: exp.TimeToStr(this=self._local(seconds), format=node.args["format"]))
+        wrap(node, lambda _: exp.TimeToStr(this=self._local(seconds), format=form))
 
     def compute(self, node: Any, source: Any, wanted: str) -> None:
         """Let a node compute with the clock time of an instant, and read its result back.

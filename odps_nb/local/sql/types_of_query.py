@@ -163,7 +163,7 @@ def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
     elif isinstance(node, (exp.Lag, exp.Lead)) and node.args.get("default") is not None:
         yield [node.this, node.args["default"]]
     elif isinstance(node, exp.DecodeCase):
-        yield [node.expressions[0], *node.expressions[1:-1:2]]
+        yield [*node.expressions[:1], *node.expressions[1:-1:2]]
     elif isinstance(node, exp.Case) and node.args.get("this") is not None:
         yield [node.this, *(one.this for one in node.args["ifs"])]
     if computed:
