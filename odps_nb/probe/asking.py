@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.catalog import control_call
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.client.sql.result import iter_result, open_result
@@ -28,7 +29,7 @@ from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_m
 from odps_nb.terms import TableName, TextMode, TextOptions
 from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.core import HTTP_CODINGS, JSON_TYPE, NO_SCOPE, storage_request, table_target
-from odps_nb.wire.control import SubmitSql
+from odps_nb.wire.control import CancelInstance, SubmitSql
 
 __all__ = ["CODINGS", "Answer", "Asker", "Exchange", "ipc_bytes"]
 
@@ -172,6 +173,7 @@ class Asker:
         headers: Mapping[str, str | None] | None = None,
         kind: str = "json",
         may_deny: bool = False,
+        may_fail: bool = False,
     ) -> Answer:
         """Send one request, once.
 
@@ -186,6 +188,8 @@ class Asker:
         may_deny
             Whether 401 and 403 answer the question, instead of meaning that the account lacks
             rights.
+        may_fail
+            Whether a status of 500 and more answers the question.
         """
         target = table if isinstance(table, str) else table_target(table)
         named = dict(params or {})
@@ -213,7 +217,7 @@ class Asker:
         if answer.status < 300:
             self._follow_write(action, target, str(named.get("SessionId")), answer)
         self._record(spelled, self._shown(answer))
-        if answer.status >= 500:
+        if answer.status >= 500 and not may_fail:
             raise CannotTell(f"the service failed: {answer.status} {answer.code}")
         return answer
 
@@ -353,6 +357,18 @@ class Asker:
             Exchange(request={"action": "SQL", "text": sql}, answer={"ended": "well"})
         )
         return instance
+
+    def cancel(self, instance: SqlInstance) -> Answer:
+        """Stop an instance; return whether that was refused."""
+        stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
+        answer = Answer(status=200)
+        try:
+            control_call(self.storage, stop)
+        except ServiceError as error:
+            answer = Answer(status=error.status or 500, code=shown_code(error.code))
+        request = {"action": "CancelInstance"}
+        self.exchanges.append(Exchange(request=request, answer=answer.outcome()))
+        return answer
 
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Run a query and return its rows, up to the question's bound."""

@@ -90,12 +90,6 @@ def _preview_partition(asker: Asker) -> Observation:
     return dict(seen)
 
 
-def _time_zones(asker: Asker) -> Observation:
-    answer = asker.send("TablePreview", asker.tables["times"], body={"Limit": 1}, kind="rows")
-    types = answer.need().types
-    return {"zoned": [", tz=" in one for one in types], "types": ", ".join(types)}
-
-
 QUESTIONS = (
     Question(
         id="read-compression",
@@ -151,14 +145,5 @@ QUESTIONS = (
         ask=_preview_partition,
         expected={"comma": "1", "missing": "0"},
         needs=("parts",),
-    ),
-    Question(
-        id="time-zones",
-        sends="TablePreview",
-        text="Which time zone have the Arrow types of DATETIME, TIMESTAMP and TIMESTAMP_NTZ?",
-        assumes="Any, which is dropped; TIMESTAMP_NTZ has none.",
-        ask=_time_zones,
-        expected={"zoned": [True, True, False]},
-        needs=("times",),
     ),
 )

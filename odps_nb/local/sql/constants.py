@@ -13,6 +13,7 @@ from odps_nb.schema import TypeCode
 __all__ = ["compare_bytes", "compare_chars", "spell_intervals"]
 
 _TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
+_YEAR_MONTH = re.compile(r"(-?)(\d+)-(\d\d?)")
 _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
@@ -49,18 +50,19 @@ def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
 
 
 def spell_intervals(query: Any) -> None:
-    """Spell ``interval '1 02:03:04' day to second`` for DuckDB, in place."""
+    """Spell ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB, in place."""
     from sqlglot import exp
 
     for interval in query.find_all(exp.Interval):
         if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
             continue
-        found = _DAY_TIME.fullmatch(interval.this.name)
-        if found is None:
-            raise faults.parse_failed(
-                f"{interval.sql(dialect='hive')[:60]!r}: the embedded service takes days, hours, "
-                "minutes, seconds and microseconds"
-            )
-        sign, days, clock, _ = found.groups()
-        spelled = exp.Literal.string(f"{sign}{days} days {sign}{clock}")
-        interval.replace(exp.Interval(this=spelled))
+        text = interval.this.name
+        if found := _DAY_TIME.fullmatch(text):
+            sign, days, clock, _ = found.groups()
+            spelled = f"{sign}{days} days {sign}{clock}"
+        elif found := _YEAR_MONTH.fullmatch(text):
+            sign, years, months = found.groups()
+            spelled = f"{sign}{years} years {sign}{months} months"
+        else:
+            raise faults.lacks(f"interval of nanoseconds such as {text[:40]!r}", is_sure=True)
+        interval.replace(exp.Interval(this=exp.Literal.string(spelled)))

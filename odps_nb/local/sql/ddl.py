@@ -25,7 +25,10 @@ __all__ = ["Definitions", "Place", "changed_table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement: default project and schema, access key, time zone."""
+    """The context of a statement: default project and schema, access key, time zone.
+
+    ``far``: text becomes a TIMESTAMP of microseconds, since nanoseconds lack one of its years.
+    """
 
     project: str
     schema: str | None = None
@@ -34,6 +37,7 @@ class Place:
     settings: Mapping[str, str] = field(default_factory=dict)
     rights: Rights = field(default_factory=Rights)
     timezone: str = "UTC"
+    far: bool = False
 
     def table(self, name: sql_statements.Name, right: Right = Right.QUERY) -> TableName:
         """Resolve a name as written in SQL; 403 for a project in which the key lacks the right."""

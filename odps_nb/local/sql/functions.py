@@ -14,12 +14,16 @@ from odps_nb import sql_parser
 from odps_nb.local import faults
 
 __all__ = [
+    "FAR",
     "MACROS",
     "function_names",
     "join_lateral_views",
     "maxcompute_dialect",
     "translate_functions",
 ]
+
+FAR = "a time is beyond nanoseconds"
+"""What a query says that read text with nanoseconds and found a year such as 9999."""
 
 # units as people write them -> parts of DuckDB
 _PART = """CASE lower({part})
@@ -57,8 +61,33 @@ _QUOTIENT = (
     " AS DECIMAL(38, 0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18))",
 )
 
+# Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat the
+# first one is meant, as in Python; those that take any time keep its nanoseconds.
+_ZONES = (
+    "mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ))",
+    "mc_first(c, zone) AS c - (mc_clock(c - INTERVAL 1 DAY, zone) - (c - INTERVAL 1 DAY))",
+    "mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first(c, zone)"
+    " ELSE CAST(timezone(zone, c) AS TIMESTAMP) END",
+    "mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
+    "mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
+    "mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t)",
+    "mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c"
+    " THEN mc_same(c, t, zone) ELSE mc_utc(c, zone) END",
+    "mc_back(x, source, zone) AS x + (mc_back_utc(CAST(x AS TIMESTAMP), CAST(source AS TIMESTAMP),"
+    " zone) - CAST(x AS TIMESTAMP))",
+    # text may name its own zone, which the cast to TIMESTAMP leaves out
+    r"mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)')",
+    "mc_text(x, s, zone) AS x + (CASE WHEN mc_has_zone(s)"
+    " THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\\d)', '\\1') AS TIMESTAMPTZ) AS TIMESTAMP)"
+    " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP))",
+    "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
+    f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
+)
+
 MACROS = (
     "mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS)",
+    "mc_now() AS mc_getdate()",
+    "mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS)",
     f"mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)),"
     f" (a, b, part) AS date_diff({_PART.format(part='part')}, CAST(b AS TIMESTAMP),"
     " CAST(a AS TIMESTAMP))",
@@ -85,13 +114,10 @@ MACROS = (
     "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
+    "mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP))",
     "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS DATE)",
     "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
-    # x is a time of the zone's clock, or the instant in UTC; both keep nanoseconds
-    "mc_instant(x, zone) AS x + (CAST(timezone(zone, CAST(x AS TIMESTAMP)) AS TIMESTAMP)"
-    " - CAST(x AS TIMESTAMP))",
-    "mc_local(x, zone) AS x + (timezone(zone, CAST(CAST(x AS TIMESTAMP) AS TIMESTAMPTZ))"
-    " - CAST(x AS TIMESTAMP))",
+    *_ZONES,
     # the first and the last nanosecond are infinite to DuckDB
     "mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP)"
     " WHEN x < TIMESTAMP '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224'"
@@ -125,14 +151,19 @@ def maxcompute_dialect() -> Any:
 
     hive = sql_parser.hive()
     known = {key: make for key, make in hive.Parser.FUNCTIONS.items() if key not in _OWN}
-    plain = known["TO_DATE"]
+    plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
         if len(arguments) == 2:  # its format is not one of Hive's: mm is a month
             return exp.Anonymous(this="TO_DATE", expressions=arguments)
         return plain(arguments, dialect)
 
-    known["TO_DATE"] = to_date
+    def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
+        if len(arguments) == 1:  # a DATETIME, where Hive has text
+            return exp.Anonymous(this="FROM_UNIXTIME", expressions=arguments)
+        return formatted(arguments, dialect)
+
+    known["TO_DATE"], known["FROM_UNIXTIME"] = to_date, from_unixtime
     known["VECTOR"] = known["ARRAY"]
     parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
     return type("MaxCompute", (hive,), {"Parser": parser})

@@ -27,6 +27,7 @@ from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.server import full_disk
 from odps_nb.local.server.full_disk import has_failed, is_full
 from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import Rows
 from odps_nb.local.sql.run import SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
@@ -320,12 +321,20 @@ class Instances:
     def _perform(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> str:
+        try:
+            self._perform_once(instance_id, statement, place, stopper)
+        except FarTime:
+            self._perform_once(instance_id, statement, replace(place, far=True), stopper)
+        return ""
+
+    def _perform_once(
+        self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
+    ) -> None:
         stopper.check()
         with ExitStack() as stack:
             rows = self._runner.run(statement, place, stopper, stack)
             if rows is not None:
                 self._keep(instance_id, rows, stopper)
-        return ""
 
     def _run(self, instance_id: str, work: Callable[[], str]) -> None:
         status, message = SUCCESS, ""

@@ -22,6 +22,7 @@ from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.cost import estimate
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.duck_types import duck_type, result_array
+from odps_nb.local.sql.into_columns import CLOCKS
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.query import TranslatedQuery, translate
 from odps_nb.local.sql.refusals import refusal
@@ -160,6 +161,7 @@ class SqlRunner:
             find=find,
             latest=self._latest,
             timezone=place.timezone,
+            far=place.far,
             inside=inside,
             into=into,
         )
@@ -200,7 +202,7 @@ class SqlRunner:
         count = len(columns) if query.has_star else 0  # without a star the query has converted them
         kind = partial(query.kind, count=count)
         casts = ", ".join(
-            f"{_cast(f'c{i}', column, spelled, place.timezone, kind(i))} AS c{i}"
+            f"{_cast(f'c{i}', column, spelled, place, kind(i))} AS c{i}"
             for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
         )
         wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
@@ -363,25 +365,30 @@ def _insert_target(
     return spec, (*columns, *dynamic, *operation)
 
 
-def _cast(name: str, column: Column, spelled: str, timezone: str, kind: str) -> str:
+def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
     """Return the cast to a column's type; times keep their own unit, which may have more range.
 
     Text and dates become instants by the clock of the session, as do clock times (``kind`` is the
     type of the value, if it is known), and fractions are cut.
     """
-    code, zone = column.type.code, zone_of(timezone).key.replace("'", "''")
+    code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
     is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
-    if code is TypeCode.TIMESTAMP_NTZ and kind in ("DATETIME", "TIMESTAMP") and zone != "UTC":
+    if kind in ("DATETIME", "TIMESTAMP") and code in CLOCKS and zone != "UTC":
         name = f"mc_local({name}, '{zone}')"
     elif is_instant and kind == "TIMESTAMPNTZ" and zone != "UTC":
         name = f"mc_instant({name}, '{zone}')"
     is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
     if is_timestamp and spelled.startswith("TIMESTAMP"):
         return name
-    if is_instant and spelled in ("VARCHAR", "DATE"):
-        wanted = duck_type(column.type) if spelled == "VARCHAR" else "TIMESTAMP"
-        clock = f"CAST({name} AS {wanted})"
-        return clock if zone == "UTC" else f"CAST(mc_instant({clock}, '{zone}') AS {wanted})"
+    if spelled == "VARCHAR" and (is_instant or is_timestamp):
+        unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
+        text = f"mc_near({name})" if unit == "TIMESTAMP_NS" else name
+        clock = f"CAST({text} AS {unit})"
+        moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
+        return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"
+    if is_instant and spelled == "DATE":
+        clock = f"CAST({name} AS TIMESTAMP)"
+        return clock if zone == "UTC" else f"mc_instant({clock}, '{zone}')"
     if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)
