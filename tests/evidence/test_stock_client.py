@@ -207,3 +207,33 @@ def test_nothing_is_listed_of_a_schema_that_is_not_there(entry: ODPS) -> None:
     with pytest.raises(errors.NoSuchObject):
         list(entry.list_functions(schema="nowhere"))
     assert list(entry.list_functions()) == []
+
+
+def test_a_partition_is_touched_and_gets_other_values(entry: ODPS) -> None:
+    """Evidence 181: test_alter_table_partition_options, test_alter_table_options"""
+    table = entry.create_table(f"r{time.time_ns()}", ("id bigint", "ds string, h string"))
+    for spec in ("ds=a,h=1", "ds=b,h=2"):
+        entry.write_table(table, [[1]], partition=spec, create_partition=True)
+    partition, other = table.get_partition("ds=a,h=1"), table.get_partition("ds=b,h=2")
+    first = (partition.last_meta_modified_time, partition.last_data_modified_time)
+    of_table, of_other = table.last_data_modified_time, other.last_data_modified_time
+    while datetime.now() < max(*first, of_table) + timedelta(seconds=1):
+        time.sleep(0.05)  # times are whole seconds
+    partition.touch()
+    partition.reload()
+    assert partition.last_meta_modified_time > first[0]
+    assert partition.last_data_modified_time > first[1]
+    other.reload()
+    assert other.last_data_modified_time == of_other
+    table.touch()
+    assert table.last_data_modified_time > of_table
+    partition.change_partition_spec("ds=c,h=3")
+    assert [str(one) for one in table.partitions] == ["ds='b',h='2'", "ds='c',h='3'"]
+    with table.open_reader("ds=c,h=3") as reader:
+        assert [record.values for record in reader] == [[1, "c", "3"]]
+    with pytest.raises(errors.ODPSError, match="exists"):
+        partition.change_partition_spec("ds=b,h=2")
+    with pytest.raises(errors.ODPSError, match="does not exist"):
+        table.change_partition_spec("ds=a,h=1", "ds=d,h=4")
+    with pytest.raises(errors.ODPSError, match="h"):
+        table.change_partition_spec("ds=c,h=3", "ds=d")

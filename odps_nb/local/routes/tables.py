@@ -100,6 +100,8 @@ class Tables:
             modified_at=int(found.modified),
             record_count=found.rows,
             size=found.raw_bytes,
+            ddl_at=int(found.altered),
+            files=found.files,
         )
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 

@@ -271,12 +271,13 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
 def _download_json(
     asked: Asked, download: str, rows: int | None, schema: TableSchema
 ) -> dict[str, Any]:
+    quota = asked.params.get("quotaName")
     return {
         "DownloadID": download,
         "Status": "normal",
         "RecordCount": rows,
         "Schema": _schema_json(schema),
-        "QuotaName": asked.params.get("quotaName", ""),
+        **({"QuotaName": quota} if quota else {}),
     }
 
 

@@ -112,6 +112,12 @@ class Definitions:
                 self._add_partitions(statement, table)
             case sql_statements.DropPartitions():
                 self._drop_partitions(statement, table)
+            case sql_statements.RenamePartition():
+                found = self._catalog.partition(table, statement.spec)
+                self._catalog.rename_partition(table, found, statement.new_spec)
+            case sql_statements.Touch():
+                touched = [p for spec in statement.specs for p in self._found(table, spec)]
+                self._catalog.touch(table, touched)
             case sql_statements.AlterTable():
                 self._catalog.alter_table(
                     table,

@@ -104,6 +104,23 @@ class DropPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RenamePartition:
+    """ALTER TABLE … PARTITION (…) RENAME TO PARTITION (…)."""
+
+    name: Name
+    spec: PartitionSpec
+    new_spec: PartitionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """ALTER TABLE … TOUCH [PARTITION (…)]; without partitions, of the table."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumns:
     """ALTER TABLE … ADD COLUMN[S] …."""
 
@@ -114,7 +131,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
+    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES.
 
     ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
     """
@@ -241,6 +258,8 @@ Statement = (
     | DropPartitions
     | AddColumns
     | AlterTable
+    | RenamePartition
+    | Touch
     | Insert
     | Change
     | Merge

@@ -25,7 +25,9 @@ from odps_nb.local.sql.statements import (
     Insert,
     Name,
     Query,
+    RenamePartition,
     Statement,
+    Touch,
     Truncate,
 )
 from odps_nb.local.sql.text_shown import read_describe, read_show
@@ -328,7 +330,18 @@ def _alter(cursor: Cursor) -> Statement:
     if cursor.accept("drop"):
         exists = cursor.accept("if", "exists")
         return DropPartitions(name=name, specs=_one_or_more(cursor, "DROP"), if_exists=exists)
+    if cursor.peek("partition"):
+        return _rename_partition(name, cursor)
     return _alter_settings(name, cursor)
+
+
+def _rename_partition(name: Name, cursor: Cursor) -> Statement:
+    old = specs(cursor)
+    if len(old) != 1 or not cursor.accept("rename"):
+        raise cursor.lacks(("partition", *cursor.words), known=("partition",))
+    cursor.expect("to")
+    (new,) = _one_or_more(cursor, "TO")
+    return RenamePartition(name=name, spec=old[0], new_spec=new)
 
 
 def _add_columns(name: Name, cursor: Cursor) -> Statement:
@@ -358,9 +371,9 @@ def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
 
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     if cursor.accept("rename", "to"):
-        made = AlterTable(name=name, new_name=cursor.dotted()[-1])
+        made: Statement = AlterTable(name=name, new_name=cursor.dotted()[-1])
     elif cursor.accept("touch"):
-        made = AlterTable(name=name)
+        made = Touch(name=name, specs=tuple(specs(cursor)))
     elif cursor.accept("set", "comment"):
         made = AlterTable(name=name, comment=cursor.text())
     elif cursor.accept("set", "lifecycle"):

@@ -289,13 +289,15 @@ class PartitionInfo:
     modified_at: int | None = None
     record_count: int | None = None
     size: int | None = None
+    ddl_at: int | None = None
+    files: int = 1
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the answer as body and headers of ``GET …?partition=…``."""
         created = self.created_at or 0
         return self._encode(
             createTime=created,
-            lastDDLTime=created,
+            lastDDLTime=self.ddl_at or created,
             lastModifiedTime=self.modified_at or created,
             partitionRecordNum=self.record_count or 0,
             partitionSize=self.size or 0,
@@ -304,7 +306,11 @@ class PartitionInfo:
     def encode_extended(self) -> tuple[bytes, dict[str, str]]:
         """Encode the answer to ``GET …?partition=…&extended``, which has other members."""
         return self._encode(
-            IsArchived=False, IsExstore=False, LifeCycle=-1, PhysicalSize=self.size or 0, FileNum=1
+            IsArchived=False,
+            IsExstore=False,
+            LifeCycle=-1,
+            PhysicalSize=self.size or 0,
+            FileNum=self.files,
         )
 
     @staticmethod
