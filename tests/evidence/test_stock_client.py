@@ -117,7 +117,8 @@ def test_arrow_rows_of_an_instance_have_timestamps_as_structs(entry: ODPS) -> No
 
 def test_times_of_an_instance_that_nanoseconds_do_not_reach_are_sent(entry: ODPS) -> None:
     """Evidence 166: the struct holds seconds, so that the range of TIMESTAMP fits."""
-    sql = "select cast('9999-12-31 23:59:59.5' as timestamp) as t, 1 as i"
+    late, other = "cast('9999-12-31 23:59:59.5' as timestamp)", "timestamp'2020-01-01 00:00:00.25'"
+    sql = f"select {late} as t, 1 as i, {other} as u, map('k', array({other})) as m"
     session = InstanceTunnel(entry).create_download_session(entry.execute_sql(sql))
     with session.open_arrow_reader(0, 1) as reader:
         batch = reader._read_next_raw_batch()
@@ -125,6 +126,11 @@ def test_times_of_an_instance_that_nanoseconds_do_not_reach_are_sent(entry: ODPS
     assert batch.column(0).to_pylist() == [{"sec": seconds, "nano": 500_000_000}]
     with session.open_arrow_reader(0, 1, columns=["i"]) as reader:
         assert reader.read().to_pydict() == {"i": [1]}
+    near = pd.Timestamp("2020-01-01 00:00:00.25")
+    with session.open_arrow_reader(0, 1, columns=["u"]) as reader:
+        assert reader.read()["u"].to_pylist()[0].tz_localize(None) == near
+    with session.open_record_reader(0, 1, columns=["u", "m"]) as reader:
+        assert [record.values for record in reader] == [[near, {"k": [near]}]]
 
 
 def test_durations_are_structs_both_ways(entry: ODPS) -> None:
