@@ -1,8 +1,8 @@
 """pyodps' own tests against the embedded service: tunnel, tables, SQL, instances.
 
-No package has these tests, so that they are fetched from pyodps' repository at `COMMIT`, put beside
-a copy of the installed pyodps in a temporary folder, and run there by a pytest of their own.
-Nothing of them is kept in this repository. ``pyodps_left_out.toml`` lists what cannot pass.
+No package contains these tests. They are fetched from pyodps' repository at `COMMIT`, put beside a
+copy of the installed pyodps in a temporary folder, and run there by a separate pytest. This
+repository keeps none of them. ``pyodps_left_out.toml`` lists the tests that cannot pass.
 
 Run by ``make versions``, not by ``make test``: it needs the repository and several minutes.
 ``PYODPS_REPOSITORY`` names another place to fetch from, such as a folder.

@@ -23,7 +23,7 @@ __all__ = ["Instances"]
 
 PATIENCE = 0.5
 CSV_ROWS = 10_000
-# An instance of each state has one of these states of its task; none is ever suspended.
+# States of the task for each state of an instance; no instance is ever suspended.
 _STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "Suspended": ("",)}
 
 
