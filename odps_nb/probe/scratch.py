@@ -109,7 +109,6 @@ KINDS: Mapping[str, _Kind] = {
         fill=_fill_parts,
     ),
     "typed": _Kind(columns="c1 bigint, d date, ts timestamp, s string", settings=TYPES),
-    "times": _Kind(columns="d datetime, t timestamp, n timestamp_ntz", settings=TYPES),
     "into": _Kind(columns="c1 bigint, c2 string"),
     "changed": _Kind(columns="c1 bigint, c2 string"),
     "into_parts": _Kind(columns="c1 bigint", after="PARTITIONED BY (p string)"),

@@ -121,14 +121,15 @@ class Definitions:
                 self._catalog.rename_partition(table, old, statement.new)
             case sql_statements.ChangeColumn():
                 self._catalog.change_schema(table, _changed_column(table, statement))
+            case sql_statements.Touch():
+                touched = [p for spec in statement.specs for p in self._found(table, spec)]
+                self._catalog.touch(table, touched)
             case sql_statements.AlterTable():
                 self._alter(statement, table)
             case sql_statements.AddColumns():
                 self._add_columns(statement, table, settings)
 
     def _alter(self, statement: sql_statements.AlterTable, table: Table) -> None:
-        for spec in statement.partitions:
-            self._found(table, spec)
         self._catalog.alter_table(
             table,
             name=statement.new_name,

@@ -190,13 +190,16 @@ class Instances:
             raise faults.no_such(
                 f"the instance {instance_id!r} does not exist", code="NoSuchObject"
             )
-        definition = row["definition"]
+        return self._instance(row)
+
+    def _instance(self, row: sqlite3.Row) -> Instance:
+        definition, instance_id = row["definition"], row["instance_id"]
         status, message, ended = self._unwritten.get(
             instance_id, (row["status"], row["message"], row["ended"])
         )
         return Instance(
             instance_id=instance_id,
-            project=project,
+            project=row["project"],
             owner=row["owner"],
             task=row["task"],
             source=row["source"],
@@ -231,14 +234,35 @@ class Instances:
             if wait([future], timeout=CANCEL_PAUSE).done:
                 return
 
-    def listed(self, project: str, limit: int = 100) -> list[str]:
-        """Return the ids of the newest instances."""
+    def listed(
+        self,
+        project: str,
+        *,
+        owner: str | None = None,
+        status: Sequence[str] = (),
+        since: float | None = None,
+        until: float | None = None,
+        skip: int = 0,
+        limit: int = 100,
+    ) -> list[Instance]:
+        """Return instances, the newest first: of one owner, in one of the states, made in a time.
+
+        ``None`` and no states leave a condition out.
+        """
         rows = self._db.rows(
-            "SELECT instance_id FROM instances WHERE project = ? ORDER BY created DESC LIMIT ?",
+            "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
+            "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
+            "AND (?4 IS NULL OR created >= ?4) AND (?5 IS NULL OR created <= ?5) "
+            "ORDER BY created DESC, instance_id LIMIT ?6 OFFSET ?7",
             project,
+            owner,
+            json.dumps(list(status)),
+            since,
+            until,
             limit,
+            skip,
         )
-        return [row["instance_id"] for row in rows]
+        return [self._instance(row) for row in rows]
 
     # -- results ------------------------------------------------------------------------------
 

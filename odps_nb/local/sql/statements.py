@@ -107,6 +107,14 @@ class DropPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """ALTER TABLE … TOUCH [PARTITION (…)]; without partitions, of the table."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumns:
     """ALTER TABLE … ADD COLUMN[S] …."""
 
@@ -117,10 +125,9 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
+    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES.
 
-    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone. ``partitions`` are
-    those that TOUCH names.
+    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
     """
 
     name: Name
@@ -129,7 +136,6 @@ class AlterTable:
     lifecycle: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
     view: bool = False
-    partitions: tuple[PartitionSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +277,7 @@ Statement = (
     | AlterTable
     | RenamePartition
     | ChangeColumn
+    | Touch
     | Insert
     | Change
     | Merge

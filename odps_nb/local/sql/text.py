@@ -28,6 +28,7 @@ from odps_nb.local.sql.statements import (
     Query,
     RenamePartition,
     Statement,
+    Touch,
     Truncate,
 )
 from odps_nb.local.sql.text_shown import read_describe, read_rows, read_show
@@ -444,7 +445,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     elif cursor.accept("rename", "to"):
         made = AlterTable(name=name, new_name=cursor.dotted()[-1])
     elif cursor.accept("touch"):
-        made = AlterTable(name=name, partitions=tuple(specs(cursor)))
+        made = Touch(name=name, specs=tuple(specs(cursor)))
     elif cursor.accept("set", "comment"):
         made = AlterTable(name=name, comment=cursor.text())
     elif cursor.accept("set", "lifecycle"):

@@ -93,7 +93,7 @@ class TableInfo:
             element("Name", self.name.table),
             element("TableId", self.table_id),
             element("Project", self.name.project),
-            *([element("Type", "VIRTUAL_VIEW")] * self.is_view),
+            element("Type", "VIRTUAL_VIEW" if self.is_view else "MANAGED_TABLE"),
             element("Schema", dump(members).decode(), format="Json"),
         )
         return (DECLARATION + element("Table", parts)).encode(), {"Content-Type": "application/xml"}
@@ -292,18 +292,32 @@ class PartitionInfo:
     modified_at: int | None = None
     record_count: int | None = None
     size: int | None = None
+    ddl_at: int | None = None
+    files: int = 1
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the answer as body and headers of ``GET …?partition=…``."""
         created = self.created_at or 0
-        members = {
-            "createTime": created,
-            "lastDDLTime": created,
-            "lastModifiedTime": self.modified_at or created,
-            "partitionRecordNum": self.record_count or 0,
-            "partitionSize": self.size or 0,
-            "PhysicalSize": self.size or 0,  # belongs to ``?extended``, but may come without it
-        }
+        return self._encode(
+            createTime=created,
+            lastDDLTime=self.ddl_at or created,
+            lastModifiedTime=self.modified_at or created,
+            partitionRecordNum=self.record_count or 0,
+            partitionSize=self.size or 0,
+        )
+
+    def encode_extended(self) -> tuple[bytes, dict[str, str]]:
+        """Encode the answer to ``GET …?partition=…&extended``, which has other members."""
+        return self._encode(
+            IsArchived=False,
+            IsExstore=False,
+            LifeCycle=-1,
+            PhysicalSize=self.size or 0,
+            FileNum=self.files,
+        )
+
+    @staticmethod
+    def _encode(**members: object) -> tuple[bytes, dict[str, str]]:
         body = DECLARATION + element("Partition", (element("Schema", dump(members).decode()),))
         return body.encode(), {"Content-Type": "application/xml"}
 
