@@ -248,6 +248,15 @@ def test_an_expression_gives_what_the_clock_of_the_session_says(
     assert query(peer, zone, text) == expected
 
 
+@pytest.mark.parametrize("shown", ["k || ''", "x.k || ''", "cast(k AS string)", "concat_ws('', k)"])
+def test_elements_of_an_array_are_shown_by_the_clock(
+    session: tuple[str, Peer, str], shown: str
+) -> None:
+    zone, peer, name = session
+    text = f"SELECT {shown} AS v FROM {name} LATERAL VIEW explode(array(dt)) x AS k WHERE id = 5;"
+    assert query(peer, zone, text) == [Row(instants()[4], zone).text]
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
