@@ -116,7 +116,7 @@ def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
 
 
 def _exploded(query: Any) -> dict[str, Any]:
-    """Return the types of the columns of LATERAL VIEW EXPLODE by alias, which sqlglot mistakes."""
+    """Return the types of the columns of LATERAL VIEW EXPLODE by alias; sqlglot gets them wrong."""
     from sqlglot import exp
 
     views = query.find_all(exp.Lateral)
