@@ -308,8 +308,8 @@ def make_table(peer: Peer, definition: str) -> str:
 
 def _without_zones(rows: pa.Table) -> pa.Table:
     """Return rows without the zones of their columns, which are UTC whatever their name is."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_timestamp(field.type) and field.type.tz:
-            naive = field.with_type(pa.timestamp(field.type.unit))
+    for place, one in enumerate(rows.schema):
+        if pa.types.is_timestamp(one.type) and one.type.tz:
+            naive = one.with_type(pa.timestamp(one.type.unit))
             rows = rows.set_column(place, naive, rows.column(place).cast(naive.type))
     return rows
