@@ -216,7 +216,9 @@ def test_what_was_read_can_be_written_and_is_the_same(
 
 
 @pytest.mark.parametrize(
-    "data", [["abcdef"], ["ab    "], pa.array(["      "]), [b"ab    "]], ids=repr
+    "data",
+    [["abcdef"], ["ab    "], pa.array(["      "]), [b"ab    "]],
+    ids=["letters", "blanks behind", "blanks", "bytes"],
 )
 def test_blanks_count_when_a_value_is_too_long(odps: Connection, data: Any) -> None:
     """As stock pyodps counts them; what a read gives fits in any case."""
