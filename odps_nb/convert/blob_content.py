@@ -1,7 +1,8 @@
 """What a blob's bytes are, as Python holds it: a picture, an array, text, a table.
 
 The caller says what the bytes were recognised as; a media type that an uploader stated is never
-used. Libraries that parse run in this process, so everything is bounded before it is parsed.
+used. Everything is bounded before it is parsed, as far as the format tells; `blob_conversion` has
+it done in a process with bounded memory.
 Must not know: blobs, the service, how bytes are recognised.
 """
 
@@ -30,7 +31,7 @@ from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["as_array", "as_picture", "as_table", "as_text"]
+__all__ = ["as_array", "as_picture", "as_table", "as_text", "check_picture", "pixels_of"]
 
 _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"
@@ -46,6 +47,7 @@ _BOMS = (
 )
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # of CSV; no row may be longer
+_MAX_COLUMNS = 10_000  # of CSV; each takes some KiB, whatever the rows hold
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
@@ -60,11 +62,8 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     MissingDependencyError
         Without Pillow; for HEIC, without pillow-heif.
     """
-    if mime not in PICTURES:
-        known = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF, HEIC and ICO are pictures"
-        raise _other_kind(mime, "picture", known)
-    register()
-    from PIL import Image
+    check_picture(mime)
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -83,26 +82,49 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
             limit=max_pixels,
             hint="raise PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
         ) from None
+    except MemoryError:
+        raise _no_memory(max_pixels) from None
+    except UnidentifiedImageError:  # its text holds an address of memory
+        raise ConversionError(
+            f"the blob begins as {mime}, of a form that Pillow does not decode, or is damaged",
+            source_type=mime,
+            target_type="picture",
+            hint="read blob.open(seek=True) with another library",
+        ) from None
     except Exception as error:  # codecs raise whatever they like
         raise _not_readable(mime, "picture", error) from error
     return picture
 
 
-def as_array(data: bytes, mime: str, *, max_pixels: int) -> np.ndarray[Any, Any]:
-    """Return the array of an ``.npy`` file, or the pixels of a picture.
+def check_picture(mime: str) -> None:
+    """Check that ``mime`` is a picture, and that Pillow is installed.
+
+    Raises
+    ------
+    ConversionError, MissingDependencyError
+        If not.
+    """
+    if mime not in PICTURES:
+        known = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF, HEIC and ICO are pictures"
+        raise _other_kind(mime, "picture", known)
+    register()
+
+
+def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
+    """Return the pixels of a decoded picture as an array; colours of a palette as RGB or RGBA."""
+    if picture.mode == "P":  # its numbers mean nothing without the palette
+        picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
+    return np.asarray(picture)
+
+
+def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
+    """Return the array of an ``.npy`` file; numpy reads it in Python, and nothing is unpickled.
 
     Raises
     ------
     ConversionError
-        ``mime`` is neither, the file is cut or corrupt, or it holds Python objects.
-    LimitExceededError, MissingDependencyError
-        As `as_picture`.
+        ``mime`` is none, the file is cut or corrupt, or it holds Python objects.
     """
-    if mime in PICTURES:
-        picture = as_picture(data, mime, max_pixels=max_pixels)
-        if picture.mode == "P":  # its numbers mean nothing without the palette
-            picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
-        return np.asarray(picture)
     if mime != _ARRAY:
         hint = "pictures and .npy files are arrays; for .npz: numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
@@ -154,7 +176,7 @@ def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
         )
     try:
         if mime in _DELIMITED:
-            return _delimited(data, _DELIMITED[mime])
+            return _delimited(data, _DELIMITED[mime], max_bytes)
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
@@ -162,7 +184,9 @@ def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
         if isinstance(error, (ConversionError, LimitExceededError)):
             raise
         raise _not_readable(mime, "table", error) from error
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except MemoryError:
+        raise _no_memory(max_bytes) from None
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise _not_readable(mime, "table", error) from error
 
 
@@ -182,8 +206,12 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="write it again with a type of numbers or text",
         )
-    # numpy would allocate what the header says before it reads
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+    # numpy would allocate what the header says before it reads; elements of no bytes cost time
+    if (
+        min(shape, default=0) < 0
+        or not dtype.itemsize
+        or math.prod(shape) * dtype.itemsize != len(data) - file.tell()
+    ):
         raise ValueError(f"{shape} of {dtype} does not fit the bytes that follow")
     file.seek(0)
     array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
@@ -218,21 +246,36 @@ def _ipc(data: bytes, max_bytes: int) -> pa.Table:
         return _collected(reader, reader.schema, max_bytes)
 
 
-def _delimited(data: bytes, delimiter: str) -> pa.Table:
+def _delimited(data: bytes, delimiter: str, max_bytes: int) -> pa.Table:
     from pyarrow import csv
 
     text = as_text(data, None)
-    line = text.partition("\n")[0]
+    line = text[: len(text) if (end := _line_end(text)) < 0 else end]
     if delimiter == "," and line.count(";") > line.count(","):
         delimiter = ";"
-    return csv.read_csv(
+    if (columns := line.count(delimiter) + 1) > _MAX_COLUMNS:
+        raise LimitExceededError(
+            f"the first line has {columns:,} columns, more than {_MAX_COLUMNS:,}",
+            limit=_MAX_COLUMNS,
+            actual=columns,
+            hint="read blob.open(seek=True) with a library",
+        )
+    rows = csv.read_csv(
         pa.BufferReader(text.encode()),
         read_options=csv.ReadOptions(block_size=_BLOCK),
         parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
     )
+    _require_unpacked(rows.nbytes, max_bytes)
+    return rows
+
+
+def _line_end(text: str) -> int:
+    """Return where the first line ends for the parser of CSV: at ``\\n`` or ``\\r`` alone."""
+    return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
+    _check_unions(schema)
     kept, held = [], 0
     for batch in batches:
         validate(batch)
@@ -240,6 +283,23 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
         _require_unpacked(held, max_bytes)
         kept.append(batch)
     return pa.Table.from_batches(kept, kept[0].schema if kept else schema)
+
+
+def _check_unions(schema: pa.Schema) -> None:
+    """Refuse unions whose type codes are not 0, 1, 2, …: pyarrow reads past its own table."""
+    types = list(schema.types)
+    while types:
+        kind = types.pop()
+        types += [kind.field(at).type for at in range(kind.num_fields)]
+        if pa.types.is_dictionary(kind):
+            types.append(kind.value_type)
+        if pa.types.is_union(kind) and kind.type_codes != list(range(kind.num_fields)):
+            raise ConversionError(
+                "the table holds a union with type codes of its own, which pyarrow cannot read",
+                source_type=str(kind)[:200],
+                target_type="table",
+                hint="write it again with the type codes 0, 1, 2, …",
+            )
 
 
 def _own_bytes(column: pa.Array) -> int:
@@ -270,6 +330,15 @@ def _require_unpacked(size: int, limit: int) -> None:
             actual=max(size, 0),
             hint="pass a larger max_bytes= if you trust it, or read a part: blob.open(seek=True)",
         )
+
+
+def _no_memory(limit: int) -> LimitExceededError:
+    return LimitExceededError(
+        "the blob unpacks to more than there is memory for",
+        limit=limit,
+        hint="pass a larger max_bytes= or max_pixels= if you trust it, or read a part:"
+        " blob.open(seek=True)",
+    )
 
 
 def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:

@@ -14,7 +14,7 @@ from odps_nb.errors import MissingDependencyError
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["PICTURES", "icon_size", "open_picture", "register"]
+__all__ = ["KEPT_INFO", "PICTURES", "icon_size", "open_picture", "register"]
 
 #: Pillow's name of the format, by media type.
 PICTURES: Final = {
@@ -28,6 +28,8 @@ PICTURES: Final = {
     "image/heic": "HEIF",
     "image/vnd.microsoft.icon": "ICO",
 }
+#: Of ``PIL.Image.Image.info``: what decides how a picture is shown, and its EXIF data.
+KEPT_INFO: Final = ("exif", "icc_profile", "dpi", "gamma", "transparency")
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 

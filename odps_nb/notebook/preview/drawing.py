@@ -17,7 +17,8 @@ from odps_nb.notebook.display.html import (
     element,
     scroller,
 )
-from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
+from odps_nb.notebook.preview.shared import GRID, Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
     "Drawing",

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
     "BINARIES",

@@ -1,15 +1,11 @@
-"""Values that the kernel and the parser process share. Imports nothing."""
+"""Values that previews and their parsers share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GRID", "LIST", "SINGLE", "Size", "UnshowableError", "length_of", "words"]
-
-
-class UnshowableError(ValueError):
-    """The bytes cannot be drawn as what they are; the message is one line for a person."""
+__all__ = ["GRID", "LIST", "SINGLE", "Size", "length_of", "words"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,11 @@ from odps_nb.notebook.display.html import (
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, framed
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
 from odps_nb.notebook.preview.kinds import binary
-from odps_nb.notebook.preview.parsing import ParserStoppedError
 from odps_nb.notebook.preview.peek import BlobLike, peek
 from odps_nb.notebook.preview.registry import kinds
-from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
+from odps_nb.notebook.preview.shared import GRID, Size
+from odps_nb.parsing.client import ParserStoppedError
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["NULL", "TILE_BUDGET", "UNREAD", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import wave
 import zipfile
+from functools import partial
 
 import av
 import numpy as np
@@ -24,8 +25,10 @@ from odps_nb.notebook.preview.kind import MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE, UnshowableError
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing import client
+from odps_nb.parsing.values import Limits, UnshowableError
 from tests.notebook.preview.test_more_kinds import Page, words
 from tests.support.previews import Seen, Value
 from tests.support.sockets.peers import own_address
@@ -364,7 +367,7 @@ def test_a_bomb_is_a_tile(name):
 
 
 def test_a_page_that_is_drawn_for_ever_is_ended(monkeypatch):
-    monkeypatch.setattr(parsing, "SECONDS", 1)
+    monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
         page = page_of(nested_forms())
@@ -421,8 +424,8 @@ def test_no_decoder_asks_the_network_for_anything(monkeypatch):
         "import os; sys.addaudithook(lambda event, _: event.startswith("
         "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99)); "
     )
-    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hook}")
-    monkeypatch.setattr(parsing, "_BOOT", boot)
+    boot = client._BOOT.replace("import sys; ", f"import sys; {hook}")
+    monkeypatch.setattr(client, "_BOOT", boot)
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
         for name, data in {**FILMS, **document_files.files()}.items():
@@ -473,10 +476,10 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
 def plain():
     """Tiles of a parser process in which no library for previews is installed."""
     missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments"]
-    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
+    boot = client._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
     parser = parsing.Parser()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "_BOOT", boot)
+        patch.setattr(client, "_BOOT", boot)
         patch.setattr(parsing, "_parser", parser)
         files = {**FILMS, **document_files.files()}
         found = {name: page_of(data, name) for name, data in files.items()}

@@ -1,6 +1,7 @@
 """Kinds without a picture of ours: what their tiles say, cut or not; kinds of other packages."""
 
 import logging
+import os
 import pickle
 import re
 import textwrap
@@ -8,11 +9,11 @@ import textwrap
 import pytest
 
 from fuzz.preview_files import files
-from odps_nb.notebook.preview import parsing
-from odps_nb.notebook.preview.parsing import Parser
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.client import Parser
+from odps_nb.parsing.values import UnshowableError
 from tests.support.previews import NASTY, Seen, Value
 
 FILES = files()
@@ -198,8 +199,8 @@ def test_the_parser_of_an_installed_package_runs_in_the_process_aside(installed,
         size = {name: getattr(GRID, name) for name in GRID.__slots__}
         found = parser.parse("midi", MIDI, {"size": size})
         assert found.number("tracks") == 3
-        assert found.number("pid") != parsing.os.getpid()
-        with pytest.raises(parsing.UnshowableError, match="no parser"):
+        assert found.number("pid") != os.getpid()
+        with pytest.raises(UnshowableError, match="no parser"):
             parser.parse("os", MIDI, {"size": size})
     finally:
         parser.close()

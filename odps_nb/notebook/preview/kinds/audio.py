@@ -13,7 +13,8 @@ from odps_nb.notebook.display.html import Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError, length_of
+from odps_nb.notebook.preview.shared import Size, length_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

@@ -8,7 +8,8 @@ from typing import Any
 from odps_nb.notebook.display.html import LINE, SMALL, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

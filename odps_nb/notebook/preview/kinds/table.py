@@ -10,7 +10,8 @@ from typing import Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

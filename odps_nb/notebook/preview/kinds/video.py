@@ -14,7 +14,8 @@ from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["KIND"]

@@ -17,7 +17,8 @@ from odps_nb.notebook.preview.drawing import (
 )
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import zstandard
 
-from odps_nb.notebook.preview.shared import UnshowableError
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_UNPACKED", "parse"]
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["MAX_UNPACKED", "check_unpacked", "empty_batch", "first_rows", "parse"]

@@ -10,7 +10,8 @@ import json
 from itertools import islice
 from typing import Any, Final
 
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 

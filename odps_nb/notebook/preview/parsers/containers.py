@@ -11,7 +11,7 @@ import io
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import UnshowableError
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from av.container import InputContainer

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.picture import check_pixels, grey, thumbnail
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from PIL import Image

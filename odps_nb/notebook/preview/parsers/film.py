@@ -13,7 +13,8 @@ import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
-from odps_nb.notebook.preview.shared import Size, UnshowableError, length_of
+from odps_nb.notebook.preview.shared import Size, length_of
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from av.container import InputContainer

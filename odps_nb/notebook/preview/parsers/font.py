@@ -9,7 +9,8 @@ import io
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_PIXELS", "check_pixels", "grey", "parse", "pixels", "thumbnail"]
 

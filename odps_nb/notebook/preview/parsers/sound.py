@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
-from odps_nb.notebook.preview.shared import UnshowableError, length_of
+from odps_nb.notebook.preview.shared import length_of
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
