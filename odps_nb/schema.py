@@ -16,6 +16,7 @@ __all__ = [
     "ArrayType",
     "Column",
     "DecimalType",
+    "Generated",
     "LengthType",
     "MapType",
     "OdpsType",
@@ -24,16 +25,27 @@ __all__ = [
     "StructType",
     "TableSchema",
     "TypeCode",
+    "UnknownType",
+    "VectorType",
     "has_any",
     "has_blob",
     "has_timestamp",
+    "is_readable",
     "text_as_binary",
+    "types_in",
 ]
 
 
 class TypeCode(IntEnum):
-    """Numbers of the nested ("write") schema form."""
+    """Numbers of the nested ("write") schema form.
 
+    No source shows the numbers of types below 0: they are sent as `UNKNOWN`, and told from the text
+    of the type.
+    """
+
+    UNKNOWN = -1
+    GEOGRAPHY = -2
+    VECTOR = -3
     BIGINT = 0
     DOUBLE = 1
     BOOLEAN = 2
@@ -60,6 +72,7 @@ class TypeCode(IntEnum):
     VARIANT = 23
 
 
+_TIMES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 TEXT = (TypeCode.STRING, TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON)
 """Types whose values are shown as text; STRING holds any bytes."""
 
@@ -121,18 +134,61 @@ class StructType:
     code: TypeCode = field(default=TypeCode.STRUCT, init=False)
 
 
-OdpsType = PrimitiveType | DecimalType | LengthType | ArrayType | MapType | StructType
+@dataclass(frozen=True, slots=True)
+class VectorType:
+    """VECTOR(element, length): ``length`` numbers of FLOAT or DOUBLE, none of them null."""
+
+    element: PrimitiveType
+    length: int
+    code: TypeCode = field(default=TypeCode.VECTOR, init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """A type that this version of odps_nb does not know; ``text`` is as the service wrote it."""
+
+    text: str
+    code: TypeCode = field(default=TypeCode.UNKNOWN, init=False)
+
+
+OdpsType = (
+    PrimitiveType
+    | DecimalType
+    | LengthType
+    | ArrayType
+    | MapType
+    | StructType
+    | VectorType
+    | UnknownType
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """The expression of which the values of a partition column are made (AUTO PARTITIONED BY).
+
+    ``text`` is its SQL. ``source`` and ``unit`` are those of ``trunc_time(source, 'unit')`` with a
+    unit of year, month, day or hour, and empty for any other expression.
+    """
+
+    text: str
+    source: str = ""
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a table. ``column_id`` is the server's number for it, ``None`` if unknown."""
+    """One column of a table. ``column_id`` is the server's number for it, ``None`` if unknown.
+
+    ``generated`` is the expression of a partition column that is computed of another column.
+    """
 
     name: str
     type: OdpsType
     comment: str = ""
     nullable: bool = True
     column_id: int | None = None
+    generated: Generated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +213,12 @@ class TableSchema:
         folded = name.casefold()
         return next((c for c in self.all_columns if c.name.casefold() == folded), None)
 
+    def source_of(self, column: Column) -> Column | None:
+        """Return the column of which a partition column is computed; ``None`` if none is known."""
+        made = column.generated
+        found = self.find(made.source) if made is not None and made.source else None
+        return found if found is not None and found.type.code in _TIMES else None
+
     def __iter__(self) -> Iterator[Column]:
         return iter(self.all_columns)
 
@@ -169,6 +231,11 @@ def has_blob(odps: OdpsType) -> bool:
     return has_any(odps, (TypeCode.BLOB,))
 
 
+def is_readable(odps: OdpsType) -> bool:
+    """Whether it is known what Arrow type values of the type have in a read."""
+    return not has_any(odps, (TypeCode.UNKNOWN, TypeCode.VARIANT))
+
+
 def has_timestamp(odps: OdpsType) -> bool:
     """Whether the type is or contains a TIMESTAMP, whose unit on the wire may be chosen."""
     return has_any(odps, (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ))
@@ -176,13 +243,21 @@ def has_timestamp(odps: OdpsType) -> bool:
 
 def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
     """Whether the type is or contains one of these."""
+    return any(one.code in codes for one in types_in(odps))
+
+
+def types_in(odps: OdpsType) -> Iterator[OdpsType]:
+    """Yield a type and the types inside it."""
+    yield odps
+    inner: tuple[OdpsType, ...] = ()
     if isinstance(odps, ArrayType):
-        return has_any(odps.element, codes)
-    if isinstance(odps, MapType):
-        return has_any(odps.key, codes) or has_any(odps.value, codes)
-    if isinstance(odps, StructType):
-        return any(has_any(member.type, codes) for member in odps.fields)
-    return odps.code in codes
+        inner = (odps.element,)
+    elif isinstance(odps, MapType):
+        inner = (odps.key, odps.value)
+    elif isinstance(odps, StructType):
+        inner = tuple(member.type for member in odps.fields)
+    for one in inner:
+        yield from types_in(one)
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:

@@ -19,6 +19,7 @@ from enum import Enum
 from odps_nb.errors import ArgumentError, visible
 
 __all__ = [
+    "STRICT_TEXT",
     "BlobReference",
     "Compression",
     "IndexSplit",
@@ -29,6 +30,7 @@ __all__ = [
     "SplitMode",
     "TableName",
     "TextMode",
+    "TextOptions",
     "TimeUnit",
     "WriteMode",
     "check_partition_value",
@@ -38,6 +40,7 @@ __all__ = [
 
 # Names are checked before they reach a URL or a SQL text: impossible names are refused here.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
+_KEY = re.compile(r"\w{1,128}", re.UNICODE)  # columns may begin with a digit
 
 
 class Compression(str, Enum):
@@ -111,6 +114,43 @@ class TextMode(str, Enum):
                 argument="text",
                 hint="use 'strict', 'replace' or 'binary'",
             ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How a read gives its text.
+
+    Parameters
+    ----------
+    mode
+        What becomes of text that is not UTF-8.
+    char_padding
+        Whether CHAR(n) keeps the blanks with which the service pads it to n characters.
+    """
+
+    mode: TextMode = TextMode.STRICT
+    char_padding: bool = False
+
+    @classmethod
+    def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
+        """Check what a user says: ``text`` as `TextMode.of` takes it.
+
+        Raises
+        ------
+        ArgumentError
+            ``text`` is unknown, or ``char_padding`` is not a boolean.
+        """
+        if not isinstance(char_padding, bool):
+            raise ArgumentError(
+                f"char_padding is {char_padding!r}, not a boolean",
+                argument="char_padding",
+                hint="pass True to keep the blanks at the end of CHAR, or leave it out",
+            )
+        return cls(TextMode.of(text), char_padding)
+
+
+STRICT_TEXT = TextOptions()
+"""The default of a read."""
 
 
 class SplitMode(str, Enum):
@@ -349,7 +389,7 @@ _FORMATTING = " \t\r\n"
 
 
 def _checked(key: str, value: str, text: str) -> tuple[str, str]:
-    if not _NAME.fullmatch(key) or not value:
+    if not _KEY.fullmatch(key) or not value:
         raise ArgumentError(
             f"{text!r} is not a partition level",
             code=_INVALID,

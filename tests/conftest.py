@@ -135,6 +135,17 @@ def odps(service: LocalService) -> Iterator[Connection]:
 
 
 @pytest.fixture(scope="session")
+def wide(_private_home: None) -> Iterator[Connection]:
+    """A connection to a service that gives all times in nanoseconds that 64 bits hold."""
+    from odps_nb.local.server.launch import start
+    from tests.support.service.connecting import connected
+
+    options = ("--form", "nanosecond_status=none")
+    with start(samples=False, options=options) as running, connected(running) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
 def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the session of this run writes its event log."""
     return tmp_path_factory.mktemp("event-log")

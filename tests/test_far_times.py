@@ -1,4 +1,4 @@
-"""TIMESTAMPs that nanoseconds do not reach, such as everybody's ``valid to``, on every road."""
+"""TIMESTAMPs that cannot be read in nanoseconds, such as the 9999-12-31 of a ``valid to``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from odps_nb.errors import ArgumentError, ConversionError, InvalidRequestError
+from odps_nb import Connection
+from odps_nb.errors import ArgumentError, ConversionError, InvalidRequestError, OdpsNbWarning
 from odps_nb.schema import PrimitiveType, TypeCode
 
 FAR = [
@@ -17,8 +18,9 @@ FAR = [
     dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
     None,
 ]
-MOST = 2**63 - 1  # 2262-04-11T23:47:16.854775807
-FINE = pa.array([-(2**63) + 1, -1, MOST, None], pa.timestamp("ns"))
+MOST = 2**31 * 10**9 - 1  # 2038-01-19T03:14:07.999999999
+FINE = pa.array([0, 1, MOST, None], pa.timestamp("ns"))
+WARNED = r"are read in microseconds, .*RuntimeTimestamp data overflow.*timestamp_unit='us'"
 TYPES = ["timestamp", "timestamp_ntz"]
 
 
@@ -43,7 +45,8 @@ def table(request, odps, new_name):
 @pytest.mark.parametrize("kind", frames())
 def test_a_frame_with_the_year_9999_comes_back(table, kind):
     table.write(frames()[kind])
-    got = table.read().to_pandas()
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        got = table.read().to_pandas()
     assert got["t"].dtype == "datetime64[us]"
     assert [None if pd.isna(t) else t.to_pydatetime() for t in got["t"]] == FAR
 
@@ -56,7 +59,8 @@ def test_an_arrow_table_with_the_year_9999_comes_back(table, how):
         if how == "table"
         else pa.RecordBatchReader.from_batches(data.schema, data.to_batches())
     )
-    got = table.read().to_arrow()
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        got = table.read().to_arrow()
     assert got["t"].type == pa.timestamp("us")
     assert got["t"].to_pylist() == FAR
 
@@ -69,14 +73,26 @@ def test_nanoseconds_stay_exact_where_they_reach(table):
     assert table.read().to_pandas()["t"].astype("int64").iloc[2] == MOST
 
 
-def test_a_read_of_rows_that_no_unit_holds_says_so_and_cuts_only_when_told(table):
+def test_all_nanoseconds_of_64_bits_are_written(wide: Connection, new_name):
+    """Read from a service that gives them."""
+    table = wide.create_table(new_name("fine"), "t timestamp")
+    ends = pa.array([-(2**63) + 1, -1, 2**63 - 1, None], pa.timestamp("ns"))
+    table.write(pa.table({"t": ends}))
+    got = table.read().to_arrow()["t"]
+    assert got.cast(pa.int64()).to_pylist() == ends.cast(pa.int64()).to_pylist()
+
+
+def test_fine_digits_beside_far_times_are_cut_with_a_warning(table):
     table.write(pa.table({"id": range(4), "t": FINE}))
     table.write(far())
-    with pytest.raises(InvalidRequestError, match="no unit holds both"):
-        table.read().to_arrow()
-    got = table.read(timestamp_unit="us").to_arrow()["t"].to_pylist()
+    with pytest.warns(OdpsNbWarning, match="Digits below a microsecond are cut"):
+        got = table.read().to_arrow()["t"].to_pylist()
+    assert got == table.read(timestamp_unit="us").to_arrow()["t"].to_pylist()
     assert got.count(None) == 2
     assert set(FAR) <= set(got)
+    with pytest.raises(InvalidRequestError, match="RuntimeTimestamp data overflow") as caught:
+        table.read(timestamp_unit="ns").to_arrow()
+    assert "timestamp_unit='us'" in caught.value.hint
     with pytest.raises(ArgumentError, match="timestamp_unit"):
         table.read(timestamp_unit="ms")
 
@@ -100,7 +116,7 @@ def test_a_stream_may_need_microseconds_only_later(table):
     near = pa.table({"id": [7], "t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us"))})
     batches = [*near.to_batches(), *far().to_batches(), *near.to_batches()]
     table.write(pa.RecordBatchReader.from_batches(near.schema, batches))
-    got = table.read().to_arrow()
+    got = table.read(timestamp_unit="us").to_arrow()
     assert sorted(got["id"].to_pylist()) == [0, 1, 2, 3, 7, 7]
     assert set(FAR) <= set(got["t"].to_pylist())
 
@@ -111,7 +127,9 @@ def test_only_what_is_read_decides_the_unit(odps, new_name):
     table.write(far(), partition="p=far")
     table.write(pa.table({"id": range(4), "t": FINE}), partition="p=fine")
     assert table.read(partitions="p=fine").to_arrow()["t"].type == pa.timestamp("ns")
-    assert table.read(partitions="p=far").to_arrow()["t"].type == pa.timestamp("us")
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        got = table.read(partitions="p=far").to_arrow()
+    assert got["t"].type == pa.timestamp("us")
     assert table.read(["id"]).to_arrow().num_rows == 8
 
 
@@ -121,8 +139,9 @@ def test_times_inside_of_other_types_come_back(odps, new_name):
     )
     rows = [{"a": FAR, "s": {"t": FAR[2]}, "m": [("k", FAR[0])]}]
     table.write(pd.DataFrame(rows))
-    assert table.read().to_arrow().to_pylist() == rows
-    got = table.read().to_pandas()
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        assert table.read().to_arrow().to_pylist() == rows
+    got = table.read(timestamp_unit="us").to_pandas()
     assert list(got["a"][0]) == FAR
 
 
@@ -138,7 +157,8 @@ def test_rows_of_a_primary_key_keep_far_times(odps, new_name):
     table = odps.table(name)
     table.write(far())
     table.write(far().slice(2, 1).set_column(0, "id", pa.array([0])))
-    got = {row["id"]: row["t"] for row in table.read().to_arrow().to_pylist()}
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        got = {row["id"]: row["t"] for row in table.read().to_arrow().to_pylist()}
     assert got == {0: FAR[2], 1: FAR[1], 2: FAR[2], 3: None}
 
 
@@ -149,6 +169,7 @@ def test_sql_sees_and_makes_far_times(odps, new_name):
     found = odps.sql(f"select t from {name} where id = 2").to_arrow()
     assert found["t"].to_pylist() == [FAR[2]]
     odps.sql(f"insert into {name} select 9, timestamp '9999-12-31 23:59:59.999999'").wait()
-    got = table.read(where="id = 9").to_arrow()
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        got = table.read(where="id = 9").to_arrow()
     assert got["t"].to_pylist() == [FAR[2]]
     assert table.schema.find("t").type == PrimitiveType(TypeCode.TIMESTAMP)

@@ -86,6 +86,12 @@ def by_id(table: pa.Table) -> pa.Table:
     return table.sort_by("id").combine_chunks()
 
 
+@pytest.fixture(scope="module")
+def odps(wide):
+    """A connection to a service that gives all times in nanoseconds that 64 bits hold."""
+    return wide
+
+
 @pytest.fixture
 def everything(odps, new_name):
     """A table with a column of each type; dropped at the end."""

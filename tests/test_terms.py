@@ -159,7 +159,7 @@ def test_partition_is_read_from(value: object, expected: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        *("x", "=x", "ds=", "ds=''", "1=x", "d s=x", "ds=a,b", "ds;=x", "ds' or '1=1"),
+        *("x", "=x", "ds=", "ds=''", "'1'=x", "d s=x", "ds=a,b", "ds;=x", "ds' or '1=1"),
         *({"d s": "x"}, {"ds": ""}, {"ds' or '1": "1"}, {"": "x"}),
     ],
 )

@@ -63,6 +63,8 @@ TYPES: list[tuple[str, Any, str]] = [
     ("array<bigint>", [1, None], "List(Int64)"),
     ("map<string,bigint>", [("k", 1)], "Map"),
     ("struct<a:bigint>", {"a": 1}, "Struct"),
+    ("geography", b"a", "Binary"),
+    ("vector(float,2)", [0.5, 1.0], "Array(Float32, 2)"),
 ]
 OFFERED: dict[str, list[pa.DataType]] = {
     "integers": [pa.int8(), pa.int64(), pa.uint64()],
@@ -174,6 +176,8 @@ RULES: list[tuple[str, list[Any], list[Any]]] = [
     ("array<bigint>", [[1, 2.0, None], []], [[1, 1.5], 1]),
     ("map<string,bigint>", [{"a": 1}, [("a", 1)]], [{"a": "x"}, {None: 1}]),
     ("struct<a:bigint>", [{"a": 1}, {"A": 1}, {}], [{"b": 1}, {"a": 0.5}]),
+    ("geography", [b"\x01"], ["POINT (1 2)"]),
+    ("vector(float,2)", [[0.5, 1]], [[0.5], [0.5, None]]),
 ]
 
 

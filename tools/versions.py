@@ -105,6 +105,13 @@ ROWS = (
         tests=("tests/versions/ray_blocks.py",),
         extras="test,notebook,local,keyring,ray",
     ),
+    # The stock client's own tests, which are fetched from its repository; Cython lets them try its
+    # compiled parts, too. They are older than pandas 3 and SQLAlchemy 2.1.
+    Row(
+        "pyodps",
+        pins=("cython", "mock", "pandas<3", "sqlalchemy<2.1"),
+        tests=("tests/versions/pyodps_live.py",),
+    ),
     # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
     Row(
         "torch",

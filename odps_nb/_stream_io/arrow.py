@@ -48,6 +48,9 @@ class _Batches:
 class ArrowReader:
     """The record batches of a table read; iterate, or `read` until ``None``.
 
+    Times have no time zone and count from the epoch in UTC, whatever zone the stream names; text
+    that comes as dictionaries is plain text.
+
     The stream must end with its end marker, and with ``expected_rows`` rows where given: the
     last batch is followed by an error otherwise, never by silence.
 

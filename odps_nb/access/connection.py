@@ -18,7 +18,7 @@ from odps_nb.access.making_tables import MakesTables
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.errors import StateError
-from odps_nb.terms import TableName, TextMode
+from odps_nb.terms import TableName, TextMode, TextOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -213,6 +213,7 @@ class Connection(ByReference, MakesTables):
         wait: bool = True,
         timeout: float | None = None,
         text: str = "strict",
+        char_padding: bool = False,
         progress: Progress = None,
     ) -> Result:
         """Run a query on the service.
@@ -235,8 +236,9 @@ class Connection(ByReference, MakesTables):
             Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
         timeout
             Maximum seconds to wait. An interrupt or the end of this time cancels the query.
-        text
-            What to do with text of the result that is not UTF-8, as for `Table.read`.
+        text, char_padding
+            What to do with text of the result that is not UTF-8, and whether to keep the blanks at
+            the end of CHAR, as for `Table.read`.
 
         Raises
         ------
@@ -258,10 +260,10 @@ class Connection(ByReference, MakesTables):
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import run_sql, submit_sql
 
-        mode = TextMode.of(text)
+        shown = TextOptions.of(text, char_padding=char_padding)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
         if not wait:
-            return Result(self, submit_sql(self.storage, query, settings=settings), text=mode)
+            return Result(self, submit_sql(self.storage, query, settings=settings), text=shown)
         listener = listener_of(progress, default=self._faces.listener)
         with ProgressTracker("sql", _title(query), listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
@@ -273,9 +275,11 @@ class Connection(ByReference, MakesTables):
                 tracker=tracker,
                 cancel=self.storage.operation(),
             )
-        return Result(self, instance, text=mode)
+        return Result(self, instance, text=shown)
 
-    def result(self, instance_id: str, *, text: str = "strict") -> Result:
+    def result(
+        self, instance_id: str, *, text: str = "strict", char_padding: bool = False
+    ) -> Result:
         """Return the result of a query by its instance id, also from another process; two requests.
 
         The query may still run: `Result.status`, `Result.wait` and `Result.cancel` work as for
@@ -286,7 +290,7 @@ class Connection(ByReference, MakesTables):
         instance_id
             `Result.instance_id` of the query, which is also on its card and page. It must have run
             in the project of this connection.
-        text
+        text, char_padding
             As for `sql`.
 
         Raises
@@ -305,7 +309,8 @@ class Connection(ByReference, MakesTables):
         from odps_nb.access.sql import Result
         from odps_nb.client.sql.query import find_sql
 
-        return Result(self, find_sql(self.storage, instance_id), text=TextMode.of(text))
+        shown = TextOptions.of(text, char_padding=char_padding)
+        return Result(self, find_sql(self.storage, instance_id), text=shown)
 
     def sql_cost(
         self,
@@ -352,7 +357,8 @@ class Connection(ByReference, MakesTables):
         columns
             Names in the order wanted; ``None`` for all.
         text
-            As for `Table.read`; ``"binary"`` shows all columns that arrive as text as bytes.
+            As for `Table.read`; ``"binary"`` shows all columns that arrive as text as bytes. CHAR
+            keeps its blanks, because these rows come without the types of MaxCompute.
 
         Returns
         -------

@@ -72,7 +72,8 @@ class MakesTables:
             commit. If that fails, the table is dropped again.
         partitioned_by
             ``"ds string"``, names of columns in an Arrow schema or data, or a list of both:
-            ``["ds string", "region"]``.
+            ``["ds string", "region"]``. ``"trunc_time(d, 'day') as pt"`` makes a table that is
+            auto-partitioned by a date or time column.
         primary_key
             Columns that name a row: later rows of a key replace earlier ones. They become
             ``not null``, and the table transactional.

@@ -41,7 +41,7 @@ LATEST = "latest"
 
 _INVALID = "InvalidPartitionSpec"
 _LEVEL = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,/])+)""")  # as in `PartitionSpec.of`
-_RANGE = re.compile(r"\s*([^\W\d]\w*)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
+_RANGE = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*(.*?)\s*", re.DOTALL)
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,

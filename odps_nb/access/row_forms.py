@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.faces import Explorer
 from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+from odps_nb.schema import is_readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.schema import TableSchema
 
-__all__ = ["Reading", "RowForms", "as_table"]
+__all__ = ["RowForms", "T", "as_table"]
 
-Reading: TypeAlias = "tuple[ProgressTracker, Generator[pa.RecordBatch, None, None]]"
+T = TypeVar("T")
 
 
 class RowForms(ABC):
@@ -57,8 +57,12 @@ class RowForms(ABC):
         """Iterate over the rows in batches, in order, in bounded memory."""
 
     @abstractmethod
-    def _reading(self, progress: Progress) -> AbstractContextManager[Reading]:
-        """Begin to read; its progress, and its batches."""
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
+    ) -> T:
+        """Return what ``collect`` makes of all batches; it may be called again for new ones."""
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -78,8 +82,9 @@ class RowForms(ABC):
         CancelledError
             `cancel` was called.
         """
-        with self._reading(progress) as (_, batches):
-            return as_table(batches, lambda: self.arrow_schema)
+        return self._collected(
+            progress, lambda _, batches: as_table(batches, lambda: self.arrow_schema)
+        )
 
     def to_pandas(
         self,
@@ -113,15 +118,17 @@ class RowForms(ABC):
             As told at `to_arrow`.
         """
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
-        with self._reading(progress) as (tracker, batches):
-            return read_frame(
+        return self._collected(
+            progress,
+            lambda tracker, batches: read_frame(
                 batches,
                 lambda: self.arrow_schema,
                 tracker,
                 options=options,
                 row_count=lambda: self.row_count,
                 blobs=lambda: blob_dtypes(self._connection, self.schema),
-            )
+            ),
+        )
 
     def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
         """Read all rows into a polars DataFrame; of a table, `Table.scan_polars` reads less.
@@ -160,8 +167,15 @@ class RowForms(ABC):
         return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; nothing is read before they are."""
-        rows = lazy_reader(self.batches(), self.arrow_schema)
+        """Export the rows through the Arrow C stream interface; nothing is read before they are.
+
+        With a column whose Arrow type is not known before (VARIANT, or a type that odps_nb does not
+        know), the first batch is read at once.
+        """
+        if all(is_readable(column.type) for column in self.schema):
+            rows = lazy_reader(self.batches(), self.arrow_schema)
+        else:
+            rows = self.reader()
         return rows.__arrow_c_stream__(requested_schema)
 
     def explore(

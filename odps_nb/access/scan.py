@@ -7,15 +7,15 @@ Must not know: the wire, what a notebook shows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.row_forms import Reading, RowForms
+from odps_nb.access.row_forms import RowForms, T
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 
@@ -23,10 +23,12 @@ from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ArgumentError, InvalidRequestError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Split, TextMode, TimeUnit
+from odps_nb.wire.calls.errors import is_time_overflow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Scan"]
 
+B = TypeVar("B")
+
 
 class Scan(RowForms, ForEngines):
     """A planned read; made by ``table.read(…)``.
@@ -47,6 +51,10 @@ class Scan(RowForms, ForEngines):
     The first use of `splits`, `row_count`, `schema` or a result opens the read session (one
     request). Results may be read several times and in several forms: all from one snapshot, until
     the session expires.
+
+    TIMESTAMPs come in nanoseconds. Where the service cannot give one of them in nanoseconds, the
+    read begins again in microseconds, in a session of its own, with an `OdpsNbWarning`. It does
+    so while no row has been returned: `batches` and `reader` raise after that.
 
     Examples
     --------
@@ -72,6 +80,7 @@ class Scan(RowForms, ForEngines):
         self._table_schema = plan.schema
         self._lock = threading.RLock()
         self._running: list[CancelToken] = []
+        self._fell_back = False
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
@@ -195,6 +204,9 @@ class Scan(RowForms, ForEngines):
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
+        Spark has microseconds only. Without a ``timestamp_unit``, the session is opened in
+        microseconds if it is not open, and later results of this read have them, too.
+
         Parameters
         ----------
         progress
@@ -209,6 +221,10 @@ class Scan(RowForms, ForEngines):
         """
         if self._max_bytes is not None:
             raise _no_bound("Spark, whose tasks read the rows themselves")
+        with self._lock:
+            untouched = self._session is None and self._reopens is None
+            if untouched and self._plan.timestamp_unit is None:
+                self._plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
         return self._connection.faces.to_spark(
             self, spark, self._progress if progress is None else progress
         )
@@ -260,14 +276,15 @@ class Scan(RowForms, ForEngines):
 
     def _replacing(self) -> Scan:
         """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
-        if self._plan.text is not TextMode.STRICT:
+        if self._plan.text.mode is not TextMode.STRICT:
             return self
         session = self._opened()
-        plan = replace(self._plan, text=TextMode.REPLACE)
+        text = replace(self._plan.text, mode=TextMode.REPLACE)
+        plan = replace(self._plan, text=text)
         made = Scan(
             self._connection, plan, max_bytes=self._max_bytes, progress=self._progress
         )._learn(self._table_schema)
-        made._session = replace(session, text=TextMode.REPLACE)
+        made._session = replace(session, text=text)
         return made
 
     def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
@@ -278,12 +295,82 @@ class Scan(RowForms, ForEngines):
             elif token in self._running:  # not in a forked child
                 self._running.remove(token)
 
-    @contextmanager
-    def _reading(self, progress: Progress) -> Iterator[Reading]:
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
+    ) -> T:
         with self._cancellable() as token, self._tracker(progress) as tracker:
-            yield tracker, self._batches(tracker, token)
+            fresh = self._session is None
+            try:
+                return collect(tracker, self._batches(tracker, token))
+            except InvalidRequestError as error:
+                self._fall_back(error, tracker, token, fresh=fresh)
+            return collect(tracker, self._batches(tracker, token))
 
     def _batches(
+        self, tracker: ProgressTracker, token: CancelToken, **options: int | None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        return self._in_reach(lambda: self._arriving(tracker, token, **options), tracker, token)
+
+    def _in_reach(
+        self,
+        begin: Callable[[], Generator[B, None, None]],
+        tracker: ProgressTracker | None,
+        token: CancelToken | None,
+    ) -> Generator[B, None, None]:
+        """Yield what ``begin`` yields; begin again if the first of it needs microseconds."""
+        fresh, given = self._session is None, False
+        try:
+            with closing(begin()) as found:
+                for one in found:
+                    given = True
+                    yield one
+            return
+        except InvalidRequestError as error:
+            if given:
+                raise
+            self._fall_back(error, tracker, token, fresh=fresh)
+        with closing(begin()) as found:
+            yield from found
+
+    def _fall_back(
+        self,
+        error: InvalidRequestError,
+        tracker: ProgressTracker | None,
+        token: CancelToken | None,
+        *,
+        fresh: bool,
+    ) -> None:
+        """Open a session in microseconds if the error asks for them; raise the error otherwise.
+
+        The unit belongs to the session, so the rows may be those of a newer snapshot. If a caller
+        may know the old one (not ``fresh``), what the service tells of both must be alike.
+        """
+        if not is_time_overflow(f"{error.code} {error.message}"):
+            raise error
+        with self._lock:
+            if self._fell_back:  # another thread saw it first
+                return
+            if self._plan.timestamp_unit is not None or self._reopens is not None:
+                raise error
+            if tracker is not None:
+                tracker.restarted(f"read again in microseconds: {error.message}")
+            plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
+            session = open_read_session(
+                self._connection.storage, plan, tracker=tracker, cancel=token
+            )
+            if not fresh and self._session is not None and not _alike(session, self._session):
+                error.add_note(f"{plan.table} was changed since this read was opened")
+                raise error
+            self._plan, self._session, self._fell_back = plan, session, True
+        warn(
+            f"TIMESTAMPs of {plan.table} are read in microseconds, since the service cannot give "
+            f"all of them in nanoseconds ({error.message}). Digits below a microsecond are cut, "
+            "also where a condition compares them. Pass timestamp_unit='us' to avoid this warning"
+        )
+
+    def _arriving(
         self,
         tracker: ProgressTracker,
         token: CancelToken,
@@ -341,7 +428,9 @@ class Scan(RowForms, ForEngines):
         parts += [f"partitions={_short([str(p) for p in plan.partitions])}"] * bool(plan.partitions)
         parts += [f"where={_short(plan.where)}"] if plan.where else []
         parts += [f"limit={plan.limit}"] if plan.limit is not None else []
-        parts += [f"text={plan.text.value!r}"] if plan.text is not TextMode.STRICT else []
+        mode = plan.text.mode
+        parts += [f"text={mode.value!r}"] if mode is not TextMode.STRICT else []
+        parts += ["char_padding=True"] if plan.text.char_padding else []
         parts += [f"max_bytes={self._max_bytes}"] if self._max_bytes is not None else []
         if self._session is not None:
             rows = "?" if self.row_count is None else f"{self.row_count:,}"
@@ -375,6 +464,15 @@ class _Registered:
 
     def __exit__(self, *_: object) -> None:
         self._scan._works_under(self._token, ended=True)
+
+
+def _alike(one: ReadSession, other: ReadSession) -> bool:
+    """Whether two sessions may be of one snapshot, as far as the service tells."""
+
+    def told(session: ReadSession) -> tuple[object, ...]:
+        return session.latest_version, session.row_count, session.stored_rows, session.splits
+
+    return told(one) == told(other)
 
 
 def _no_bound(where: str) -> ArgumentError:

@@ -5,13 +5,14 @@ Must not know: the wire, what a notebook shows."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
-from odps_nb.access.row_forms import Reading, RowForms, as_table
+from odps_nb.access.row_forms import RowForms, T, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
 from odps_nb.client.sql.query import (
@@ -26,7 +27,7 @@ from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.terms import TextMode
+from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ class Result(RowForms):
         connection: Connection,
         instance: SqlInstance,
         *,
-        text: TextMode = TextMode.STRICT,
+        text: TextOptions = STRICT_TEXT,
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
         self._session: ResultSession | None = None
@@ -93,9 +94,11 @@ class Result(RowForms):
 
     def _replacing(self) -> Result:
         """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
-        return self._derived(TextMode.REPLACE) if self._text is TextMode.STRICT else self
+        if self._text.mode is not TextMode.STRICT:
+            return self
+        return self._derived(replace(self._text, mode=TextMode.REPLACE))
 
-    def _derived(self, text: TextMode) -> Result:
+    def _derived(self, text: TextOptions) -> Result:
         made = Result(self._connection, self._instance, text=text)
         made._whole, made._token, made._limit = self, self._token, self._limit
         return made
@@ -225,10 +228,13 @@ class Result(RowForms):
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    @contextmanager
-    def _reading(self, progress: Progress) -> Iterator[Reading]:
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
+    ) -> T:
         with self._tracker(progress) as tracker:
-            yield tracker, self._batches(tracker, self._zone)
+            return collect(tracker, self._batches(tracker, self._zone))
 
     def _batches(
         self,
@@ -317,7 +323,7 @@ def _unpickled(
     instance: SqlInstance,
     session: ResultSession | None,
     limit: int | None,
-    text: TextMode,
+    text: TextOptions,
 ) -> Result:
     made = Result(connection, instance, text=text)
     made._session, made._limit = session, limit

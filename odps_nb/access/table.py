@@ -23,7 +23,7 @@ from odps_nb.client.read.increments import Bound, Increment, plan_increment
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import Compression, PartitionSpec, TextMode, TimeUnit
+from odps_nb.terms import Compression, PartitionSpec, TextOptions, TimeUnit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,6 +65,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         compression: str | Compression | None = None,
         timestamp_unit: str | None = None,
         text: str = "strict",
+        char_padding: bool = False,
         max_bytes: int | None = None,
         progress: Progress = None,
         since: Bound | None = None,
@@ -99,13 +100,16 @@ class Table(TableMetadata, ByKey, ForEngines):
         compression
             ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
         timestamp_unit
-            ``"us"`` for TIMESTAMPs before 1677 or after 2262, such as the ``9999-12-31`` of a
-            "valid to": nanoseconds do not reach them, and what is finer than a microsecond is cut
-            then. ``"ns"`` by default, and ``"us"`` where the service says that it must be.
+            Unit of TIMESTAMPs. ``"us"``: microseconds; finer digits are cut. ``"ns"``: nanoseconds,
+            which the service gives from 1970-01-01 to 2038-01-19 only. Default: nanoseconds, and
+            microseconds, with an `OdpsNbWarning`, where a time lies outside.
         text
             What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
             ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all
             text of data columns as bytes, nested text too (``docs/types-and-times.md``).
+        char_padding
+            Keep the blanks with which the service pads CHAR(n) to n characters. By default they are
+            stripped, nested ones too, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
             Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
             no more than that is fetched to find out.
@@ -160,6 +164,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             compression=compression,
             timestamp_unit=_time_unit(timestamp_unit),
             text=text,
+            char_padding=char_padding,
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
@@ -185,6 +190,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         dtype_backend: DtypeBackend | None = None,
         dtypes: Mapping[str, Any] | None = None,
         text: str = "strict",
+        char_padding: bool = False,
         progress: Progress = False,
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
@@ -198,7 +204,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             As for `read`.
         decimals, dtype_backend, dtypes
             As for `Scan.to_pandas`.
-        text
+        text, char_padding
             As for `read`.
         progress
             Who is shown the progress; by default nobody.
@@ -213,17 +219,24 @@ class Table(TableMetadata, ByKey, ForEngines):
         if partitions is not None:
             storage = self._connection.storage
             specs = choose_partitions(partitions, self.schema, self._name, storage)
-        mode = TextMode.of(text)
+        shown = TextOptions.of(text, char_padding=char_padding)
         listener = listener_of(progress, default=self._connection.faces.listener)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(
-                self, rows, partitions=specs, columns=columns, text=mode, tracker=tracker
+                self, rows, partitions=specs, columns=columns, text=shown, tracker=tracker
             )
         if found is not None:
             blobs = blob_dtypes(self._connection, self.schema)
             frame = to_pandas(found, options=options, blobs=blobs)
         else:
-            scan = self.read(columns, partitions=specs, limit=rows, splits=1, text=mode)
+            scan = self.read(
+                columns,
+                partitions=specs,
+                limit=rows,
+                splits=1,
+                text=text,
+                char_padding=char_padding,
+            )
             frame = scan.to_pandas(
                 decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes, progress=listener
             )
@@ -341,7 +354,8 @@ class Table(TableMetadata, ByKey, ForEngines):
             `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
             The partition to write into, made if it is not there. Without it, or with a part of
-            it, the other partition columns are taken from the data.
+            it, the other partition columns are taken from the data, or computed of them where the
+            table is auto-partitioned (``trunc_time`` of a column, in UTC).
         overwrite
             ``True``: replace what the table holds, or the one whole partition that is named.
             ``"partitions"``: replace each partition that gets rows, and leave the others.

@@ -262,7 +262,9 @@ class TableMetadata:
             ("", self.schema.columns),
             ("partition", self.schema.partition_columns),
         ):
-            rows += [(c.name, format_type(c.type), kind, c.comment) for c in columns]
+            for c in columns:
+                made = f": {c.generated.text}" if c.generated is not None else ""
+                rows.append((c.name, format_type(c.type), kind + made, c.comment))
         return rows
 
     def __repr__(self) -> str:
@@ -273,7 +275,7 @@ class TableMetadata:
         width = max((len(str(row[0])) for row in rows), default=0)
         lines = [f"Table {self._name}", *([self._facts()] if self._facts() else [])]
         lines += [
-            f"  {row[0]!s:{width}}  {row[1]}{'  (partition)' if row[2] else ''}"
+            f"  {row[0]!s:{width}}  {row[1]}{f'  ({row[2]})' if row[2] else ''}"
             for row in rows[:_SHOWN_COLUMNS]
         ]
         if len(rows) > _SHOWN_COLUMNS:

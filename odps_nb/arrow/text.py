@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
 from odps_nb.errors import ConversionError
-from odps_nb.schema import TEXT, ArrayType, Column, MapType, OdpsType, StructType, TypeCode
+from odps_nb.schema import TEXT, Column, OdpsType, TypeCode
 from odps_nb.terms import TextMode
 
 __all__ = ["as_bytes", "fit_text", "is_utf8", "text_types", "with_replacement"]
@@ -30,23 +31,13 @@ _SHOWN = 16
 
 def as_bytes(kind: pa.DataType) -> pa.DataType:
     """Return an Arrow type with binary in place of strings, nested ones too."""
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        made = pa.large_list if pt.is_large_list(kind) else pa.list_
-        return made(_field_as_bytes(kind.value_field))
-    if pt.is_fixed_size_list(kind):
-        return pa.list_(_field_as_bytes(kind.value_field), kind.list_size)
-    if pt.is_map(kind):
-        key, item = _field_as_bytes(kind.key_field), _field_as_bytes(kind.item_field)
-        return pa.map_(key, item, keys_sorted=kind.keys_sorted)
-    if pt.is_struct(kind):
-        return pa.struct([_field_as_bytes(field) for field in kind])
+    return with_leaf_types(kind, None, _leaf_as_bytes)
+
+
+def _leaf_as_bytes(kind: pa.DataType, _: OdpsType | None) -> pa.DataType:
     if pt.is_dictionary(kind):
         return pa.dictionary(kind.index_type, as_bytes(kind.value_type), ordered=kind.ordered)
     return _BYTES.get(kind, kind)
-
-
-def _field_as_bytes(field: pa.Field) -> pa.Field:
-    return field.with_type(as_bytes(field.type))
 
 
 def text_type(came: pa.DataType, shown: OdpsType) -> pa.DataType:
@@ -54,23 +45,15 @@ def text_type(came: pa.DataType, shown: OdpsType) -> pa.DataType:
 
     Both may arrive as strings or as binary; anything else keeps its type, such as references.
     """
-    if isinstance(shown, ArrayType) and (pt.is_list(came) or pt.is_large_list(came)):
-        made = pa.large_list if pt.is_large_list(came) else pa.list_
-        return made(_field_of(came.value_field, shown.element))
-    if isinstance(shown, MapType) and pt.is_map(came):
-        key, item = _field_of(came.key_field, shown.key), _field_of(came.item_field, shown.value)
-        return pa.map_(key, item, keys_sorted=came.keys_sorted)
-    if isinstance(shown, StructType) and pt.is_struct(came):
-        types = {member.name.casefold(): member.type for member in shown.fields}
-        known = [(field, types.get(field.name.casefold())) for field in came]
-        return pa.struct([f if one is None else _field_of(f, one) for f, one in known])
+    return with_leaf_types(came, shown, _leaf_as_text)
+
+
+def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
+    if shown is None:
+        return came
     if shown.code in TEXT:
         return _TEXT.get(came, came)
     return _BYTES.get(came, came) if shown.code is TypeCode.BINARY else came
-
-
-def _field_of(field: pa.Field, shown: OdpsType) -> pa.Field:
-    return field.with_type(text_type(field.type, shown))
 
 
 def text_types(
@@ -87,14 +70,9 @@ def text_types(
     """
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
-    columns: Sequence[Column | None] = shown
-    names = [name.casefold() for name in came.names]
-    if names != [column.name.casefold() for column in shown]:
-        known = {column.name.casefold(): column for column in shown}
-        columns = [known.get(name) for name in names]
     return tuple(
         kind if column is None else text_type(kind, column.type)
-        for kind, column in zip(came.types, columns, strict=True)
+        for kind, column in zip(came.types, columns_of(came, shown), strict=True)
     )
 
 
@@ -150,36 +128,17 @@ def with_replacement(array: pa.Array, kind: pa.DataType) -> pa.Array:
     Where bytes become text, U+FFFD stands for each invalid sequence, as of ``errors="replace"``
     of Python.
     """
-    came = array.type
-    if came.equals(kind):
-        return array
-    if as_bytes(came).equals(kind):
+    if as_bytes(array.type).equals(kind):
         return array.view(kind)
-    if pt.is_struct(kind):
-        members = [
-            with_replacement(array.field(n), kind.field(n).type) for n in range(kind.num_fields)
-        ]
-        mask = array.is_null() if array.null_count else None
-        return pa.StructArray.from_arrays(members, fields=list(kind), mask=mask)
+    return with_leaves(array, kind, _leaf_with_replacement)
+
+
+def _leaf_with_replacement(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_dictionary(kind):
         values = with_replacement(array.dictionary, kind.value_type)
         return pa.DictionaryArray.from_arrays(array.indices, values, ordered=kind.ordered)
-    if pt.is_map(kind):
-        keys = with_replacement(array.keys, kind.key_type)
-        items = with_replacement(array.items, kind.item_type)
-        pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-        return _with_child(array, kind, pairs)
-    if pt.is_nested(kind):
-        return _with_child(array, kind, with_replacement(array.values, kind.value_type))
     text = array.view(kind)
     return text if is_utf8(text) else pa.array(map(_replaced, array.to_pylist()), kind)
-
-
-def _with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
-    own = array.buffers()[: 1 if pt.is_fixed_size_list(kind) else 2]
-    return pa.Array.from_buffers(
-        kind, len(array), own, array.null_count, array.offset, children=[child]
-    )
 
 
 def _replaced(value: bytes | None) -> str | None:

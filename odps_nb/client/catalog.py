@@ -80,7 +80,6 @@ def control_call(
     *,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
-    read_timeout: float | None = None,
 ) -> A:
     """Send a request of the control plane and return its answer value."""
     profile = storage.profile
@@ -90,7 +89,6 @@ def control_call(
         tracker=tracker,
         cancel=cancel,
         idempotent=request.idempotent,
-        read_timeout=read_timeout,
     )
     return request.decode_answer(body, headers)
 

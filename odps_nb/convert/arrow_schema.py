@@ -19,7 +19,7 @@ from odps_nb.convert.fitting.nested import KindError, check_kind, fit_array
 from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.convert.times import zoned_type
 from odps_nb.errors import ConversionError
-from odps_nb.schema import Column, OdpsType, TableSchema
+from odps_nb.schema import Column, OdpsType, TableSchema, is_readable
 from odps_nb.wire.type_text import format_type
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "misfit_error",
     "odps_type",
     "refuse_twins",
+    "require_arrow_types",
     "table_schema",
 ]
 
@@ -68,6 +69,27 @@ def arrow_schema(
             arrow = zoned_type(arrow, column.type, timezone)
         fields.append(pa.field(column.name, arrow, nullable=column.nullable))
     return pa.schema(fields)
+
+
+def require_arrow_types(columns: Iterable[Column], what: str) -> None:
+    """Raise `ConversionError` if the Arrow type of a column is known only when rows arrive.
+
+    ``what`` needs the types before. The error names the columns that can be chosen.
+    """
+    columns = tuple(columns)
+    known = [column.name for column in columns if is_readable(column.type)]
+    for column in columns:
+        if column.name not in known:
+            text = format_type(column.type)
+            raise ConversionError(
+                f"{what} needs Arrow types before rows arrive; "
+                f"that of column {column.name!r} ({text}) is not known",
+                column=column.name,
+                source_type=text,
+                hint=f"choose the other columns: read(columns={known})"
+                if known
+                else "read it with to_arrow(), which gives the column as it arrives",
+            )
 
 
 def table_schema(schema: pa.Schema) -> TableSchema:

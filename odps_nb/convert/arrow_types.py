@@ -1,14 +1,19 @@
 """Converts a MaxCompute type to an Arrow type, and back (``docs/protocol.md`` section 5.1).
 
 Must not know: tables, DataFrames, I/O. Two forms exist: what a read returns to a user, and what a
-write sends. They differ in two types only:
+write sends. They differ in three types only:
 
 ===================  ==========================  ================================
 type                 read                        write
 ===================  ==========================  ================================
 BLOB                 string: the reference text  binary: the raw reference (6.5)
 INTERVAL_DAY_TIME    duration[ns]                struct<sec: int64, nano: int32>
+VECTOR(element, n)   fixed-size list of n;       list, as pyodps writes it
+                     inside of others: list
 ===================  ==========================  ================================
+
+Values of VARIANT and of types that odps_nb does not know are given as they arrive. Their Arrow
+type is not known before, and none are written: here both are ``null``.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    VectorType,
 )
 
 __all__ = [
@@ -55,8 +61,11 @@ _PLAIN: dict[TypeCode, pa.DataType] = {
     TypeCode.VARCHAR: pa.string(),
     TypeCode.JSON: pa.string(),
     TypeCode.BINARY: pa.binary(),
+    TypeCode.GEOGRAPHY: pa.binary(),
     TypeCode.DATE: pa.date32(),
     TypeCode.INTERVAL_YEAR_MONTH: pa.int64(),
+    TypeCode.VARIANT: pa.null(),
+    TypeCode.UNKNOWN: pa.null(),
 }
 
 
@@ -77,14 +86,11 @@ def arrow_type(
         ``s``, ``ms``, ``us`` or ``ns``, as the read session was told.
     for_write
         Give the form that a write sends instead of the one that a read gives.
-
-    Raises
-    ------
-    ConversionError
-        The type has no Arrow equivalent (VARIANT).
     """
 
     def of(inner: OdpsType) -> pa.DataType:
+        if isinstance(inner, VectorType):  # Arrow converts no lists below a null to a fixed size
+            return pa.list_(_PLAIN[inner.element.code])
         return arrow_type(
             inner,
             timestamp_unit=timestamp_unit,
@@ -98,6 +104,9 @@ def arrow_type(
         return pa.map_(of(odps.key), of(odps.value))
     if isinstance(odps, StructType):
         return pa.struct([pa.field(member.name, of(member.type)) for member in odps.fields])
+    if isinstance(odps, VectorType):
+        element = _PLAIN[odps.element.code]
+        return pa.list_(element) if for_write else pa.list_(element, odps.length)
     if isinstance(odps, DecimalType):
         precision, scale = decimal_size(odps)
         return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
@@ -116,14 +125,7 @@ def _scalar(
         return DAY_TIME_STRUCT if for_write else pa.duration("ns")
     if code is TypeCode.BLOB:
         return pa.binary() if for_write else pa.string()
-    try:
-        return _PLAIN[code]
-    except KeyError:
-        raise ConversionError(
-            f"the type {code.name} has no Arrow equivalent",
-            source_type=code.name,
-            hint="leave the column out with columns=[…]",
-        ) from None
+    return _PLAIN[code]
 
 
 def decimal_size(odps: DecimalType) -> tuple[int, int]:

@@ -9,8 +9,6 @@ Everything else is calculated in float64, and NumPy, plots and ``describe`` see 
 from __future__ import annotations
 
 import operator
-import sys
-import warnings
 from decimal import Decimal
 from typing import Any
 
@@ -25,7 +23,8 @@ from pandas.arrays import ArrowExtensionArray, FloatingArray, IntegerArray
 
 from odps_nb.convert.decimal_floats import as_floats, from_floats, rounded, whole_digits
 from odps_nb.convert.fitting.misfit import shorten
-from odps_nb.errors import ArgumentError, OdpsNbWarning
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ArgumentError
 
 __all__ = ["DecimalArray", "DecimalDtype", "decimal_note"]
 
@@ -40,7 +39,6 @@ _COMPARE = {
 }
 _ZERO = Decimal(0)
 _PLAIN = 6  # places with which Python writes zero without an exponent
-_INSIDE = ("odps_nb", "pandas")
 _MOST = 76  # digits of Arrow's largest decimals
 
 
@@ -350,15 +348,10 @@ def _fitted(values: Any, kind: pa.DataType) -> Any:
 
 
 def _warn_of_rounding(kind: pa.DataType, example: str) -> None:
-    """Warn at the first caller outside of this package and pandas."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(
+    warn(
         f"floats were rounded to {kind.scale} decimal places, since the column is {kind}: "
         f"{example}. To keep floats, convert the column with astype('float64') first",
-        OdpsNbWarning,
-        stacklevel=level,
+        through=("pandas",),
     )
 
 

@@ -20,7 +20,7 @@ from pandas.api.extensions import ExtensionDtype
 from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.frame_options import FrameOptions
-from odps_nb.convert.nested_values import python_values
+from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
 __all__ = ["FrameColumn", "frame_column"]
 
@@ -85,7 +85,7 @@ def frame_column(
     if options.dtype_backend == "pyarrow":
         return _ArrowColumn(kind, pd.ArrowDtype)
     if pt.is_nested(kind):
-        return _NestedColumn()
+        return _ObjectColumn(vector_values if is_vector(kind) else python_values)
     if options.dtype_backend == "numpy_nullable":
         if pt.is_string(kind) or pt.is_large_string(kind):
             return _ArrowColumn(kind, lambda _: pd.StringDtype())
@@ -215,14 +215,15 @@ class _DecimalColumn:
         return self._exact.series() if self._floats is None else self._floats.series()
 
 
-class _NestedColumn:
+class _ObjectColumn:
     """Lists, maps and structs as Python objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Callable[[pa.Array], list[Any]]) -> None:
+        self._objects = objects
         self._values: list[Any] = []
 
     def add(self, part: pa.Array) -> None:
-        self._values += python_values(part)
+        self._values += self._objects(part)
 
     def series(self) -> pd.Series[Any]:
         return pd.Series(self._values, dtype=object)

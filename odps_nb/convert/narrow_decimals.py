@@ -14,9 +14,10 @@ __all__ = ["cast_columns", "narrow_schema"]
 _MOST = 38
 _FOR_TIMES = "for times before 1677 or after 2262: read(timestamp_unit='us')"
 _FOR_DIGITS = (
-    "polars and DuckDB have at most 38 digits: use to_pandas() or to_arrow(), "
+    "at most 38 digits fit here: use read().to_pandas() or to_arrow(), "
     "or select cast(column as string) by SQL"
 )
+_FOR_OTHERS = "use read().to_arrow(), which gives the column as it arrives"
 _T = TypeVar("_T", pa.RecordBatch, pa.Table)
 
 
@@ -55,7 +56,7 @@ def cast_columns(rows: _T, schema: pa.Schema) -> _T:
         return rows
     try:
         return rows.cast(wanted)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise _misfit(rows, wanted, str(error)) from error
 
 
@@ -63,13 +64,14 @@ def _misfit(rows: pa.RecordBatch | pa.Table, wanted: pa.Schema, reason: str) -> 
     for column, field in zip(rows.columns, wanted, strict=True):
         try:
             column.cast(field.type)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             narrowed = not column.type.equals(_narrow(column.type))
+            is_time = "timestamp" in str(field.type)  # also inside of other types
             return ConversionError(
                 f"the column {field.name!r} does not fit {field.type}: {error}",
                 column=field.name,
                 source_type=str(column.type),
                 target_type=str(field.type),
-                hint=_FOR_DIGITS if narrowed else _FOR_TIMES,
+                hint=_FOR_DIGITS if narrowed else _FOR_TIMES if is_time else _FOR_OTHERS,
             )
     return ConversionError(f"the rows do not fit their columns: {reason}")

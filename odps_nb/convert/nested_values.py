@@ -1,4 +1,4 @@
-"""Arrow lists, maps and structs as Python objects (without pandas)."""
+"""Arrow lists, maps and structs as Python objects, and vectors as NumPy arrays (without pandas)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import is_list
 
-__all__ = ["python_values"]
+__all__ = ["is_vector", "python_values", "vector_values"]
 
 
 def python_values(array: pa.Array) -> list[Any]:
@@ -22,6 +23,18 @@ def python_values(array: pa.Array) -> list[Any]:
     """
     values, change = list(array.to_pylist()), _with_dicts(array.type)
     return values if change is None else _each(change, values)
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Whether values are vectors: lists of one length of floats."""
+    return bool(pt.is_fixed_size_list(kind) and pt.is_floating(kind.value_type))
+
+
+def vector_values(array: pa.Array) -> list[np.ndarray[Any, Any] | None]:
+    """Return vectors as NumPy arrays in memory of their own, nulls as ``None``."""
+    numbers = np.array(array.flatten().to_numpy(zero_copy_only=False))  # not those below a null
+    rows = iter(numbers.reshape(-1, array.type.list_size))
+    return [next(rows) if valid else None for valid in array.is_valid().to_pylist()]
 
 
 _Change: TypeAlias = "Callable[[Any], Any]"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +17,8 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.row_names import Names
-from odps_nb.errors import ConversionError, OdpsNbWarning
+from odps_nb.convert.warning import warn
+from odps_nb.errors import ConversionError
 
 __all__ = ["array_frame", "columns_frame", "rows_frame", "with_index"]
 
@@ -379,19 +378,4 @@ def _has_labels(index: pd.Index[Any]) -> bool:
 def _warn_of_index(index: pd.Index[Any]) -> None:
     names = ", ".join(repr(str(name)) for name in index.names if name is not None)
     what = f"index {names}" if names else f"index of {shorten(index[0])}, …"
-    warnings.warn(
-        f"the {what} is not written: pass index=True to write it as columns, or index=False",
-        OdpsNbWarning,
-        stacklevel=_caller_level(),
-    )
-
-
-def _caller_level() -> int:
-    """Return the ``stacklevel`` of the first caller outside of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == _OWN:
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-_OWN = __name__.split(".", maxsplit=1)[0]
+    warn(f"the {what} is not written: pass index=True to write it as columns, or index=False")

@@ -1,7 +1,8 @@
-"""Converts the BLOB columns of a read to references as text.
+"""Converts columns of a read to the form in which a user gets them: BLOBs, VECTORs and times.
 
 A read sends a top-level BLOB as the base64 text of its reference; a nested one may be the raw
-reference (``docs/protocol.md`` section 6.5). Both become base64 text here.
+reference (``docs/protocol.md`` section 6.5). Both become base64 text here. A VECTOR may come as a
+list; it becomes a fixed-size list.
 """
 
 from __future__ import annotations
@@ -9,12 +10,25 @@ from __future__ import annotations
 import base64
 import binascii
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.convert.arrow_types import arrow_type, is_list
 from odps_nb.convert.times import in_zone
-from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TableSchema, has_blob
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    MapType,
+    OdpsType,
+    StructType,
+    TableSchema,
+    VectorType,
+    has_blob,
+)
+from odps_nb.wire.type_text import format_type
 
 __all__ = ["present_batch", "references_as_text"]
 
@@ -22,21 +36,54 @@ __all__ = ["present_batch", "references_as_text"]
 def present_batch(
     batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None
 ) -> pa.RecordBatch:
-    """Return the batch with references as text and, with a zone, instants in it.
+    """Return the batch with references as text, vectors of a fixed size, and instants in a zone.
 
-    Without BLOB columns and without a zone this is the batch itself.
+    Without BLOB and VECTOR columns and without a zone this is the batch itself.
+
+    Raises
+    ------
+    ConversionError
+        A VECTOR is of another length than its type says.
     """
     batch = in_zone(batch, schema, timezone)
-    if not any(has_blob(column.type) for column in schema):
+    if not any(isinstance(column.type, VectorType) or has_blob(column.type) for column in schema):
         return batch
     arrays, fields = [], []
     for field, array in zip(batch.schema, batch.columns, strict=True):
         column = schema.find(field.name)
-        if column is not None and has_blob(column.type):
+        if column is not None and isinstance(column.type, VectorType):
+            array = _fixed_size(array, column, column.type)
+        elif column is not None and has_blob(column.type):
             array = references_as_text(array, column.type)
         arrays.append(array)
         fields.append(pa.field(field.name, array.type, field.nullable))
     return pa.record_batch(arrays, schema=pa.schema(fields))
+
+
+def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array:
+    """Return lists of numbers as lists of a fixed size, and any other form as it came."""
+    wanted = arrow_type(vector)
+    if array.type.equals(wanted) or not is_list(array.type):
+        return array
+    if not pt.is_floating(array.type.value_type):
+        return array
+    if not pc.all(pc.equal(pc.list_value_length(array), vector.length), min_count=0).as_py():
+        raise ConversionError(
+            f"column {column.name!r}: a value has another length than {format_type(vector)}",
+            column=column.name,
+            source_type=str(array.type),
+            target_type=format_type(vector),
+            hint="leave the column out with columns=[…]",
+        )
+    values = array.flatten().cast(wanted.value_type)
+    if not array.null_count:
+        return pa.FixedSizeListArray.from_arrays(values, type=wanted)
+    # Arrow's own cast crashes for nulls alone (pyarrow 26)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    places = np.full((len(array), vector.length), -1, np.int64)
+    places[valid] = np.arange(len(values)).reshape(-1, vector.length)
+    spread = values.take(pa.array(places.ravel(), mask=places.ravel() < 0))
+    return pa.FixedSizeListArray.from_arrays(spread, type=wanted, mask=array.is_null())
 
 
 def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = False) -> pa.Array:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
+from odps_nb.arrow.leaves import columns_of, with_leaf_types
+from odps_nb.schema import OdpsType, TableSchema, TypeCode
 
 __all__ = ["INSTANTS", "in_zone", "zoned_type"]
 
@@ -29,12 +30,9 @@ def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) ->
     """
     if timezone is None:
         return batch
-    columns: list[Column | None] = list(schema)
-    if list(schema.names) != batch.schema.names:
-        columns = [schema.find(name) for name in batch.schema.names]
     fields = [
         field if column is None else field.with_type(zoned_type(field.type, column.type, timezone))
-        for field, column in zip(batch.schema, columns, strict=True)
+        for field, column in zip(batch.schema, columns_of(batch.schema, list(schema)), strict=True)
     ]
     arrays = [
         array if array.type.equals(field.type) else array.cast(field.type)
@@ -48,29 +46,9 @@ def zoned_type(came: pa.DataType, target: OdpsType, timezone: str) -> pa.DataTyp
 
     TIMESTAMP_NTZ, and types without timestamps, are returned unchanged.
     """
-    if isinstance(target, ArrayType) and (pt.is_list(came) or pt.is_large_list(came)):
-        inner = came.value_field
-        made = pa.large_list if pt.is_large_list(came) else pa.list_
-        return _or_same(came, made(_zoned_field(inner, target.element, timezone)))
-    if isinstance(target, MapType) and pt.is_map(came):
-        key = zoned_type(came.key_type, target.key, timezone)
-        return _or_same(came, pa.map_(key, _zoned_field(came.item_field, target.value, timezone)))
-    if isinstance(target, StructType) and pt.is_struct(came):
-        types = {member.name.casefold(): member.type for member in target.fields}
-        members = [
-            field if (known := types.get(field.name.casefold())) is None
-            else _zoned_field(field, known, timezone)
-            for field in came
-        ]  # fmt: skip
-        return _or_same(came, pa.struct(members))
-    if target.code in INSTANTS and pt.is_timestamp(came):
-        return pa.timestamp(came.unit, timezone)
-    return came
 
+    def zoned(leaf: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+        is_instant = odps is not None and odps.code in INSTANTS and pt.is_timestamp(leaf)
+        return pa.timestamp(leaf.unit, timezone) if is_instant else leaf
 
-def _zoned_field(field: pa.Field, target: OdpsType, timezone: str) -> pa.Field:
-    return field.with_type(zoned_type(field.type, target, timezone))
-
-
-def _or_same(came: pa.DataType, made: pa.DataType) -> pa.DataType:
-    return came if made.equals(came) else made
+    return with_leaf_types(came, target, zoned)

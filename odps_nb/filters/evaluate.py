@@ -94,7 +94,7 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
 
 def _without_padding(values: Values) -> Values:
     if pt.is_string(values.type) or pt.is_large_string(values.type):
-        return pc.utf8_rtrim(values, " ")
+        return pc.ascii_rtrim(values, " ")  # by bytes: a null may hide others than UTF-8
     return pc.replace_substring_regex(values, pattern=" +$", replacement="")
 
 

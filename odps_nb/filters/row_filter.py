@@ -65,7 +65,7 @@ class RowFilter:
             text=text,
             condition=condition,
             columns=tuple(name for name in schema.names if name in needed),
-            predicate=predicate_of(condition),
+            predicate=predicate_of(condition, schema),
         )
 
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:

@@ -25,12 +25,15 @@ from odps_nb.filters.tree import (
     Not,
     PyValue,
 )
-from odps_nb.schema import TypeCode
+from odps_nb.schema import DecimalType, TableSchema, TypeCode, types_in
 
-__all__ = ["MAX_LENGTH", "predicate_of"]
+__all__ = ["MAX_LENGTH", "MOST_SCALE", "predicate_of"]
 
 MAX_LENGTH = 16 * 1024
 """Characters of a predicate; how many the service accepts is not documented."""
+
+MOST_SCALE = 18
+"""Scale of a DECIMAL beyond which the vendor's Spark connector sends no predicate (OdpsScan)."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
@@ -41,11 +44,18 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
 
-def predicate_of(condition: Node) -> str:
+def predicate_of(condition: Node, schema: TableSchema) -> str:
     """Return the text for ``FilterPredicate``; empty where nothing can be sent.
 
+    Nothing is sent for a table that has a DECIMAL with a scale above `MOST_SCALE` in any column.
     Conditions that make it longer than `MAX_LENGTH` are left out, such as lists of many values.
     """
+    if any(
+        isinstance(one, DecimalType) and (one.scale or 0) > MOST_SCALE
+        for column in schema
+        for one in types_in(column.type)
+    ):
+        return ""
     parts = condition.parts if isinstance(condition, AllOf) else (condition,)
     taken, room = [], MAX_LENGTH
     for text in dict.fromkeys(text for text in map(_text, parts) if text):

@@ -110,7 +110,9 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, TransportError):
         return idempotent or error.request_sent is False
     if isinstance(error, ServerFaultError) or (
-        isinstance(error, ServiceError) and error.status == 408
+        isinstance(error, ServiceError)
+        # the Java and Go SDKs wait so before they submit a job again
+        and (error.status == 408 or (error.status == 409 and error.retry_after is not None))
     ):
         return idempotent
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):

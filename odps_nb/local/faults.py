@@ -40,6 +40,7 @@ __all__ = [
     "offset_conflict",
     "parse_failed",
     "table_modified",
+    "time_overflow",
 ]
 
 
@@ -52,6 +53,12 @@ def of_view(name: object) -> InvalidRequestError:
     """A view is not read or written here (``docs/protocol.md`` section 8.6)."""
     message = f"{name} is a view: it has no rows of its own, SQL reads it"
     return InvalidRequestError(message, status=405, code="MethodNotAllowed")
+
+
+def time_overflow() -> InvalidRequestError:
+    """A read in nanoseconds has a TIMESTAMP outside of their range."""
+    message = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
+    return InvalidRequestError(message, status=400, code="ODPS-0422214")
 
 
 def malformed(message: str) -> InvalidRequestError:

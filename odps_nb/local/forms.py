@@ -7,11 +7,15 @@ The client takes both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
+import pyarrow as pa
+
+from odps_nb.arrow.char import char_columns, padded
 from odps_nb.errors import ConfigError
+from odps_nb.schema import Column
 
 __all__ = ["Forms"]
 
@@ -20,11 +24,40 @@ __all__ = ["Forms"]
 class Forms:
     """Forms that the service sends; every field lists its values, the first is the default.
 
-    ``time_zone`` is the zone in the Arrow type of DATETIME and TIMESTAMP columns of a read
-    (evidence 151: there is one, its name is not shown).
+    Attributes
+    ----------
+    time_zone
+        Zone in the Arrow type of DATETIME and TIMESTAMP columns of a read (evidence 151: there is
+        one, its name is not shown).
+    key_splits
+        Split modes of reads of primary-key tables that are not incremental (evidence 164: the Java
+        SDK reads them by ``Size`` in version 1, the vendor's manual says ``RowOffset``).
+    nanosecond_status
+        HTTP status of a read in nanoseconds that has a TIMESTAMP outside 1970-01-01 to
+        2038-01-19 03:14:07 (evidence 152: the text of the error is known, its status is not); with
+        ``none``, all times are sent that 64 bits hold in nanoseconds (1677 to 2262).
+    strings, timestamps
+        How STRING, CHAR, VARCHAR, JSON and BINARY of a read are sent, and TIMESTAMP and
+        TIMESTAMP_NTZ (evidence 173: sessions of version 1 could ask for the other form).
+    char
+        Whether CHAR(n) is padded with blanks to n characters (evidence 153).
     """
 
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
+    key_splits: Literal["both", "RowOffset", "Size"] = "both"
+    nanosecond_status: Literal["400", "500", "none"] = "400"
+    strings: Literal["plain", "dictionary"] = "plain"
+    timestamps: Literal["plain", "struct"] = "plain"
+    char: Literal["padded", "stripped"] = "padded"
+
+    def shaped(
+        self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]
+    ) -> Iterator[pa.RecordBatch]:
+        """Return batches of stored rows as they are sent."""
+        chars = char_columns([column.name for column in columns], columns)
+        if self.char == "stripped" or not chars:
+            return batches
+        return (padded(batch, chars) for batch in batches)
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Forms:

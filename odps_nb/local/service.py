@@ -118,6 +118,7 @@ class Service:
             self.duck,
             clock,
             settings.reads,
+            settings.forms,
         )
         self.publisher = Publisher(self.database, self.snapshots, self.folder)
         self.write_sessions = WriteSessions(
@@ -133,7 +134,7 @@ class Service:
             self.queries,
             strict=settings.strict_sql,
         )
-        self.instances = Instances(self.database, self.folder, runner, clock)
+        self.instances = Instances(self.database, self.folder, runner, clock, settings.forms)
         for project in (settings.project, *self.rights.projects):
             self.catalog.add_project(project, owner=self.owner)
         self.workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-work")

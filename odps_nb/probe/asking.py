@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.catalog import control_call
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.client.sql.result import iter_result, open_result
@@ -25,9 +26,10 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.probe.bounded import BoundedTransport
 from odps_nb.probe.question import POLLS, CannotTell, Observation
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
-from odps_nb.terms import TableName, TextMode
+from odps_nb.terms import TableName, TextMode, TextOptions
 from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, find_header
 from odps_nb.wire.calls.core import HTTP_CODINGS, JSON_TYPE, NO_SCOPE, storage_request, table_target
+from odps_nb.wire.control import CancelInstance, SubmitSql
 
 __all__ = ["CODINGS", "Answer", "Asker", "Exchange", "ipc_bytes"]
 
@@ -51,13 +53,17 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer: ``members`` of its JSON, or ``rows`` of its stream, or raw ``data``."""
+    """An answer: ``members`` of its JSON, or ``rows`` of its stream, or raw ``data``.
+
+    ``types`` are the Arrow types of the stream as they were sent.
+    """
 
     status: int
     code: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     members: Mapping[str, Any] = field(default_factory=dict)
     rows: pa.Table | None = None
+    types: tuple[str, ...] = ()
     data: bytes = b""
 
     @property
@@ -167,6 +173,7 @@ class Asker:
         headers: Mapping[str, str | None] | None = None,
         kind: str = "json",
         may_deny: bool = False,
+        may_fail: bool = False,
     ) -> Answer:
         """Send one request, once.
 
@@ -181,6 +188,8 @@ class Asker:
         may_deny
             Whether 401 and 403 answer the question, instead of meaning that the account lacks
             rights.
+        may_fail
+            Whether a status of 500 and more answers the question.
         """
         target = table if isinstance(table, str) else table_target(table)
         named = dict(params or {})
@@ -208,7 +217,7 @@ class Asker:
         if answer.status < 300:
             self._follow_write(action, target, str(named.get("SessionId")), answer)
         self._record(spelled, self._shown(answer))
-        if answer.status >= 500:
+        if answer.status >= 500 and not may_fail:
             raise CannotTell(f"the service failed: {answer.status} {answer.code}")
         return answer
 
@@ -240,7 +249,8 @@ class Asker:
         response.end_in_time()
         headers = dict(response.headers)
         if kind == "rows":
-            return Answer(status=response.status, headers=headers, rows=self._rows(response))
+            rows, types = self._rows(response)
+            return Answer(status=response.status, headers=headers, rows=rows, types=types)
         data = response.read(MAX_DOCUMENT)
         if kind == "data":
             return Answer(status=response.status, headers=headers, data=data)
@@ -252,7 +262,7 @@ class Asker:
             raise CannotTell("the answer is not a JSON object")
         return Answer(status=response.status, headers=headers, members=members)
 
-    def _rows(self, response: HttpResponse) -> pa.Table:
+    def _rows(self, response: HttpResponse) -> tuple[pa.Table, tuple[str, ...]]:
         with RowStream(
             response,
             max_message=MAX_MESSAGE,
@@ -263,7 +273,8 @@ class Asker:
             while (batch := stream.next()) is not None:
                 self._count(batch.num_rows)
                 batches.append(batch)
-            return pa.Table.from_batches(batches, schema=stream.schema)
+            rows = pa.Table.from_batches(batches, schema=stream.schema)
+            return rows, tuple(map(str, stream.sent.types))
 
     def _count(self, rows: int) -> None:
         self._rows_left -= rows
@@ -294,7 +305,7 @@ class Asker:
         if answer.rows is not None:
             shown["rows"] = answer.rows.num_rows
             # names of fields are the user's: of a struct only its kind is shown
-            shown["types"] = [str(one.type).partition("<")[0] for one in answer.rows.schema]
+            shown["types"] = [one.partition("<")[0] for one in answer.types]
         return shown
 
     def _record(self, spelled: _Spelled, answer: Mapping[str, object]) -> None:
@@ -337,13 +348,37 @@ class Asker:
         self.exchanges.append(Exchange(request=request, answer={"ended": "well"}))
         return instance
 
+    def submit(self, sql: str, guid: str) -> str:
+        """Submit a job with this Guid, and return the id of its instance."""
+        request = SubmitSql(project=self.storage.profile.project, sql=sql, unique_id=guid)
+        instance = self.storage.submit(request).instance_id
+        self.redactor.number(instance, "instance")
+        self.exchanges.append(
+            Exchange(request={"action": "SQL", "text": sql}, answer={"ended": "well"})
+        )
+        return instance
+
+    def cancel(self, instance: SqlInstance) -> Answer:
+        """Stop an instance; return whether that was refused."""
+        stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
+        answer = Answer(status=200)
+        try:
+            control_call(self.storage, stop)
+        except ServiceError as error:
+            answer = Answer(status=error.status or 500, code=shown_code(error.code))
+        request = {"action": "CancelInstance"}
+        self.exchanges.append(Exchange(request=request, answer=answer.outcome()))
+        return answer
+
     def select(self, sql: str, settings: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """Run a query and return its rows, up to the question's bound."""
         session = open_result(self.storage, self.run(sql, settings))
         self.redactor.number(session.session_id, "session")
         self._count(session.row_count)
         found: list[dict[str, Any]] = []
-        for batch in iter_result(self.storage, session, workers=1, text=TextMode.REPLACE):
+        for batch in iter_result(
+            self.storage, session, workers=1, text=TextOptions(TextMode.REPLACE)
+        ):
             found += batch.to_pylist()
         return found
 

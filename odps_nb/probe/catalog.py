@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odps_nb.errors import ConfigError
-from odps_nb.probe import blobs, filters, incremental, instances, rows, sessions, writes
+from odps_nb.probe import blobs, filters, incremental, instances, rows, sessions, types, writes
 from odps_nb.probe.question import Question
 
 __all__ = ["QUESTIONS", "choose"]
@@ -13,6 +13,7 @@ __all__ = ["QUESTIONS", "choose"]
 QUESTIONS: tuple[Question, ...] = (
     *sessions.QUESTIONS,
     *rows.QUESTIONS,
+    *types.QUESTIONS,
     *filters.QUESTIONS,
     *instances.QUESTIONS,
     *writes.QUESTIONS,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from odps_nb.client.sql.query import SQL_ZONE
 from odps_nb.errors import ServiceError
 from odps_nb.probe.asking import Asker
-from odps_nb.probe.question import Observation, Question
+from odps_nb.probe.question import Observation, OneOf, Question
 from odps_nb.probe.scratch import PLAIN_ROWS, TYPES
 from odps_nb.probe.steps import SIZE, counted_session, open_session, read
 
@@ -60,14 +61,15 @@ def _forms(asker: Asker) -> Observation:
     }
 
 
-def _select(expressions: dict[str, str]) -> Callable[[Asker], Observation]:
+def _select(expressions: dict[str, str], zone: str) -> Callable[[Asker], Observation]:
     """Return a question that evaluates constants in SQL, one query each, since one may fail."""
 
     def ask(asker: Asker) -> Observation:
         seen: Observation = {}
+        settings = {**TYPES, SQL_ZONE: zone} if zone else TYPES
         for name, text in expressions.items():
             try:
-                rows = asker.select(f"select {text} as r;", TYPES)
+                rows = asker.select(f"select {text} as r;", settings)
             except ServiceError:
                 seen[name] = "error"
             else:
@@ -85,12 +87,13 @@ def _sql(
     expressions: dict[str, str],
     *,
     embedded: bool = True,
+    zone: str = "",
 ) -> Question:
     return Question(
         id=id,
         text=text,
         assumes=assumes,
-        ask=_select(expressions),
+        ask=_select(expressions, zone),
         sends="SQL",
         expected=expected,
         statements=len(expressions),
@@ -176,7 +179,6 @@ QUESTIONS = (
             "itself": r"'a%b' like 'a\\%b'",
             "other": r"'axb' like 'a\\%b'",
         },
-        embedded=False,
     ),
     _sql(
         "sql-length",
@@ -210,6 +212,18 @@ QUESTIONS = (
         embedded=False,
     ),
     _sql(
+        "sql-char-functions",
+        "Do functions see the blanks with which a CHAR is padded?",
+        "They do not.",
+        {"length": True, "concat": True, "string": True},
+        {
+            "length": "length(cast('a' as char(3))) = 1",
+            "concat": "concat(cast('a' as char(3)), 'b') = 'ab'",
+            "string": "cast(cast('a' as char(3)) as string) = 'a'",
+        },
+        embedded=False,
+    ),
+    _sql(
         "sql-cast-length",
         "Does a cast to CHAR(n) or VARCHAR(n) cut a longer text?",
         "It does; odps_nb and the embedded service refuse such casts.",
@@ -219,6 +233,27 @@ QUESTIONS = (
             "varchar": "cast('abc' as varchar(2)) = 'ab'",
         },
         embedded=False,
+    ),
+    _sql(
+        "sql-clock-changes",
+        "Which instant has a time that the clocks of New York repeat, or skip?",
+        "The first one; the time after the gap, as if the clocks had not been changed.",
+        {"repeated": 1_730_611_800, "skipped": 1_710_055_800},
+        {
+            "repeated": "unix_timestamp(cast('2024-11-03 01:30:00' as datetime))",
+            "skipped": "unix_timestamp(cast('2024-03-10 02:30:00' as datetime))",
+        },
+        zone="America/New_York",
+    ),
+    _sql(
+        "sql-union-text",
+        "Is UNION of a text and a DATETIME refused?",
+        "Refused, or the text is a DATETIME.",
+        {"union": OneOf(("error", 3))},
+        {
+            "union": "(select max(day(v)) from (select cast('2024-01-02 00:00:00' as datetime) as v"
+            " union all select '2024-01-03 00:00:00' as v) q)",
+        },
     ),
     _sql(
         "sql-text-order",

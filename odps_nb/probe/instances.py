@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
+
+from odps_nb.errors import ServiceError
 from odps_nb.probe.asking import Answer, Asker
 from odps_nb.probe.question import Observation, OneOf, Question
-from odps_nb.probe.scratch import PLAIN_ROWS
+from odps_nb.probe.scratch import BLOBS, PLAIN_ROWS
 from odps_nb.wire.calls.core import instance_target
 
 __all__ = ["QUESTIONS"]
@@ -49,7 +52,35 @@ def _direct(asker: Asker) -> Observation:
     return seen
 
 
+def _guid(asker: Asker) -> Observation:
+    guid = str(uuid.uuid4())
+    first, second = (asker.submit(f"select {number};", guid) for number in (1, 2))
+    return {"one_instance": first == second}
+
+
+def _cancel_finished(asker: Asker) -> Observation:
+    return asker.cancel(asker.run("select 1;")).outcome()
+
+
+def _append_update(asker: Asker) -> Observation:
+    table, refused = asker.tables["appended"], False
+    try:
+        asker.run(f"UPDATE {table} SET c2 = 'b' WHERE c1 = 1;", BLOBS)
+    except ServiceError:
+        refused = True
+    return {"refused": refused, "rows": asker.select(f"SELECT c2 FROM {table};", BLOBS)}
+
+
 QUESTIONS = (
+    Question(
+        id="job-guid",
+        sends="SQL",
+        text="Are two SQL jobs with one Guid one instance?",
+        assumes="They are: a job whose response was lost is sent again with its Guid.",
+        ask=_guid,
+        expected={"one_instance": True},
+        statements=2,
+    ),
     Question(
         id="result-limit",
         sends="SQL, InstanceCreateReadSession",
@@ -70,5 +101,24 @@ QUESTIONS = (
         needs=("plain",),
         statements=1,
         rows=3 * PLAIN_ROWS,
+    ),
+    Question(
+        id="cancel-finished",
+        sends="SQL, CancelInstance",
+        text="How is a stop of a finished instance refused?",
+        assumes="With InvalidStateSetting, or not at all.",
+        ask=_cancel_finished,
+        expected={"code": OneOf(("InvalidStateSetting", None))},
+        statements=1,
+    ),
+    Question(
+        id="append-update",
+        sends="SQL",
+        text="Does a transactional table without a primary key take UPDATE?",
+        assumes="It does.",
+        ask=_append_update,
+        expected={"refused": False, "rows": [{"c2": "b"}]},
+        needs=("appended",),
+        statements=2,
     ),
 )

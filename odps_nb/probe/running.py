@@ -154,7 +154,7 @@ class Prober:
     def _require(self, question: Question) -> None:
         """Make the tables that a question needs, or raise `CannotTell`."""
         if self._embedded and not question.embedded:
-            raise CannotTell("the embedded service runs this in DuckDB's SQL")
+            raise CannotTell("the embedded service differs here from MaxCompute")
         tables = self._asker.tables
         for need in question.needs:
             if need in tables:

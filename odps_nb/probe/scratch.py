@@ -7,6 +7,7 @@ service. Must not know: questions.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +20,7 @@ from odps_nb.probe.steps import load
 from odps_nb.terms import TableName
 from odps_nb.wire.control import GetTable
 
-__all__ = ["BLOBS", "KINDS", "MARK", "PLAIN_ROWS", "Scratch", "plain_rows"]
+__all__ = ["BLOBS", "KINDS", "MARK", "PLAIN_ROWS", "Scratch", "plain_rows", "text_row"]
 
 MARK = "made by odps-nb probe"
 PLAIN_ROWS = 30_000
@@ -49,6 +50,25 @@ def plain_rows() -> pa.Table:
     return pa.table({"c1": numbers, "c2": doubled, "c3": [f"t{i}" for i in range(PLAIN_ROWS)]})
 
 
+def text_row(cell: pa.Array) -> pa.Table:
+    """Return one row of the table ``texts``, with this text in its last column."""
+    return pa.table({"c1": pa.array([1], pa.int64()), "c": ["ab"], "v": ["ab"], "s": cell})
+
+
+def moment_rows() -> pa.Table:
+    """Return rows of the table ``moments``: within the bounds of nanoseconds, before and after."""
+    days = [datetime.datetime(year, 1, 2, 3, 4, 5) for year in (2024, 1960, 2040)]
+    units = {"dt": "ms", "ts": "us", "ntz": "us"}
+    times = {name: pa.array(days, pa.timestamp(unit)) for name, unit in units.items()}
+    return pa.table({"c1": pa.array(range(3), pa.int64()), **times})
+
+
+def map_rows() -> pa.Table:
+    """Return a row of the table ``maps`` whose map has a key twice."""
+    kind = pa.map_(pa.string(), pa.int64())
+    return pa.table({"c1": pa.array([1], pa.int64()), "m": pa.array([[("a", 1), ("a", 2)]], kind)})
+
+
 def _fill_plain(asker: Asker, table: TableName) -> None:
     load(asker, table, plain_rows())
 
@@ -57,6 +77,22 @@ def _fill_parts(asker: Asker, table: TableName) -> None:
     for place in (1, 2):
         rows = pa.table({"c1": pa.array([place], pa.int64()), "c2": ["t"]})
         load(asker, table, rows, f"p1=x{place}/p2=y{place}")
+
+
+def _fill_moments(asker: Asker, table: TableName) -> None:
+    load(asker, table, moment_rows())
+
+
+def _fill_texts(asker: Asker, table: TableName) -> None:
+    load(asker, table, text_row(pa.array(["t"])))
+
+
+def _fill_maps(asker: Asker, table: TableName) -> None:
+    load(asker, table, map_rows())
+
+
+def _fill_appended(asker: Asker, table: TableName) -> None:
+    asker.run(f"INSERT INTO TABLE {table} VALUES (1, 'a');")
 
 
 def _fill_keys(asker: Asker, table: TableName) -> None:
@@ -81,6 +117,30 @@ KINDS: Mapping[str, _Kind] = {
         properties=_KEYS,
         settings=TYPES,
         fill=_fill_keys,
+    ),
+    "appended": _Kind(
+        columns="c1 bigint, c2 string", properties=_BLOBS, settings=BLOBS, fill=_fill_appended
+    ),
+    "moments": _Kind(
+        columns="c1 bigint, dt datetime, ts timestamp, ntz timestamp_ntz",
+        settings=TYPES,
+        fill=_fill_moments,
+    ),
+    "texts": _Kind(
+        columns="c1 bigint, c char(5), v varchar(5), s string", settings=TYPES, fill=_fill_texts
+    ),
+    "maps": _Kind(columns="c1 bigint, m map<string,bigint>", settings=TYPES, fill=_fill_maps),
+    "decimals": _Kind(
+        columns="c1 bigint, d decimal, e decimal(38,20)",
+        settings={**TYPES, "odps.sql.decimal2.extended.scale.enable": "true"},
+    ),
+    "named": _Kind(columns="c1 bigint"),
+    "places": _Kind(columns="c1 bigint, g geography", settings=TYPES),
+    "vectors": _Kind(columns="c1 bigint, v vector(float,4)", settings=TYPES),
+    "auto": _Kind(
+        columns="c1 bigint, d datetime",
+        after="AUTO PARTITIONED BY (trunc_time(d, 'day') AS pt)",
+        settings=TYPES,
     ),
     "blobs": _Kind(columns="c1 bigint, b blob", properties=_BLOBS, settings=BLOBS),
     "blob_parts": _Kind(

@@ -102,6 +102,15 @@ def _key_table(asker: Asker) -> Observation:
     return {"refused": False, "rows": answer.members.get("RecordCount")}
 
 
+def _key_modes(asker: Asker) -> Observation:
+    taken = [
+        str(splits["SplitMode"])
+        for splits in (ROW_OFFSET, SIZE)
+        if not open_session(asker, asker.tables["keys"], SplitOptions=dict(splits)).is_refusal
+    ]
+    return {"taken": ", ".join(taken)}
+
+
 def _refused_size(asker: Asker) -> Observation:
     splits = {**SIZE, "SplitNumber": 1}
     return open_session(asker, asker.tables["table"], SplitOptions=splits).outcome()
@@ -245,6 +254,15 @@ QUESTIONS = (
         assumes="The rows merged: two upserts of one key are one row.",
         ask=_key_table,
         expected={"refused": False, "rows": 1},
+        needs=("keys",),
+    ),
+    Question(
+        id="key-table-modes",
+        sends="TableCreateReadSession",
+        text="Which split modes does a primary-key table take?",
+        assumes="RowOffset, Size or both: the client asks for the other where one is refused.",
+        ask=_key_modes,
+        expected={"taken": OneOf(("RowOffset, Size", "RowOffset", "Size"))},
         needs=("keys",),
     ),
     Question(

@@ -90,12 +90,15 @@ def read(
     *,
     coding: str = CODINGS,
     kind: str = "rows",
+    may_fail: bool = False,
     **body: Any,
 ) -> Answer:
     """Read a split; ``place`` has Index, or Offset and Count."""
     params = {"SessionId": session, **place}
     headers = {"Accept-Encoding": coding}
-    return asker.send("TableRead", table, params, body, headers=headers, kind=kind)
+    return asker.send(
+        "TableRead", table, params, body, headers=headers, kind=kind, may_fail=may_fail
+    )
 
 
 def read_all(asker: Asker, table: TableName, **body: Any) -> pa.Table:

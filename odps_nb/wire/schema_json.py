@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from odps_nb.errors import ArgumentError
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -26,6 +25,7 @@ from odps_nb.schema import (
     StructType,
     TableSchema,
     TypeCode,
+    UnknownType,
 )
 from odps_nb.wire.json_fields import Fields, Refuse, in_answer
 from odps_nb.wire.type_text import (
@@ -34,7 +34,7 @@ from odps_nb.wire.type_text import (
     MAX_PRECISION,
     MAX_VARCHAR,
     format_type,
-    parse_type,
+    read_type,
 )
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
+_CODES = {str(int(code)): code for code in TypeCode if code >= 0}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
 
@@ -169,7 +170,8 @@ def decode_flat(
     Raises
     ------
     FramingError
-        A member has the wrong type, or a type text is unknown (with the default ``refuse``).
+        A member has the wrong type (with the default ``refuse``). A type text that cannot be read
+        is no error, but an `UnknownType`.
     """
     fields = Fields(members, what, refuse)
     return TableSchema(
@@ -181,15 +183,10 @@ def decode_flat(
 def _flat_columns(fields: Fields, key: str) -> tuple[Column, ...]:
     columns = []
     for one in _limited(fields, key):
-        name = one.need_text("Name")
-        try:
-            type_ = parse_type(one.need_text("Type"))
-        except ArgumentError as error:
-            raise one.fail("Type", f"of column {name!r}: {error.message}") from None
         columns.append(
             Column(
-                name=name,
-                type=type_,
+                name=one.need_text("Name"),
+                type=read_type(one.need_text("Type")),
                 comment=one.text("Comment"),
                 nullable=one.boolean("Nullable", default=True),
                 column_id=_column_id(one),
@@ -244,7 +241,9 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
         "MemberName": name,
         "ColumnId": full.column_ids.get(path, -1),
         "Nullable": True,
-        "Type": int(type_.code),
+        "Type": type_.text
+        if isinstance(type_, UnknownType)
+        else max(int(type_.code), int(TypeCode.UNKNOWN)),
         "Precision": 0,
         "Scale": 0,
         "SpecifiedLength": type_.length if isinstance(type_, LengthType) else 0,
@@ -314,13 +313,16 @@ def _decode_level(level: Fields, path: str, ids: dict[str, int], depth: int) -> 
     number = _column_id(level)
     if number is not None:
         ids[path] = number
-    code = _type_code(level)
+    written = level.loose_text("Type") or "-1"
+    code = _CODES.get(written)
+    if code is None:
+        return UnknownType(f"type {written}" if written.lstrip("-").isdigit() else written)
     if code is TypeCode.DECIMAL:
         return _decimal(level)
     if code in (TypeCode.CHAR, TypeCode.VARCHAR):
         length = level.integer("SpecifiedLength")
         if not 1 <= length <= (MAX_CHAR if code is TypeCode.CHAR else MAX_VARCHAR):
-            raise level.fail("SpecifiedLength", f"{length} does not fit {code.name}")
+            return UnknownType(f"{code.name.lower()}({length})")
         return LengthType(code, length)
     if code not in (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT):
         return PrimitiveType(code)
@@ -353,18 +355,10 @@ def _decode_children(
     return StructType(tuple(StructField(name, type_) for name, type_ in members))
 
 
-def _type_code(level: Fields) -> TypeCode:
-    number = level.integer("Type", -1)
-    try:
-        return TypeCode(number)
-    except ValueError:
-        raise level.fail("Type", f"{number} is not a known type code") from None
-
-
-def _decimal(level: Fields) -> DecimalType:
+def _decimal(level: Fields) -> DecimalType | UnknownType:
     precision, scale = level.integer("Precision"), level.integer("Scale")
     if not precision:
         return DecimalType()
     if not (1 <= precision <= MAX_PRECISION and 0 <= scale <= precision):
-        raise level.fail("Precision", f"{precision} and scale {scale} are not those of a DECIMAL")
+        return UnknownType(f"decimal({precision},{scale})")
     return DecimalType(precision, scale)

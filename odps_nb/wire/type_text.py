@@ -1,8 +1,8 @@
 """Parses and formats MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
 
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
-is in ``docs/protocol.md`` section 3.11. A mistake in the text is an `ArgumentError` that shows the
-place.
+is in ``docs/protocol.md`` section 3.11. A mistake in a text that a user wrote is an `ArgumentError`
+that shows the place. A text of a service that cannot be read is an unknown type.
 
 Must not know: JSON, Arrow, SQL beyond a column list.
 """
@@ -26,6 +26,8 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    UnknownType,
+    VectorType,
 )
 
 __all__ = [
@@ -36,11 +38,13 @@ __all__ = [
     "format_type",
     "parse_columns",
     "parse_type",
+    "read_type",
 ]
 
 MAX_DEPTH = 32  # the service itself allows 20 levels
 MAX_TEXT = 2**20
 MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: what decimal256 can hold
+MAX_VECTOR = 65536  # no source says how long a VECTOR may be
 
 _COMPOSITE = {
     TypeCode.DECIMAL,
@@ -49,12 +53,14 @@ _COMPOSITE = {
     TypeCode.ARRAY,
     TypeCode.MAP,
     TypeCode.STRUCT,
+    TypeCode.VECTOR,
+    TypeCode.UNKNOWN,
 }
 _PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMPOSITE}
-_TYPE_NAMES = [code.name.lower() for code in TypeCode]
+_TYPE_NAMES = [code.name.lower() for code in TypeCode if code is not TypeCode.UNKNOWN]
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 _TOKEN = re.compile(
-    r"""\s*(?:
+    r"""(?:\s|--[^\n]*|/\*.*?\*/)*+(?:
         (?P<word>\w+)
       | `(?P<quoted>(?:[^`]|``)+)`
       | '(?P<single>(?:[^'\\]|\\.)*)'
@@ -79,6 +85,26 @@ def parse_type(text: str) -> OdpsType:
     parser = _Parser(text)
     found = parser.type(0)
     parser.expect_end()
+    return found
+
+
+def read_type(text: str) -> OdpsType:
+    """Parse type text that a service sent; what cannot be read of it is an `UnknownType`.
+
+    An unknown type inside of ARRAY, MAP or STRUCT leaves the types around it as they are.
+
+    Examples
+    --------
+    >>> from odps_nb.wire.type_text import read_type
+    >>> read_type("array<geometry(4326)>").element.text
+    'geometry(4326)'
+    """
+    try:
+        parser = _Parser(text, keeps_unknown=True)
+        found = parser.type(0)
+        parser.expect_end()
+    except ArgumentError:
+        return UnknownType(text)
     return found
 
 
@@ -119,6 +145,10 @@ def format_type(type_: OdpsType) -> str:
     if isinstance(type_, StructType):
         inner = ",".join(f"{_quote(f.name)}:{format_type(f.type)}" for f in type_.fields)
         return f"struct<{inner}>"
+    if isinstance(type_, VectorType):
+        return f"vector({format_type(type_.element)},{type_.length})"
+    if isinstance(type_, UnknownType):
+        return type_.text
     return type_.code.name.lower()
 
 
@@ -160,8 +190,8 @@ class _Token:
 class _Parser:
     """Recursive descent with one token of look-ahead; depth and length are limited."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, *, keeps_unknown: bool = False) -> None:
+        self._text, self._keeps_unknown = text, keeps_unknown
         if len(text) > MAX_TEXT:
             raise self.error(f"it has more than {MAX_TEXT} characters")
         self._token = self._scan(0)
@@ -191,6 +221,7 @@ class _Parser:
     def type(self, depth: int) -> OdpsType:
         if depth > MAX_DEPTH:
             raise self.error(f"it is nested more than {MAX_DEPTH} deep")
+        start = self._token.start
         word = self._take("word", "a type").lower()
         if word in _PRIMITIVES:
             return PrimitiveType(_PRIMITIVES[word])
@@ -204,6 +235,10 @@ class _Parser:
             return LengthType(TypeCode[word.upper()], length)
         if word in ("array", "map", "struct"):
             return self._nested(word, depth + 1)
+        if word == "vector":
+            return self._vector()
+        if self._keeps_unknown:
+            return self._unknown(start)
         close = difflib.get_close_matches(word, _TYPE_NAMES, n=1)
         hint = f"did you mean {close[0]}?" if close else None
         raise self.error(f"{word!r} is not a type", hint=hint)
@@ -225,6 +260,35 @@ class _Parser:
         scale = self._integer(0, precision, "a scale") if self.skip_sign(",") else 0
         self._expect_sign(")")
         return DecimalType(precision, scale)
+
+    def _vector(self) -> VectorType:
+        """Parse ``(float, 4)``; pyodps also reads ``<float, 4>``."""
+        close = ">" if self.skip_sign("<") else ")"
+        if close == ")":
+            self._expect_sign("(")
+        element = self._take("word", "float or double").lower()
+        if element not in ("float", "double"):
+            raise self.error(f"{element!r} is not an element of VECTOR: float or double")
+        self._expect_sign(",")
+        length = self._integer(1, MAX_VECTOR, "a number of elements")
+        self._expect_sign(close)
+        return VectorType(PrimitiveType(TypeCode[element.upper()]), length)
+
+    def _unknown(self, start: int) -> UnknownType:
+        """Skip what follows the name in brackets, and return all of it as it is written."""
+        open_signs: list[str] = []
+        end = self._before
+        while self._token.kind == "sign" or (open_signs and self._token.kind != "end"):
+            sign = self._token.text if self._token.kind == "sign" else ""
+            if sign in ("<", "("):
+                open_signs.append(sign)
+            elif open_signs and sign == {"<": ">", "(": ")"}[open_signs[-1]]:
+                open_signs.pop()
+            elif not open_signs:
+                break
+            self._advance()
+            end = self._before
+        return UnknownType(self._text[start:end])
 
     def _nested(self, word: str, depth: int) -> OdpsType:
         self._expect_sign("<")
@@ -297,7 +361,7 @@ class _Parser:
         if match is None:
             at = len(self._text) - len(self._text[start:].lstrip())
             raise self.error(f"unexpected {self._text[at]!r} at character {at}")
-        self._next = match.end()
+        self._before, self._next = start, match.end()
         group = kind = match.lastgroup or "end"
         text = match[group]
         if kind == "quoted":

@@ -84,13 +84,13 @@ def test_a_far_day_is_read_in_the_zone(zoned, odps, new_name):
     table = zoned.create_table(new_name("far"), "t timestamp")
     last = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
     table.write(pd.DataFrame({"t": pd.Series([last, CLOCK], dtype=object)}))
-    got = table.read(where="t > '9999-12-31 23:59:59'").to_arrow()["t"]
+    got = table.read(where="t > '9999-12-31 23:59:59'", timestamp_unit="us").to_arrow()["t"]
     assert got.type == pa.timestamp("us", ZONE)
     assert got.to_pylist() == [last.replace(tzinfo=ZoneInfo(ZONE))]
-    frame = table.read().to_pandas()
+    frame = table.read(timestamp_unit="us").to_pandas()
     assert str(frame["t"].dtype) == f"datetime64[us, {ZONE}]"
     assert f"{last}+08:00" in repr(frame)
-    plain = odps.table(table.name).read().to_arrow()["t"].to_pylist()
+    plain = odps.table(table.name).read(timestamp_unit="us").to_arrow()["t"].to_pylist()
     assert plain == [last - dt.timedelta(hours=8), MOMENT]
 
 

@@ -122,4 +122,4 @@ def test_every_type_code_means_the_same_to_the_stock_client() -> None:
         code: entry if isinstance(entry, str) else str(entry).lower()
         for code, entry in _TYPE_CODE_MAP.items()
     }
-    assert theirs == {int(code): code.name.lower() for code in TypeCode}
+    assert theirs == {int(code): code.name.lower() for code in TypeCode if code >= 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -79,6 +80,17 @@ def test_the_rows_of_a_query_are_read_in_each_way(entry: ODPS) -> None:
         assert sorted(r["a"] for r in reader) in ([1, 2], ["1", "2"])
     with instance.open_reader(tunnel=True) as reader:
         assert sorted(reader.to_pandas()["a"]) == [1, 2]
+
+
+def test_two_jobs_with_one_id_of_the_caller_are_one_instance(entry: ODPS, name: str) -> None:
+    """Evidence 163: ``unique_identifier_id``, which the document of the job gives back."""
+    entry.execute_sql(f"create table {name} (n bigint)")
+    text, guid = f"insert into {name} values (1)", str(uuid.uuid4())
+    first, second = (entry.execute_sql(text, unique_identifier_id=guid) for _ in range(2))
+    assert first.id == second.id
+    assert second.get_unique_identifier_id() == guid
+    with entry.get_table(name).open_reader() as reader:
+        assert reader.count == 1
 
 
 def test_what_is_shown_is_text(entry: ODPS, name: str) -> None:
@@ -316,3 +328,25 @@ def test_text_that_is_not_utf8_goes_through_the_tunnel_as_it_is(entry: ODPS, nam
         options.tunnel.string_as_binary = False
     with entry.execute_sql(f"select s from {name} where id = 1").open_reader(tunnel=False) as rows:
         assert rows.raw == '"s"\n"\x00\x01\x02"\n'
+
+
+def test_char_travels_through_the_tunnel_padded(entry: ODPS, name: str) -> None:
+    """Evidence 153 (pyodps: test_length_limit_types): records, Arrow, a result, and its text."""
+    table = entry.create_table(name, "id bigint, c char(30), v varchar(20)")
+    rows = [[1, "char", "varchar"], [2, "é" * 30, ""], [3, None, None]]
+    padded = ["char" + " " * 26, "é" * 30, None]
+    with table.open_writer() as writer:
+        writer.write(rows)
+    with table.open_reader() as reader:
+        found = sorted(reader, key=lambda record: record["id"])
+    assert [(one["c"], one["v"]) for one in found] == [
+        (text, row[2]) for text, row in zip(padded, rows, strict=True)
+    ]
+    with table.open_reader(arrow=True) as reader:
+        assert reader.read_all().sort_by("id")["c"].to_pylist() == padded
+    instance = entry.execute_sql(f"select id, c from {name} order by id")
+    for tunnel in (True, False):
+        with instance.open_reader(tunnel=tunnel) as reader:
+            assert [one["c"] for one in reader] == padded
+    with pytest.raises(ValueError, match="more than 30"), table.open_writer() as writer:
+        writer.write([[4, "x" * 30 + " ", ""]])

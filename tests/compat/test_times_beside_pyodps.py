@@ -134,8 +134,10 @@ def test_its_module_maxstorage_means_utc_as_a_connection_without_a_zone(both, zo
         for v in stock.CLOCK
     ]
     found = theirs[stock.name_of(zone, "ours", "pandas", kind)]
-    for road in ("maxstorage", "maxstorage records"):
-        assert list(found[road].values()) == expected, road
+    # Arrow shows the zone of the stream; of a DATETIME with one, records are local time
+    records = [clock(v) for v in stock.CLOCK] if kind == "datetime" else expected
+    for road, meant in (("maxstorage", expected), ("maxstorage records", records)):
+        assert [v and v.removesuffix("+00:00") for v in found[road].values()] == meant, road
     with connected(service, timezone=None) as odps:
         assert [clock(v) for v in by_id(_read(odps, zone, "ours", "pandas", kind))] == expected
         for how in ("maxstorage", "maxstorage records"):

@@ -9,10 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.convert.arrow_schema import arrow_schema, fit_batch, fit_table, table_schema
+from odps_nb.convert.arrow_schema import (
+    arrow_schema,
+    fit_batch,
+    fit_table,
+    require_arrow_types,
+    table_schema,
+)
 from odps_nb.convert.arrow_types import DAY_TIME_STRUCT, arrow_type, odps_type
 from odps_nb.errors import ConversionError
-from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    PrimitiveType,
+    TableSchema,
+    TypeCode,
+    UnknownType,
+    VectorType,
+)
 from odps_nb.wire.type_text import format_type, parse_columns, parse_type
 
 MAPPING = [
@@ -62,9 +76,21 @@ def test_time_units_follow_the_session():
     assert [arrow.field(i).type.unit for i in range(2)] == ["us", "s"]
 
 
-def test_variant_has_no_arrow_form():
-    with pytest.raises(ConversionError, match="VARIANT has no Arrow equivalent"):
-        arrow_type(PrimitiveType(TypeCode.VARIANT))
+@pytest.mark.parametrize("odps", [PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")])
+def test_a_type_whose_arrow_form_is_not_known_is_null(odps):
+    assert arrow_type(odps) == arrow_type(odps, for_write=True) == pa.null()
+    names = {"id": parse_type("bigint"), "x": ArrayType(odps)}
+    columns = [Column(name=name, type=kind) for name, kind in names.items()]
+    with pytest.raises(ConversionError, match=r"a dataset needs .* column 'x'") as caught:
+        require_arrow_types(columns, "a dataset")
+    assert caught.value.hint == "choose the other columns: read(columns=['id'])"
+
+
+def test_a_vector_is_a_list_of_its_length_in_a_read():
+    vector = VectorType(PrimitiveType(TypeCode.FLOAT), 3)
+    assert arrow_type(vector) == pa.list_(pa.float32(), 3)
+    assert arrow_type(vector, for_write=True) == pa.list_(pa.float32())
+    assert arrow_type(ArrayType(vector)).value_type == pa.list_(pa.float32())
 
 
 BACK = [

@@ -2,11 +2,14 @@
 
 import base64
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.convert.references import present_batch, references_as_text
+from odps_nb.errors import ConversionError
 from odps_nb.schema import TableSchema
 from odps_nb.wire.type_text import parse_columns, parse_type
 
@@ -59,3 +62,43 @@ def test_any_slice_keeps_its_shape(rows, start, length):
     for before, after in zip(array.to_pylist(), made.to_pylist(), strict=True):
         assert (before is None) == (after is None)
         assert [b is None for b in before or []] == [a is None for a in after or []]
+
+
+VECTOR = TableSchema(columns=parse_columns("v vector(float,2)"))
+FIXED = pa.list_(pa.float32(), 2)
+
+
+@pytest.mark.parametrize("rows", [[None], [], [[1, 2]], [None, [1, 2], None, [3, 4]]], ids=repr)
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), FIXED, pa.list_(pa.float16())]
+)
+def test_vectors_become_lists_of_a_fixed_size(rows, kind):
+    """Evidence 155: whichever lists arrive; nulls alone crash Arrow's own cast."""
+    halves = kind.value_type == pa.float16()
+    given = [np.array(one, "float16") if halves and one else one for one in rows]
+    array = pa.array(given, kind)
+    for part in (array, array.slice(1)):
+        shown = present_batch(pa.record_batch({"v": part}), VECTOR)
+        shown.validate(full=True)
+        assert shown.schema.field("v").type == FIXED
+        assert shown["v"].to_pylist() == part.to_pylist()
+
+
+def test_values_below_a_null_are_no_vector():
+    values = pa.array([9, 9, 9, 1, 2], pa.float32())
+    lists = pa.ListArray.from_arrays([0, 3, 5], values, mask=pa.array([True, False]))
+    assert present_batch(pa.record_batch({"v": lists}), VECTOR)["v"].to_pylist() == [None, [1, 2]]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.string()), pa.struct({"a": pa.int8()})])
+def test_other_forms_of_a_vector_stay(kind):
+    batch = pa.record_batch({"v": pa.nulls(2, kind)})
+    assert present_batch(batch, VECTOR).schema.field("v").type == kind
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.list_(pa.float32(), 3)])
+def test_a_vector_of_another_length_is_an_error_of_its_column(kind):
+    batch = pa.record_batch({"v": pa.array([None, [1, 2, 3]], kind)})
+    with pytest.raises(ConversionError, match=r"'v'.* vector\(float,2\)") as caught:
+        present_batch(batch, VECTOR)
+    assert caught.value.column == "v"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from odps_nb.local.server.launch import start
 from odps_nb.terms import PartitionSpec, SplitMode, TableName
 from odps_nb.wire.calls import CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, decode_nested
+from tests.support.service.connecting import connected
 from tests.support.service.raw import Raw, good, refused
 
 ROW_OFFSET = {"SplitMode": "RowOffset"}
@@ -102,7 +106,7 @@ def test_splits_under_10_mib_are_refused(raw: Raw, plain: str, number: int) -> N
         "(a bigint, b array<struct<c: blob>>)",
         "(a bigint) tblproperties ('transactional' = 'true')",
         "(a bigint) tblproperties ('table.format.version' = '2')",
-        "(a bigint not null, PRIMARY KEY (a)) tblproperties ('transactional' = 'true')",
+        "(a bigint not null, b blob, PRIMARY KEY (a)) tblproperties ('transactional' = 'true')",
     ],
 )
 @pytest.mark.parametrize("mode", ["Size", "Parallelism", "Bucket"])
@@ -111,6 +115,60 @@ def test_transactional_tables_take_row_ranges_alone(raw: Raw, definition: str, m
     name = raw.make(definition)
     assert "RowOffset" in refused(raw.open(name, SplitOptions=SIZE | {"SplitMode": mode}))
     assert raw.session(name, SplitOptions=ROW_OFFSET)["RecordCount"] == 0
+
+
+@pytest.fixture
+def keyed(raw: Raw) -> str:
+    """A table with the keys 0 to 9, of which two have been updated and one deleted."""
+    return keyed_table(raw)
+
+
+def keyed_table(raw: Raw) -> str:
+    name = raw.make(
+        "(a bigint not null, b bigint, PRIMARY KEY (a)) tblproperties ('transactional' = 'true')"
+    )
+    raw.sql(f"insert into {name} values {', '.join(f'({i}, 0)' for i in range(10))};")
+    raw.sql(f"update {name} set b = 1 where a > 7;")
+    raw.sql(f"delete from {name} where a = 0;")
+    return name
+
+
+@pytest.mark.parametrize("split", [SIZE, ROW_OFFSET])
+def test_a_primary_key_table_is_read_by_size_too(
+    raw: Raw, keyed: str, split: dict[str, object]
+) -> None:
+    """Evidence 164: 256 MiB (Java: TableTunnel.initiateMaxStorageSession, isDeltaTable)"""
+    session = raw.session(keyed, SplitOptions=split)
+    assert session["SplitMode"] == split["SplitMode"]
+    rows = sorted(raw.whole(keyed, session).to_pylist(), key=lambda row: row["a"])
+    assert rows == [{"a": a, "b": int(a > 7)} for a in range(1, 10)]
+    for mode in ("Parallelism", "Bucket"):
+        answer = raw.open(keyed, SplitOptions=SIZE | {"SplitMode": mode})
+        assert "RowOffset or Size" in refused(answer)
+
+
+@pytest.fixture(scope="module", params=["RowOffset", "Size"])
+def one_mode(request: pytest.FixtureRequest) -> Iterator[tuple[str, Raw]]:
+    """A service that reads primary-key tables in one split mode alone."""
+    form = f"key_splits={request.param}"
+    with start(samples=False, options=("--form", form)) as service, Raw(service) as raw:
+        yield request.param, raw
+
+
+def test_a_primary_key_table_may_take_one_split_mode_alone(one_mode: tuple[str, Raw]) -> None:
+    """Evidence 164 against 8: the service by --form key_splits, and what our client does there."""
+    mode, raw = one_mode
+    name = keyed_table(raw)
+    for split in (SIZE, ROW_OFFSET):
+        answer = raw.open(name, SplitOptions=split)
+        assert (answer.status_code == 200) is (split["SplitMode"] == mode)
+    with connected(raw.service) as odps:
+        table = odps.table(name)
+        assert sorted(table.read().to_arrow()["a"].to_pylist()) == list(range(1, 10))
+        some: dict[str, Any] = {"where": "b = 1", "columns": ["a"]}
+        for options in (some, some | {"splits": 2}):
+            assert sorted(table.read(**options).to_arrow()["a"].to_pylist()) == [8, 9]
+        assert table.read(limit=3, splits=2).to_arrow().num_rows == 3
 
 
 def test_increments_of_a_primary_key_table_may_be_split_by_bucket(raw: Raw) -> None:

@@ -98,6 +98,7 @@ def test_a_body_is_read_by_a_plain_arrow_reader(raw: Raw, plain: str, coding: st
     assert rows_of(answer).num_rows == 1000
 
 
+MOMENT = datetime.datetime(2024, 2, 29, 1, 2, 3)
 TYPES = {
     "tinyint": (pa.int8(), 1),
     "smallint": (pa.int16(), 1),
@@ -111,9 +112,9 @@ TYPES = {
     "varchar(3)": (pa.utf8(), "a"),
     "binary": (pa.binary(), b"a"),
     "date": (pa.date32(), datetime.date(2024, 2, 29)),
-    "datetime": (pa.timestamp("ms"), datetime.datetime(2024, 2, 29, 1, 2, 3)),
-    "timestamp": (pa.timestamp("ns"), datetime.datetime(2024, 2, 29, 1, 2, 3)),
-    "timestamp_ntz": (pa.timestamp("ns"), datetime.datetime(2024, 2, 29, 1, 2, 3)),
+    "datetime": (pa.timestamp("ms", "UTC"), MOMENT.replace(tzinfo=datetime.UTC)),
+    "timestamp": (pa.timestamp("ns", "UTC"), MOMENT.replace(tzinfo=datetime.UTC)),
+    "timestamp_ntz": (pa.timestamp("ns"), MOMENT),
     "decimal(10,2)": (pa.decimal128(10, 2), Decimal("1.25")),
     "decimal": (pa.decimal128(38, 18), Decimal("1.25")),
     "array<int>": (pa.list_(pa.int32()), [1]),
@@ -123,7 +124,7 @@ TYPES = {
 
 
 def test_types_are_those_of_the_cpp_client(raw: Raw) -> None:
-    """evidence 37, 38, 39: types and default units (C++: ValidateBatch, arrow_meta_helper)"""
+    """evidence 37, 39, 151: types, default units (C++: ValidateBatch), zones (Doris connector)"""
     columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(TYPES))
     name = raw.make(f"({columns}) PARTITIONED BY (p string)")
     sent = {f"c{i}": pa.array([value], kind) for i, (kind, value) in enumerate(TYPES.values())}
@@ -156,7 +157,7 @@ def test_units_are_honoured(raw: Raw) -> None:
         ArrowOptions={"TimestampUnit": "micro", "DatetimeUnit": "second"},
     )
     types = [field.type for field in raw.whole(name, session).schema]
-    assert types == [pa.timestamp("s"), pa.timestamp("us")]
+    assert types == [pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC")]
 
 
 @pytest.mark.parametrize(

@@ -235,6 +235,26 @@ def test_the_service_is_asked_for_no_fewer_rows(text, sent):
     assert RowFilter.parse(text, COLUMNS).predicate == sent
 
 
+@pytest.mark.parametrize(
+    ("columns", "sent"),
+    [
+        ("id bigint, m decimal(38,18)", "id = 1"),
+        ("id bigint, m decimal", "id = 1"),
+        ("id bigint, m decimal(38,19)", ""),
+        ("m decimal(20,20), id bigint", ""),
+        ("id bigint, m array<decimal(38,20)>", ""),
+        ("id bigint, m map<string, struct<a: bigint, b: decimal(38,20)>>", ""),
+    ],
+)
+def test_nothing_is_sent_for_a_table_with_a_decimal_of_a_large_scale(columns, sent):
+    """Evidence 158: the vendor's connector sends none, whatever column the condition names."""
+    schema = TableSchema(columns=tuple(parse_columns(columns)))
+    found = RowFilter.parse("id = 1", schema)
+    assert found.predicate == sent
+    batch = pa.record_batch({"id": [1, 2, None]})
+    assert found.apply(batch)["id"].to_pylist() == [1]
+
+
 def test_long_lists_are_looked_at_here_alone():
     numbers = ", ".join(str(number) for number in range(10_000))
     found = RowFilter.parse(f"id in ({numbers}) and s = 'a' and id not in ({numbers})", COLUMNS)

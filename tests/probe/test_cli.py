@@ -102,7 +102,7 @@ def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
 def test_the_page_about_it_runs_as_it_stands(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (block,) = blocks(repo / "docs/probe.md", "sh")
+    (block,) = blocks(repo / "docs/open-questions.md", "sh")
     monkeypatch.chdir(tmp_path)
     assert main(block.text.split()[1:]) == 0
     document = json.loads((tmp_path / "report/probe.json").read_text("utf-8"))

@@ -52,8 +52,8 @@ def counts(array: pa.Array) -> list[int | None]:
     return list(array.view(pa.int64()).to_pylist())
 
 
-def read(table: Table) -> pa.ChunkedArray:
-    return table.read().to_arrow().column("v")
+def read(table: Table, unit: str | None = None) -> pa.ChunkedArray:
+    return table.read(timestamp_unit=unit).to_arrow().column("v")
 
 
 def refuse(table: Table, data: Any, *said: str) -> ConversionError:
@@ -271,15 +271,15 @@ def test_columns_without_values_are_nulls(
 def test_a_null_beside_a_far_year_is_a_null(make: Make, kind: str, mark: Any) -> None:
     table = make(kind)
     table.write(column(FAR, mark))
-    last, null = read(table).to_pylist()
+    last, null = read(table, "us").to_pylist()
     assert (last, null) == (FAR.date() if kind == "date" else FAR, None)
 
 
 def test_what_was_read_is_written_as_objects(make: Make) -> None:
     table = make("timestamp")
     table.write(pa.table({"v": pa.array([FAR, None], pa.timestamp("us"))}))
-    table.write(table.read().to_pandas().astype(object))
-    assert read(table).to_pylist() == [FAR, None, FAR, None]
+    table.write(table.read(timestamp_unit="us").to_pandas().astype(object))
+    assert read(table, "us").to_pylist() == [FAR, None, FAR, None]
 
 
 def test_members_of_a_struct_match_in_any_case(make: Make) -> None:

@@ -65,6 +65,10 @@ class ReverseProxy(ThreadingHTTPServer):
     def after_answer(self, request: Request, answer: Answer) -> None:
         """Do something before an answer is passed back."""
 
+    def changed(self, request: Request, answer: Answer) -> bytes:
+        """Return the body to pass back; by default the one that came."""
+        return answer.body
+
     @contextmanager
     def running(self) -> Iterator[None]:
         """Serve until the block is left; the socket is closed then."""
@@ -101,6 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
             content = found.read()
         answer = Answer(status=found.status, headers=_lower(found.getheaders()), body=content)
         self.server.after_answer(request, answer)
+        content = self.server.changed(request, answer)
         self.send_response_only(found.status, found.reason)
         for name, value in found.getheaders():
             if name.lower() not in HOP_BY_HOP:

@@ -100,7 +100,6 @@ class Job:
     unchanged: Any = None
     left: Any = None  # by a run that failed, if its error says so
     files: bool = False  # writes files on this machine
-    sends_sql: bool = False  # a statement that is not repeated in doubt
 
     @property
     def reads(self) -> bool:
@@ -318,7 +317,7 @@ JOBS = (
     Job("read a table", read_table, result=ALL),
     Job("read filtered", partial(read_table, where="id >= 590"), result=ALL[590:]),
     Job("read limited", partial(read_table, limit=150), result=ALL[:150]),
-    Job("read by SQL", read_sql, result=ALL[:100], sends_sql=True),
+    Job("read by SQL", read_sql, result=ALL[:100]),
     Job("read in a Spark task", read_as_spark_does, result=ALL),
     Job("blobs down", blobs_down, result=BLOBS),
     Job("blobs into files", blobs_into_files, make=folder_of, result=BLOBS, files=True),
@@ -326,7 +325,7 @@ JOBS = (
     _appended("append in parts", write_in_parts),
     _appended("append in Spark tasks", write_as_spark_does),
     _appended("commit of streams", commit_of_others),
-    _appended("insert by SQL", insert, sends_sql=True),
+    _appended("insert by SQL", insert),
     Job(
         "make and write",
         write_made,
@@ -335,7 +334,6 @@ JOBS = (
         changed=sorted_rows(NUMBERS),
         unchanged=None,
         left=[],
-        sends_sql=True,
     ),
     Job(
         "overwrite",

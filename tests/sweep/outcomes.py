@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tests.sweep.jobs import Job
 
 __all__ = [
     "CHANGED",
@@ -33,32 +29,27 @@ CHANGED = "there"  # an error, and rows are there all the same; of pyodps alone
 class Fault:
     """One way to break an exchange.
 
-    ``mended``: a client has all it needs to go on, and must. ``statement``: it cannot go on where
-    a SQL statement may have been taken, since that is not sent twice. ``documents``: one that is
-    whole by HTTP and makes no sense (JSON, XML) is not asked for again: whoever sent it is not the
-    service.
+    ``mended``: a client has all it needs to go on, and must. ``documents``: one that is whole by
+    HTTP and makes no sense (JSON, XML) is not asked for again, unless it answers a SQL statement:
+    whoever sent it is not the service.
     """
 
     name: str
     meaning: str
     mended: bool = True
-    statement: bool = False
     documents: bool = False
     interrupts: bool = False
     files_only: bool = False
     silence: float | None = None  # the read time-out of the client, in seconds
-    storage_only: bool = False  # HTTP lets nobody repeat a POST of a statement (RFC 9110, 9.2.2)
 
     @property
     def on_the_wire(self) -> bool:
         """Whether it is of an exchange alone, not of the machine of the client."""
         return self.name not in _OF_THE_MACHINE and not self.interrupts
 
-    def may_fail(self, job: Job, *, document: bool) -> bool:
+    def may_fail(self, *, document: bool) -> bool:
         """Whether a job may end in an error when this happened to a document, or to a stream."""
-        if self.documents and document:
-            return True
-        return not self.mended or (self.statement and job.sends_sql)
+        return not self.mended or (self.documents and document)
 
 
 _OF_THE_MACHINE = (
@@ -71,35 +62,29 @@ _OF_THE_MACHINE = (
 )
 
 FAULTS = (
-    Fault("refused", "hung up on, then nobody listens for a moment", statement=True),
-    Fault("no names", "hung up on, then names cannot be looked up for a moment", statement=True),
+    Fault("refused", "hung up on, then nobody listens for a moment"),
+    Fault("no names", "hung up on, then names cannot be looked up for a moment"),
     Fault("no descriptors", "hung up on, then no socket or file can be opened", mended=False),
-    Fault(
-        "reset inside", "the connection is reset while the request is on its way", statement=True
-    ),
-    Fault("reset before", "the request came, nothing was done, no answer", statement=True),
-    Fault("reset after", "the service acted, no answer", statement=True),
-    Fault("cut", "the answer ends too early: in its head, at each message, inside", statement=True),
-    Fault("stalled", "the answer stops, the connection stays", statement=True, silence=0.7),
-    Fault(
-        "silent inside", "the request is taken in part, then silence", statement=True, silence=0.7
-    ),
-    Fault(
-        "silent before", "the request came, nothing was done, silence", statement=True, silence=0.7
-    ),
-    Fault("silent after", "the service acted, silence", statement=True, silence=0.7),
-    Fault("shortened", "as cut, but the length of HTTP fits", documents=True, statement=True),
+    Fault("reset inside", "the connection is reset while the request is on its way"),
+    Fault("reset before", "the request came, nothing was done, no answer"),
+    Fault("reset after", "the service acted, no answer"),
+    Fault("cut", "the answer ends too early: in its head, at each message, inside"),
+    Fault("stalled", "the answer stops, the connection stays", silence=0.7),
+    Fault("silent inside", "the request is taken in part, then silence", silence=0.7),
+    Fault("silent before", "the request came, nothing was done, silence", silence=0.7),
+    Fault("silent after", "the service acted, silence", silence=0.7),
+    Fault("shortened", "as cut, but the length of HTTP fits", documents=True),
     Fault("flipped", "a bit of the answer is wrong where one can see it", documents=True),
     Fault("429", "too many requests"),
     Fault("429 later", "too many requests, with Retry-After"),
-    Fault("500", "an error of the service, which did nothing", statement=True),
-    Fault("500 after", "an error of the service, which acted", statement=True),
-    Fault("502 page", "a page of HTML from a gateway", statement=True),
-    Fault("503", "not available for a moment", statement=True),
+    Fault("500", "an error of the service, which did nothing"),
+    Fault("500 after", "an error of the service, which acted"),
+    Fault("502 page", "a page of HTML from a gateway"),
+    Fault("503", "not available for a moment"),
     Fault("507", "the disk of the service is full", mended=False),
     Fault("expired", "the session of the request is over", mended=False),
     Fault("no token", "the answer has no route token"),
-    Fault("twice", "the request is delivered twice", storage_only=True),
+    Fault("twice", "the request is delivered twice"),
     Fault("clock forward", "the clock here jumps 26 hours ahead", mended=False),
     Fault("clock back", "the clock here jumps 26 hours back", mended=False),
     Fault("disk full", "a file here takes no more bytes", mended=False, files_only=True),

@@ -47,8 +47,7 @@ A cell says how many runs there were, and how those ended that did not give the 
 - **d**: a typed error that says that the commit or statement may have been done
   (`error.in_doubt`), or that the new table is left; all of it is there, or nothing
 - **i**: interrupted by Ctrl-C, and all of it is there, or nothing
-- **–**: there is no such thing: a job that writes no file sees no full disk, and HTTP lets nobody
-  deliver the POST of a SQL statement twice
+- **–**: there is no such thing: a job that writes no file sees no full disk
 
 A run that ends in any other way (a row lost, a row twice, half a commit, an error without a type,
 a success that is none) fails its test, and then this page is not written.

@@ -72,7 +72,7 @@ def run(
         f"{again.name} at {later} ({proxy.broken_again}): {error!r}"
     )
     may_fail = any(
-        one.may_fail(job, document=proxy.document)
+        one.may_fail(document=proxy.document)
         for one, struck in ((fault, proxy.struck), (again, proxy.struck_again))
         if struck
     )

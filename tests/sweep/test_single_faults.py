@@ -29,12 +29,17 @@ NOTES = os.environ.get("ODPS_NB_SWEEP")  # tests do not see it, as no ODPS_ vari
 #: collector closes it then.
 _LEFT = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 #: What the gate runs of it; the rest is nightly.
-IN_GATE = {("append", "reset after"), ("read side by side", "cut"), ("upsert", "500 after")}
+IN_GATE = {
+    ("append", "reset after"),
+    ("read side by side", "cut"),
+    ("upsert", "500 after"),
+    ("insert by SQL", "reset after"),
+}
 
 
 def cases() -> Iterator[Any]:
     for job, fault in itertools.product(JOBS, FAULTS):
-        if (fault.files_only and not job.files) or (fault.storage_only and job.sends_sql):
+        if fault.files_only and not job.files:
             continue
         marks = [] if (job.name, fault.name) in IN_GATE else [pytest.mark.nightly]
         marks += [_LEFT] if fault.interrupts else []
@@ -82,7 +87,7 @@ def run(
                     error = caught
             around.mend()
     where = f"{job.name}, {fault.name} at {number} ({proxy.broken}), place {place}: {error!r}"
-    may_fail = fault.may_fail(job, document=proxy.document)
+    may_fail = fault.may_fail(document=proxy.document)
     return judged(job, fault, world, at, error, result, where, may_fail), proxy, where
 
 

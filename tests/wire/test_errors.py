@@ -26,6 +26,7 @@ from odps_nb.wire.calls import (
     encode_error_json,
     encode_error_xml,
 )
+from odps_nb.wire.calls.errors import is_time_overflow
 from tests.support.wire.schemas import json_values
 
 ENCODERS = pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
@@ -114,7 +115,7 @@ def test_the_tunnel_calls_a_session_that_is_over_a_conflict() -> None:
 
 @pytest.mark.parametrize("status", [200, 400, 404, 503])
 def test_a_timeout_of_the_metadata_store_is_a_fault_of_the_server(status: int) -> None:
-    """The Spark connector retries by this word (``docs/protocol.md`` section 8.4)."""
+    """Evidence 162: the Spark connector retries by it (``docs/protocol.md`` section 8.4)."""
     body = json_error("InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed")
     assert type(error_of(status, body)) is ServerFaultError
 
@@ -276,3 +277,25 @@ def test_any_json_becomes_a_service_error(status: int, members: dict[str, Any]) 
     error = decode_error(status, {}, json.dumps(members).encode())
     assert isinstance(error, ServiceError)
     assert error.message
+
+
+OVERFLOW = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
+
+
+@pytest.mark.parametrize("status", [200, 400, 403, 404, 429, 500, 503])
+@ENCODERS
+def test_a_time_that_nanoseconds_do_not_reach_is_no_fault_to_retry(status: int, encode: Any):
+    """Evidence 152: the text of the error is known, its status is not."""
+    for code, message in (("ODPS-0422214", OVERFLOW), ("InternalServerError", OVERFLOW)):
+        error = error_of(status, encode(code, message, "1"))
+        assert type(error) is InvalidRequestError
+        assert is_time_overflow(f"{error.code} {error.message}")
+        assert "timestamp_unit='us'" in error.hint
+    plain = f"ErrorCode=ODPS-0422214, ErrorMessage={OVERFLOW}"
+    assert type(error_of(status, plain.encode())) is InvalidRequestError
+
+
+def test_the_number_of_a_failed_read_alone_is_no_such_time():
+    error = error_of(500, json_error("ODPS-0422214", "ODPS-0422214: Read data failed - disk"))
+    assert type(error) is ServerFaultError
+    assert not is_time_overflow(f"{error.code} {error.message}")

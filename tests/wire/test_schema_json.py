@@ -21,6 +21,7 @@ from odps_nb.schema import (
     StructType,
     TableSchema,
     TypeCode,
+    UnknownType,
 )
 from odps_nb.wire.json_fields import in_request
 from odps_nb.wire.schema_json import (
@@ -231,11 +232,29 @@ def test_members_without_names_get_those_of_the_protocol() -> None:
             {"Type": 19, "SubTypes": [{"Type": 23, "MemberName": "v"}]},
             StructType((StructField("v", PrimitiveType(TypeCode.VARIANT)),)),
         ),
+        # Evidence 154, 155: types whose numbers no source shows, and forms that cannot be read
+        ({}, UnknownType("type -1")),
+        ({"Type": 24}, UnknownType("type 24")),
+        ({"Type": "geography"}, UnknownType("geography")),
+        ({"Type": 17, "SubTypes": [{"Type": 99}]}, ArrayType(UnknownType("type 99"))),
+        ({"Type": 5, "Precision": 77}, UnknownType("decimal(77,0)")),
+        ({"Type": 5, "Precision": 3, "Scale": 4}, UnknownType("decimal(3,4)")),
+        ({"Type": 9, "SpecifiedLength": 256}, UnknownType("char(256)")),
+        ({"Type": 10}, UnknownType("varchar(0)")),
     ],
 )
 def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> None:
     found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
     assert found.schema.columns[0].type == expected
+    assert decode_nested(encode_nested(found)) == found
+
+
+def test_types_without_a_number_are_sent_as_unknown() -> None:
+    """The stock client takes an unknown number for STRING, and fails at a text."""
+    nested: Any = encode_nested(
+        TableSchema(columns=parse_columns("g geography, v vector(float,2)"))
+    )
+    assert [one["columnType"]["Type"] for one in nested["DataColumns"]] == [-1, -1]
 
 
 def test_bare_decimal_is_written_without_precision() -> None:
@@ -247,17 +266,10 @@ def test_bare_decimal_is_written_without_precision() -> None:
 @pytest.mark.parametrize(
     ("members", "problem"),
     [
-        ({}, "-1 is not a known type code"),
-        ({"Type": 24}, "24 is not a known type code"),
-        ({"Type": "bigint"}, "Type is text"),
         ({"Type": True}, "Type is true or false"),
         ({"Type": 0, "ColumnId": "x"}, "ColumnId is not an integer"),
         ({"Type": 0, "ColumnId": 1.5}, "ColumnId is a number where"),
         ({"Type": 0, "Nullable": 1}, "Nullable is a number"),
-        ({"Type": 5, "Precision": 77}, "are not those of a DECIMAL"),
-        ({"Type": 5, "Precision": 3, "Scale": 4}, "are not those of a DECIMAL"),
-        ({"Type": 9, "SpecifiedLength": 256}, "does not fit CHAR"),
-        ({"Type": 10}, "0 does not fit VARCHAR"),
         ({"Type": 17}, "of ARRAY are 0, not 1"),
         ({"Type": 18, "SubTypes": [{"Type": 4}]}, "of MAP are 1, not 2"),
         ({"Type": 19, "SubTypes": []}, "no or equal names"),
@@ -284,7 +296,7 @@ def test_bad_nested_type_is_told(members: dict[str, Any], problem: str) -> None:
         ({"Type": "bigint"}, "Name is missing"),
         ({"Name": "a"}, "Type is missing"),
         ({"Name": 3, "Type": "bigint"}, "Name is a number where text"),
-        ({"Name": "a", "Type": "vector(float,3)"}, "of column 'a'.*is not a type"),
+        ({"Name": "a", "Type": 3}, "Type is a number where text"),
         ({"Name": "a\ud800", "Type": "bigint"}, "is not valid Unicode"),
     ],
 )

@@ -18,6 +18,8 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    UnknownType,
+    VectorType,
 )
 from odps_nb.wire.type_text import (
     MAX_DEPTH,
@@ -26,12 +28,13 @@ from odps_nb.wire.type_text import (
     format_type,
     parse_columns,
     parse_type,
+    read_type,
 )
 from tests.support.wire.schemas import PRIMITIVES, outcome, texts, types, unique_names
 from tests.support.wire.schemas import columns_of as columns_named
 
 BIGINT, STRING = PrimitiveType(TypeCode.BIGINT), PrimitiveType(TypeCode.STRING)
-BLOB = PrimitiveType(TypeCode.BLOB)
+BLOB, FLOAT = PrimitiveType(TypeCode.BLOB), PrimitiveType(TypeCode.FLOAT)
 
 
 @given(types)
@@ -60,6 +63,7 @@ def test_any_text_is_a_type_or_our_error(text: str) -> None:
         assert parse_type(format_type(found)) == found
 
 
+PARTS = ("array", "map", "struct", "foo", "bigint", "a", "`b`", "9", "'c'", *"<>(),:` ")
 TOKENS = ("array", "map", "struct", "decimal", "char", "bigint", "blob", "a", "`b`", "9", "'")
 
 
@@ -89,6 +93,9 @@ def test_primitive_is_its_name(type_: PrimitiveType) -> None:
         ("char(3)", LengthType(TypeCode.CHAR, 3)),
         ("VarChar(65535)", LengthType(TypeCode.VARCHAR, 65535)),
         ("array<array<blob>>", ArrayType(ArrayType(BLOB))),
+        ("GEOGRAPHY", PrimitiveType(TypeCode.GEOGRAPHY)),
+        ("Vector(Float, 3)", VectorType(FLOAT, 3)),
+        ("VECTOR<FLOAT,3>", VectorType(FLOAT, 3)),
         ("map<string, bigint>", MapType(STRING, BIGINT)),
         (
             "STRUCT<f1:STRING,F2:blob>",
@@ -105,8 +112,43 @@ def test_text_is_read_as(text: str, expected: OdpsType) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FOO", UnknownType("FOO")),
+        ("Foo( 3 , 'x)' )", UnknownType("Foo( 3 , 'x)' )")),
+        ("geometry<point,4326>", UnknownType("geometry<point,4326>")),
+        ("array<foo>", ArrayType(UnknownType("foo"))),
+        ("map<string,geometry(4326)>", MapType(STRING, UnknownType("geometry(4326)"))),
+        (
+            "struct<a:foo(3),b:bigint>",
+            StructType((StructField("a", UnknownType("foo(3)")), StructField("b", BIGINT))),
+        ),
+        # not what their first word says
+        ("timestamp with local time zone", UnknownType("timestamp with local time zone")),
+        ("decimal(100,2)", UnknownType("decimal(100,2)")),
+        ("vector(bfloat16,4)", UnknownType("vector(bfloat16,4)")),
+        ("array<bigint not null>", UnknownType("array<bigint not null>")),
+        ("[{?", UnknownType("[{?")),
+        ("array<" * 40 + "bigint" + ">" * 40, UnknownType("array<" * 40 + "bigint" + ">" * 40)),
+        ("bigint", BIGINT),
+    ],
+)
+def test_type_text_of_a_service_is_read_as(text: str, expected: OdpsType) -> None:
+    """Evidence 154, 155: a type text that cannot be read is data."""
+    assert read_type(text) == expected
+    assert read_type(format_type(expected)) == expected
+
+
+@given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PARTS), max_size=12).map("".join)))
+def test_any_type_text_of_a_service_is_a_type(text: str) -> None:
+    found = read_type(text)
+    assert read_type(format_type(found)) == found
+
+
+@pytest.mark.parametrize(
     ("type_", "text"),
     [
+        (VectorType(FLOAT, 3), "vector(float,3)"),
         (DecimalType(10, None), "decimal(10,0)"),
         (StructType((StructField("a-b", BIGINT),)), "struct<`a-b`:bigint>"),
         (StructType((StructField("größe", BIGINT),)), "struct<größe:bigint>"),
@@ -121,7 +163,13 @@ def test_type_is_written_as(type_: OdpsType, text: str) -> None:
     [
         ("", "expected a type"),
         ("bigintt", "'bigintt' is not a type"),
-        ("vector(float,3)", "is not a type"),
+        ("geometry", "'geometry' is not a type"),
+        ("unknown", "'unknown' is not a type"),
+        ("vector", r"expected '\('"),
+        ("vector(float)", "expected ','"),
+        ("vector(bigint,3)", "is not an element of VECTOR"),
+        ("vector(float,0)", "is not a number of elements"),
+        ("vector(float,3>", r"expected '\)'"),
         ("bigint string", "expected the end"),
         ("bigint(3)", "expected the end"),
         ("char", r"expected '\('"),

@@ -215,7 +215,7 @@ def _identifier(name: str, value: object) -> str:
     return ".".join(f"`{part}`" for part in parts)
 
 
-_PART = re.compile(r"[^\W\d]\w{0,127}")
+_PART = re.compile(r"[\w']{1,128}")
 _MAX_PARTS = 3
 
 
@@ -223,8 +223,8 @@ def _no_name(name: str, what: str) -> ArgumentError:
     return ArgumentError(
         f"{{{name}}} stands for the name of a table or column, and {what} is none",
         argument=name,
-        hint=f"write :{name} for a value; a name has letters, digits and underscores, and dots "
-        "between project, schema and table",
+        hint=f"write :{name} for a value; a name has letters, digits, underscores and single "
+        "quotes, and dots between project, schema and table",
     )
 
 

@@ -15,7 +15,7 @@ from pyarrow.fs import LocalFileSystem
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
 from odps_nb.access.reading.arriving import fitting
 from odps_nb.client.catalog import fetch_table, iter_partitions
-from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.arrow_schema import arrow_schema, require_arrow_types
 from odps_nb.convert.narrow_decimals import narrow_schema
 from odps_nb.errors import ArgumentError, StateError
 from odps_nb.schema import Column, text_as_binary
@@ -198,6 +198,7 @@ class TableDataset(_Dataset):
         """Return the columns of the dataset."""
         unit = "us" if self._plan.timestamp_unit is TimeUnit.MICRO else "ns"
         columns, zone = _shown(self._plan, self._table_schema), self._storage.profile.timezone
+        require_arrow_types(columns, "a dataset")
         return narrow_schema(arrow_schema(columns, timestamp_unit=unit, timezone=zone))
 
     def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
@@ -349,7 +350,7 @@ def _selected(
 
 
 def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
-    if plan.text is TextMode.BINARY:
+    if plan.text.mode is TextMode.BINARY:
         schema = text_as_binary(schema)
     if not plan.columns:
         return list(schema)

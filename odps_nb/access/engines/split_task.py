@@ -16,7 +16,9 @@ from odps_nb.access.elsewhere import profile_from_settings
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.session import ReadSession
 from odps_nb.client.read.splits import iter_split
+from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions
+from odps_nb.convert.narrow_decimals import cast_columns
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError, SessionExpiredError
 from odps_nb.terms import Split
@@ -60,7 +62,7 @@ class SessionTask:
         """Return a batch of the session as a `Scan` gives it: its columns, order and types."""
         zone = dict(self.settings).get("timezone")
         shown = present_batch(batch, self.session.schema, timezone=zone)
-        return shown.select(self.schema.names).cast(self.schema)
+        return cast_columns(shown.select(self.schema.names), self.schema)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "connected": None}
@@ -126,6 +128,7 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
             "a limit does not apply to tasks, which do not know of each other",
             hint="leave limit= out, and take head() of the result",
         )
+    require_arrow_types(scan.session.schema, "a read in tasks")
     session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
     return [
         SplitTask(

@@ -10,12 +10,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.access.blobs.paths import find_blob_path
 from odps_nb.client.blob.many import iter_blobs
+from odps_nb.convert.nested_values import is_vector, vector_values
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.terms import BlobReference
 
@@ -165,6 +167,8 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if column.null_count == 0 and _is_number(column.type):
         values: list[Any] = column.to_numpy().tolist()
         return values
+    if is_vector(column.type):
+        return vector_values(column.combine_chunks())
     return list(column.to_pylist())
 
 
@@ -175,7 +179,8 @@ def _arrays(table: pa.Table) -> dict[str, Any]:
 
 def _array(name: str, column: pa.ChunkedArray) -> Any:
     column = _without_decimals(column)
-    if not _is_number(column.type):
+    vectors = is_vector(column.type)
+    if not (vectors or _is_number(column.type)):
         return column.to_pylist()
     if column.null_count and not pt.is_floating(column.type):
         raise ConversionError(
@@ -184,6 +189,9 @@ def _array(name: str, column: pa.ChunkedArray) -> Any:
             source_type=str(column.type),
             hint="leave such rows out (where=…), or leave batch_size out: single rows have None",
         )
+    if vectors:  # a matrix, of a row for each
+        rows: list[Any] = vector_values(column.combine_chunks())
+        return np.reshape(rows, (-1, column.type.list_size))
     return column.to_numpy().copy()  # what Arrow shows may not be written to
 
 

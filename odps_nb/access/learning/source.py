@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from odps_nb.access.engines.split_task import SessionTask, settings_of
 from odps_nb.client.read.splits import iter_batches
+from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.errors import ArgumentError, NotFoundError, SessionExpiredError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import RowRangeSplit
@@ -144,6 +145,7 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
             f"the rows of {session.table} have no numbers in a read session",
             hint="write them to another table, e.g. by odps.sql, and read that one",
         )
+    require_arrow_types(numbered.schema, "a read for learning")
     names = scan.plan.columns or numbered.arrow_schema.names
     return RowSource(
         settings=settings_of(scan, storage),

@@ -33,7 +33,7 @@ from odps_nb.client.sql.definitions import quoted
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TextMode
+from odps_nb.terms import PartitionSpec, TextMode, TextOptions
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ _SORT_SETTINGS = {
 _NO_ORDER = (
     *(TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT),
     *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
+    *(TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
@@ -171,8 +172,8 @@ class ScanRows:
         conditions = [f"({one})" for one in (plan.where, where, _inside(plan.partitions)) if one]
         text = f"select {', '.join(named) if plan.columns else '*'} from {quoted(plan.table)}"
         text += f" where {' and '.join(conditions)}" if conditions else ""
-        mode = self._scan.plan.text
-        return self._job.sort(self, text, column, descending=descending, mode=mode)
+        shown = self._scan.plan.text
+        return self._job.sort(self, text, column, descending=descending, shown=shown)
 
     def code(self, where: str | None) -> str:
         """Return ``odps.table(…).read(…)``."""
@@ -184,7 +185,8 @@ class ScanRows:
             ("where", condition or None),
             ("partitions", [str(one) for one in plan.partitions] or None),
             ("limit", plan.limit),
-            ("text", "binary" if plan.text is TextMode.BINARY else None),
+            ("text", "binary" if plan.text.mode is TextMode.BINARY else None),
+            ("char_padding", plan.text.char_padding or None),
         ]
         options = ", ".join(f"{key}={value!r}" for key, value in said if value is not None)
         return f"odps.table({_short_name(self)!r}).read({options})"
@@ -312,7 +314,7 @@ class ResultRows:
             text,
             column,
             descending=descending,
-            mode=self._result._text,
+            shown=self._result._text,
             settings=self._result.settings,
         )
 
@@ -321,8 +323,10 @@ class ResultRows:
         query = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{query}\n) t where {where}" if where else query
         settings = f", settings={self._result.settings!r}" if self._result.settings else ""
-        mode = ', text="binary"' if self._result._text is TextMode.BINARY else ""
-        return f"odps.sql({text!r}{settings}{mode})"
+        shown = self._result._text
+        options = ', text="binary"' if shown.mode is TextMode.BINARY else ""
+        options += ", char_padding=True" if shown.char_padding else ""
+        return f"odps.sql({text!r}{settings}{options})"
 
     def narrowed(self, columns: int) -> Rows:
         """Return the rows with their first columns only."""
@@ -376,7 +380,7 @@ class _Job:
         column: str,
         *,
         descending: bool,
-        mode: str,
+        shown: TextOptions,
         settings: Mapping[str, str] | None = None,
     ) -> Rows:
         known = next((one for one in rows.columns if one.name == column), None)
@@ -385,7 +389,13 @@ class _Job:
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
         chosen = {**(settings or {}), **_SORT_SETTINGS}
-        self._result = result = rows.connection.sql(text, settings=chosen, text=mode, wait=False)
+        self._result = result = rows.connection.sql(
+            text,
+            settings=chosen,
+            text=shown.mode,
+            char_padding=shown.char_padding,
+            wait=False,
+        )
         try:
             result.wait()
         finally:

@@ -48,25 +48,23 @@ def iter_scan_rows(
     SessionExpiredError
         The snapshot is gone; a new read has another one.
     """
+    token = scan.connection.storage.operation(cancel)
+    return scan._in_reach(lambda: _numbered(scan, start, rows, token), None, token)
+
+
+def _numbered(scan: Scan, start: int, rows: int, token: CancelToken) -> Batches:
     session, total = scan.session, scan.row_count or 0
     wanted = list(scan.plan.columns)
     part = RowRangeSplit(start, max(0, min(rows, total - start)))
     if not part.count:
         return
-    storage = scan.connection.storage
     batches = iter_split(
-        storage,
-        session,
-        part,
-        max_batch_bytes=MIN_BATCH_BYTES,
-        cancel=storage.operation(cancel),
+        scan.connection.storage, session, part, max_batch_bytes=MIN_BATCH_BYTES, cancel=token
     )
-    try:
+    with closing(batches):
         for batch in batches:
             shown = present_batch(batch, session.schema, timezone=scan.profile.timezone)
             yield shown.select(wanted) if wanted else shown
-    finally:
-        batches.close()
 
 
 def iter_found_rows(
@@ -90,8 +88,8 @@ def iter_found_rows(
         return
     storage, wanted = scan.connection.storage, list(scan.plan.columns)
     token = storage.operation()
-    scan._works_under(token)
-    try:
+
+    def placed() -> Generator[Placed, None, None]:
         session, zone = scan._opened(token=token), scan.profile.timezone
         found = iter_placed(
             storage, session, begin, workers=workers, read_ahead=read_ahead, cancel=token
@@ -100,6 +98,10 @@ def iter_found_rows(
             for place, batch in found:
                 shown = present_batch(batch, session.schema, timezone=zone)
                 yield place, shown.select(wanted) if wanted else shown
+
+    scan._works_under(token)
+    try:
+        yield from scan._in_reach(placed, None, token)
     finally:
         scan._works_under(token, ended=True)
 

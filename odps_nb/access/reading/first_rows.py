@@ -12,7 +12,7 @@ from odps_nb.client.read.preview import fetch_preview
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import AccessDeniedError, InvalidRequestError
 from odps_nb.schema import text_as_binary
-from odps_nb.terms import PartitionSpec, TextMode
+from odps_nb.terms import PartitionSpec, TextMode, TextOptions
 from odps_nb.wire.calls import Preview
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def preview_rows(
     *,
     partitions: Sequence[PartitionSpec],
     columns: Sequence[str] | None,
-    text: TextMode,
+    text: TextOptions,
     tracker: ProgressTracker,
 ) -> pa.Table | None:
     """Return the first rows, or ``None`` where a read is necessary.
@@ -56,7 +56,7 @@ def preview_rows(
     )
     storage = table.connection.storage
     expected = [column for name in names if (column := schema.find(name)) is not None]
-    shown = text_as_binary(schema) if text is TextMode.BINARY else schema
+    shown = text_as_binary(schema) if text.mode is TextMode.BINARY else schema
     try:
         found = fetch_preview(
             storage, request, columns=expected, shown=tuple(shown), text=text, tracker=tracker

@@ -31,3 +31,4 @@ class ReadOptions:
     compression: str | Compression | None = None
     timestamp_unit: TimeUnit | None = None
     text: str | TextMode | None = None
+    char_padding: bool = False

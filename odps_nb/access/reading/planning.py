@@ -18,7 +18,7 @@ from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
-from odps_nb.terms import Compression, TableName, TextMode
+from odps_nb.terms import Compression, TableName, TextOptions
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
@@ -95,7 +95,7 @@ def plan_read(
         compression=Compression.of(options.compression),
         timestamp_unit=options.timestamp_unit,
         increment=increment,
-        text=TextMode.of(options.text),
+        text=TextOptions.of(options.text, char_padding=options.char_padding),
     )
 
 

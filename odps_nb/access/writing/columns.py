@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from odps_nb.access.checks import did_you_mean
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
+from odps_nb.wire.control.generated import parse_generated
 from odps_nb.wire.type_text import parse_columns, parse_type
 
 if TYPE_CHECKING:
@@ -70,9 +71,12 @@ def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, 
     Parameters
     ----------
     partitioned_by
-        ``"ds string, region string"``, ``"ds, region"``, or a list of such texts.
+        ``"ds string, region string"``, ``"ds, region"``, or a list of such texts; or of an
+        auto-partitioned table ``"trunc_time(d, 'day') as pt"``.
     """
     if isinstance(partitioned_by, str):
+        if (made := parse_generated(partitioned_by)) is not None:
+            return (made,)
         parts = [part.strip() for part in partitioned_by.split(",")]
         if any(len(part.split(None, 1)) > 1 for part in parts):
             return parse_columns(partitioned_by)

@@ -29,6 +29,7 @@ from odps_nb.access.writing.sources import (
 from odps_nb.client.catalog import create_table, table_exists
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
+from odps_nb.convert.generated import fill_generated
 from odps_nb.errors import ConversionError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import TableName
@@ -183,6 +184,7 @@ def _chunk(group: list[FolderFile], first: int, target: Target, faces: Faces) ->
     plain = fit_batch(
         batch, target.plain, places=places, first_row=first, conversions=target.conversions
     )
+    plain = fill_generated(plain, target.columns, first)
     cells = [
         NewBlob(one.file, mime_type=kind, file_name=name)
         for one, kind, name in zip(group, kinds, names, strict=True)

@@ -33,6 +33,7 @@ from odps_nb.convert.arrow_schema import (
     match_names,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.generated import Rows, check_source, fill_generated
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema, TypeCode, has_blob
@@ -46,9 +47,9 @@ __all__ = [
     "Target",
     "WriteInput",
     "check_fixed",
-    "check_named_partitions",
     "open_input",
     "require_partition_columns",
+    "with_partitions",
 ]
 
 BLOB_ROWS = 256
@@ -86,7 +87,11 @@ class Target:
     ) -> Target:
         """Make the target of a table; partition columns not fixed become required."""
         keys = {key for key, _ in fixed}
-        dynamic = [_required(c) for c in schema.partition_columns if c.name not in keys]
+        dynamic = [
+            replace(column, nullable=schema.source_of(column) is not None)
+            for column in schema.partition_columns
+            if column.name not in keys
+        ]
         columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
         return cls(
             table=table,
@@ -99,8 +104,9 @@ class Target:
     @property
     def names(self) -> Names:
         """The names by which rows without a schema are matched."""
-        order = self.columns.names
-        return Names(order=order, known=(*order, *(key for key, _ in self.fixed)))
+        columns = self.columns
+        order = tuple(c.name for c in columns if columns.source_of(c) is None)
+        return Names(order=order, known=(*columns.names, *(key for key, _ in self.fixed)))
 
     @property
     def plain(self) -> TableSchema:
@@ -114,10 +120,6 @@ class Target:
     def blobs(self) -> tuple[Column, ...]:
         """The columns that are or hold BLOBs."""
         return tuple(c for c in self.columns.columns if has_blob(c.type))
-
-
-def _required(column: Column) -> Column:
-    return replace(column, nullable=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +204,11 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
             hint="add this boolean column to the data, or leave out deleted=",
         )
     for column in target.columns.partition_columns:
-        if column.name.casefold() not in present:
+        if column.name.casefold() in present:
+            continue
+        if column.generated is not None:
+            check_source(column, present, target.columns, target.table)
+        else:
             raise ArgumentError(
                 f"{target.table} is partitioned by {column.name!r}, which is not in the data",
                 code="InvalidPartitionSpec",
@@ -210,19 +216,24 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
             )
 
 
-def check_named_partitions(rows: pa.Table | pa.RecordBatch, target: Target) -> None:
-    """Refuse rows whose values name partitions that no request could name.
+def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
+    """Return converted rows with the partition columns that are computed; check all of them.
 
     Raises
     ------
     ArgumentError
-        See `odps_nb.terms.check_partition_value`; the column is named.
+        A value names a partition that no request could name (see
+        `odps_nb.terms.check_partition_value`); the column is named.
+    ConversionError
+        A value contradicts the expression of which its column is made.
     """
+    rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
         if pa.types.is_string(values.type):  # values of other types have one text form
             for value in pc.unique(values):
                 check_partition_value(column.name, value.as_py())
+    return rows
 
 
 # -- columns that the partition fixes -----------------------------------------------------------
@@ -340,7 +351,7 @@ def _in_memory(
     target: Target,
     workers: int | None,
 ) -> WriteInput:
-    check_named_partitions(plain, target)
+    plain = with_partitions(plain, target)
     if workers is None:
         workers = 1 if target.blobs else min(MAX_LANES, 1 + plain.nbytes // LANE_BYTES)
     workers = max(1, min(workers, rows))
@@ -394,7 +405,7 @@ def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chu
     for start in range(0, len(frame), step):
         part = frame.iloc[start : start + step]
         plain, cells = _frame_parts(part, target, row + start)
-        check_named_partitions(plain, target)
+        plain = with_partitions(plain, target, row + start)
         yield Chunk(rows=len(part), plain=_one_batch(plain), cells=cells, first_row=row + start)
 
 
@@ -439,5 +450,5 @@ def _stream_chunk(
     plain = fit_batch(
         batch, target.plain, places=places, first_row=first_row, conversions=target.conversions
     )
-    check_named_partitions(plain, target)
+    plain = with_partitions(plain, target, first_row)
     return Chunk(rows=batch.num_rows, plain=plain, cells=cells, first_row=first_row)

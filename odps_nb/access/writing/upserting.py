@@ -7,7 +7,7 @@ of one key stay in one stream, which keeps their order; between streams there is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -84,8 +84,11 @@ class Change:
         """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data
-        open_keys = [column.name for column in target.columns.partition_columns]
-        return _only_keys(data, [*self.keys, *open_keys], index=index)
+        schema = target.columns
+        open_keys = [column.name for column in schema.partition_columns]
+        needed = [(schema.source_of(column) or column).name for column in schema.partition_columns]
+        order = tuple(dict.fromkeys((*self.keys, *needed)))
+        return _only_keys(data, order, {*order, *open_keys}, index=index)
 
 
 def _find_key(table: Table) -> tuple[str, ...]:
@@ -130,19 +133,21 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
     return Change(keys=keys, stamp=stamp, only_keys=delete)
 
 
-def _only_keys(data: Any, names: list[str], *, index: bool | None) -> Any:
-    """Return data of any kind with only those of these columns that it has.
+def _only_keys(
+    data: Any, order: tuple[str, ...], names: Iterable[str], *, index: bool | None
+) -> Any:
+    """Return data of any kind with only those columns of ``names`` that it has.
 
     Plain values, such as a list or a Series, are the key of a table with one key column. Rows
-    without names are keys, too, in the order of ``names``.
+    without names are keys, too, in ``order``.
     """
-    data = as_tables(data, Names(order=tuple(names), single=len(names) == 1), index=index)
+    data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
     if isinstance(data, Chunks):
         return data.mapped(lambda table: _select(table, names))
     return _select(data, names)
 
 
-def _select(data: Any, names: list[str]) -> Any:
+def _select(data: Any, names: Iterable[str]) -> Any:
     wanted = {name.casefold() for name in names}
     if is_spark(data) or is_pandas(data):
         return data[[name for name in data.columns if str(name).casefold() in wanted]]

@@ -288,6 +288,14 @@ class ProgressTracker:
         with self._lock:
             self._counts.rows = rows
 
+    def restarted(self, why: str) -> None:
+        """Forget the rows that came, since all of them are read again; keep a line about why."""
+        with self._lock:
+            counts = self._counts
+            counts.rows = counts.decoded_bytes = counts.complete_bytes = 0
+            counts.splits.clear()
+            self._events.append(why)
+
     def count_tasks(self, done: int, total: int) -> None:
         """Set how many tasks of another engine are done; the total may grow."""
         with self._lock:

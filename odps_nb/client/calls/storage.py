@@ -27,18 +27,24 @@ from odps_nb.client.options import ClientOptions
 from odps_nb.errors import (
     ConfigError,
     ConnectError,
+    InvalidRequestError,
     OdpsNbError,
     ServiceError,
     StateError,
     TransportError,
 )
 from odps_nb.http.abort import Abort
-from odps_nb.http.retry import RetryPolicy
+from odps_nb.http.retry import RetryPolicy, may_have_been_done
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
 from odps_nb.http.upload import open_upload
 from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
 from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
-from odps_nb.wire.control import GetTunnelEndpoint, decode_tunnel_endpoint
+from odps_nb.wire.control import (
+    GetTunnelEndpoint,
+    SubmitSql,
+    SubmittedInstance,
+    decode_tunnel_endpoint,
+)
 from odps_nb.wire.signing import sign
 
 if TYPE_CHECKING:
@@ -211,7 +217,6 @@ class StorageClient:
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
         idempotent: bool | None = None,
-        read_timeout: float | None = None,
     ) -> tuple[Mapping[str, str], bytes]:
         """Send a control plane request and return headers and body of a successful response.
 
@@ -221,22 +226,48 @@ class StorageClient:
             Path relative to the REST endpoint; ``curr_project`` is added when missing.
         idempotent
             ``None``: every method but POST and PATCH is.
-        read_timeout
-            As for `call`.
         """
         wire = self._scoped(wire)
         if idempotent is None:
             idempotent = wire.method.upper() not in ("POST", "PATCH")
         what = f"{wire.method} {wire.path}"
-        attempts = self.attempts(what, tracker=tracker, cancel=cancel)
-        attempts.read_timeout = read_timeout
-        with attempts:
+        with self.attempts(what, tracker=tracker, cancel=cancel) as attempts:
             while True:
                 try:
                     with self._send(wire, self.profile.endpoint, attempts) as response:
                         return response.headers, document(response)
                 except OdpsNbError as error:
                     attempts.again(error, idempotent=idempotent)
+
+    def submit(
+        self,
+        request: SubmitSql,
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> SubmittedInstance:
+        """Start a SQL job, and return which instance it is.
+
+        A job with a ``unique_id`` is sent again when its response is lost or cannot be read. The
+        error is ``in_doubt`` if an earlier request may have started the job, unless the service
+        refuses its text, which it then refused before.
+        """
+        wire = self._scoped(request.encode(scope=self._scope))
+        attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
+        attempts.read_timeout = self.options.work_timeout
+        lost = False
+        try:
+            with attempts:
+                while True:
+                    try:
+                        with self._send(wire, self.profile.endpoint, attempts) as response:
+                            return request.decode_answer(document(response), response.headers)
+                    except OdpsNbError as error:
+                        lost = lost or may_have_been_done(error)
+                        attempts.again(error, idempotent=request.idempotent)
+        except OdpsNbError as error:
+            error.in_doubt = lost and not isinstance(error, InvalidRequestError)
+            raise
 
     def attempts(
         self,

@@ -9,23 +9,26 @@ process when the value is accessed. Text that is not UTF-8 is no damage (`odps_n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from odps_nb.arrow.plain import PlainColumns
 from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import (
     FramingError,
     LimitExceededError,
     ProtocolError,
+    ServiceError,
     StateError,
     TruncatedError,
 )
-from odps_nb.terms import Compression, TextMode
+from odps_nb.schema import Column
+from odps_nb.terms import Compression, TextMode, TimeUnit
 from odps_nb.wire.arrow_stream import (
     DEFAULT_MAX_BODY,
     DEFAULT_MAX_DECOMPRESSED,
@@ -34,6 +37,7 @@ from odps_nb.wire.arrow_stream import (
     sniff_body,
 )
 from odps_nb.wire.calls.core import find_header
+from odps_nb.wire.calls.errors import MAX_ERROR_BYTES, decode_error
 from odps_nb.wire.codings import Decoder, decoder
 
 __all__ = ["Body", "RowStream"]
@@ -111,6 +115,7 @@ class _Watched:
         self.ran_short = False
         self.failed = True  # while the body is read, so that its own errors travel on
         head = body.read(4)
+        _refuse_document(body, head)
         self.failed = False
         found = sniff_body(head, find_header(body.headers, "content-encoding"))
         is_plain = not isinstance(found, Compression)
@@ -151,8 +156,18 @@ class _Watched:
         """Do nothing: the owner of the body closes it."""
 
 
+def _refuse_document(body: Body, head: bytes) -> None:
+    """Raise what the service reports with a status of success, in place of the rows."""
+    if head[:1] in (b"{", b"<"):
+        error = decode_error(200, body.headers, head + body.read(MAX_ERROR_BYTES))
+        if type(error) is not ServiceError:  # its code or text is known
+            raise error
+
+
 class RowStream:
     """Record batches of one response, each validated in full; `close` closes the response.
+
+    ``schema`` is that of the batches, ``sent`` the one that the response announced.
 
     Parameters
     ----------
@@ -169,17 +184,22 @@ class RowStream:
     text
         What becomes of text that is not UTF-8. ``None``: its column comes as binary, for the
         caller to fit (`odps_nb.arrow.text.fit_text`).
+    columns, unit
+        The columns of the read and the unit of its TIMESTAMPs, for the forms that
+        `odps_nb.arrow.plain` knows. ``None``: unknown.
 
     Raises
     ------
     ConversionError
-        A text is not UTF-8, and ``text`` is strict.
+        A text is not UTF-8, and ``text`` is strict; or a time or DECIMAL does not fit its type.
     TruncatedError
         The end marker or rows are missing.
     FramingError
         The bytes are not an Arrow stream, continue after its end, or are damaged.
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
+    ServiceError
+        The body is an error of the service that is known by its code or text.
     TransportError
         The connection broke, or the body is shorter than HTTP states.
     """
@@ -193,6 +213,8 @@ class RowStream:
         max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
         max_output: int | None = None,
         text: TextMode | None = TextMode.STRICT,
+        columns: Sequence[Column] | None = None,
+        unit: TimeUnit = TimeUnit.NANO,
     ) -> None:
         self._body, self._expected_rows, self._text = body, expected_rows, text
         self._check = EndMarkerCheck(
@@ -205,8 +227,10 @@ class RowStream:
         with self._translated():
             self._source = _Watched(body, self._check, max_output)
             self._reader: Any = pa.ipc.open_stream(pa.PythonFile(self._source, mode="r"))
-            self.schema: pa.Schema = self._reader.schema
-        self._validator = Validator(self.schema)
+            self.sent: pa.Schema = self._reader.schema
+        self._validator = Validator(self.sent)
+        self._plain = PlainColumns(self.sent, columns, unit=unit, max_bytes=max_decompressed)
+        self.schema: pa.Schema = self._plain.schema
         self._rows = 0
         if text is not None:
             self._types = text_types(self.schema, None, text)
@@ -258,7 +282,7 @@ class RowStream:
             self._source.read(1)  # the end of the body, which the check requires to be here
             self._ended = True
             return None
-        return self._validator.validate(batch)
+        return self._plain.apply(self._validator.validate(batch))
 
     def close(self) -> None:
         """Free the connection. Idempotent."""

@@ -8,7 +8,15 @@ from odps_nb.client.read.increments import Increment
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import Column, TableSchema
-from odps_nb.terms import Compression, PartitionSpec, Split, TableName, TextMode, TimeUnit
+from odps_nb.terms import (
+    STRICT_TEXT,
+    Compression,
+    PartitionSpec,
+    Split,
+    TableName,
+    TextOptions,
+    TimeUnit,
+)
 from odps_nb.wire.calls import MAX_BATCH_ROWS
 
 __all__ = ["DEFAULT_BATCH_ROWS", "ReadPlan", "ReadSession"]
@@ -53,12 +61,11 @@ class ReadPlan:
     compression
         The compression to request.
     timestamp_unit
-        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds, or microseconds if the service
-        reports times outside their range (1677…2262).
+        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds.
     increment
         Read only the rows of some versions; not with ``versions``.
     text
-        What becomes of text that is not UTF-8.
+        How text is given.
     """
 
     table: TableName
@@ -78,7 +85,7 @@ class ReadPlan:
     timestamp_unit: TimeUnit | None = None
     max_batch_rows: int = DEFAULT_BATCH_ROWS
     increment: Increment | None = None
-    text: TextMode = TextMode.STRICT
+    text: TextOptions = STRICT_TEXT
 
     def __post_init__(self) -> None:
         for name in ("split_bytes", "splits", "max_batch_rows"):
@@ -109,7 +116,7 @@ class ReadSession:
     that columns were chosen, ``columns`` which of a stream that has more than was wanted.
     ``latest_version`` is that of the table, 0 if there is none or the service reports none.
     ``timestamp_unit`` is the requested unit of TIMESTAMPs. ``tells_changes``: the last data column
-    holds the change of each row as a word. ``text`` says what becomes of text that is not UTF-8;
+    holds the change of each row as a word. ``text`` says how text is given;
     with ``binary`` text columns are BINARY in ``schema``, and ``sent`` has them as the service
     sends them.
     """
@@ -133,7 +140,7 @@ class ReadSession:
     timestamp_unit: TimeUnit = TimeUnit.NANO
     max_batch_rows: int = DEFAULT_BATCH_ROWS
     tells_changes: bool = False
-    text: TextMode = TextMode.STRICT
+    text: TextOptions = STRICT_TEXT
     sent: TableSchema | None = None
 
     @property

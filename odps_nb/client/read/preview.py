@@ -7,6 +7,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from odps_nb.arrow.char import char_columns, stripped
 from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -15,7 +16,7 @@ from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
 from odps_nb.errors import ArgumentError, FramingError, OdpsNbError
 from odps_nb.schema import Column
-from odps_nb.terms import TextMode
+from odps_nb.terms import STRICT_TEXT, TextOptions
 from odps_nb.wire.calls import Preview
 
 __all__ = ["fetch_preview"]
@@ -27,7 +28,7 @@ def fetch_preview(
     *,
     columns: Sequence[Column] | None = None,
     shown: Sequence[Column] | None = None,
-    text: TextMode = TextMode.STRICT,
+    text: TextOptions = STRICT_TEXT,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> pa.Table:
@@ -42,7 +43,7 @@ def fetch_preview(
     shown
         The same, text as BINARY where it is wanted as bytes. ``None``: ``columns``.
     text
-        What becomes of text that is not UTF-8.
+        How text is given; CHAR is stripped of its padding only where ``columns`` are known.
 
     Raises
     ------
@@ -60,17 +61,19 @@ def fetch_preview(
         while True:
             try:
                 response = storage.open(request, attempts=attempts)
-                with response, RowStream(response, text=None) as stream:
+                with response, RowStream(response, text=None, columns=columns) as stream:
                     batches = _batches(stream, columns)
                 break
             except OdpsNbError as error:
                 attempts.again(error, idempotent=True)
-    types = text_types(stream.schema, columns if shown is None else shown, text)
+    types = text_types(stream.schema, columns if shown is None else shown, text.mode)
+    chars = () if text.char_padding else char_columns(stream.schema.names, columns or ())
     fields = map(pa.Field.with_type, stream.schema, types)
     found, rows = [], 0
     for batch in batches:
         place = partial(_place, request, rows)
-        found.append(fit_text(batch, types, text, place, unprotected=stream.unprotected))
+        fitted = fit_text(batch, types, text.mode, place, unprotected=stream.unprotected)
+        found.append(stripped(fitted, chars))
         rows += batch.num_rows
     return pa.Table.from_batches(found, schema=pa.schema(fields, stream.schema.metadata))
 

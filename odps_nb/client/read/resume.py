@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 
+from odps_nb.arrow.char import CharColumns, char_columns, stripped
 from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -21,7 +22,7 @@ from odps_nb.client.read.text_form import TextForm
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.schema import Column
-from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.terms import RowRangeSplit, Split, TimeUnit
 from odps_nb.wire.calls import StreamingCall
 
 __all__ = ["ResumableRowStream", "rows_of"]
@@ -58,6 +59,8 @@ class ResumableRowStream:
         Shared with concurrent readers; reduced when the service answers 429.
     text
         The form of text.
+    unit
+        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class ResumableRowStream:
         part: bool = False,
         concurrency: AdaptiveConcurrency | None = None,
         text: TextForm,
+        unit: TimeUnit = TimeUnit.NANO,
         tracker: ProgressTracker | None = None,
         cancel: CancelToken | None = None,
     ) -> None:
@@ -83,8 +87,9 @@ class ResumableRowStream:
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
-        self._text, self._unprotected = text, False
+        self._text, self._unit, self._unprotected = text, unit, False
         self._types: tuple[pa.DataType, ...] = ()  # of the columns that are wanted
+        self._chars: CharColumns = ()  # of these columns
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
@@ -133,13 +138,14 @@ class ResumableRowStream:
             Returns which row of the last batch a row of ``batch`` is.
         """
         first = self._row - self._rows_of_last
-        return fit_text(
+        fitted = fit_text(
             batch,
             self._types[: batch.num_columns],
             self._text.mode,
             lambda number: self._text.place(first + row(number)),
             unprotected=self._unprotected,
         )
+        return stripped(fitted, self._chars)
 
     def rest(self) -> None:
         """Close the connection if the service refuses other readers; `batches` reopens it later."""
@@ -206,7 +212,7 @@ class ResumableRowStream:
         response = self._storage.open(self._request_at(self._row), attempts=self._attempts)
         self._wire_bytes = 0
         try:
-            stream = RowStream(response, text=None)
+            stream = RowStream(response, text=None, columns=self._columns, unit=self._unit)
             places = self._placed(stream)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
@@ -220,7 +226,9 @@ class ResumableRowStream:
         self._schema, self._places = stream.schema, places
         self._unprotected = stream.unprotected
         fields = stream.schema if places is None else map(stream.schema.field, places)
-        self._types = text_types(pa.schema(fields), self._text.columns, self._text.mode)
+        wanted = pa.schema(fields)
+        self._types = text_types(wanted, self._text.columns, self._text.mode)
+        self._chars = char_columns(wanted.names, self._text.stripped)
         return stream
 
     def _placed(self, stream: RowStream) -> tuple[int, ...] | None:

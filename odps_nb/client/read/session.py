@@ -45,10 +45,8 @@ from odps_nb.terms import (
     SplitMode,
     TableName,
     TextMode,
-    TimeUnit,
 )
 from odps_nb.wire.calls import (
-    NANOSECONDS_TOO_NARROW,
     CreateReadSession,
     GetReadSession,
     ReadSessionAnswer,
@@ -89,8 +87,8 @@ def open_read_session(
     """Open a read session: a snapshot of the table, cut into splits.
 
     Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
-    with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes
-    or the table takes only ranges (as those with BLOBs do, by the vendor's manual).
+    with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes.
+    Where the table is refused in one mode, the other is asked for.
 
     Raises
     ------
@@ -108,10 +106,8 @@ def open_read_session(
         suggest_tables(storage, plan.table, error)
         raise
     except InvalidRequestError as error:
-        if error.code != NANOSECONDS_TOO_NARROW or plan.timestamp_unit is not None:
-            explain_refused_table(storage, plan.table, error, columns=plan.columns)
-            raise
-    return _opened(storage, replace(plan, timestamp_unit=TimeUnit.MICRO), tracker, cancel)
+        explain_refused_table(storage, plan.table, error, columns=plan.columns)
+        raise
 
 
 def _opened(
@@ -154,27 +150,36 @@ def _answered(
     ask: Callable[[CreateReadSession], ReadSessionAnswer],
 ) -> ReadSessionAnswer:
     """Create a session in the first split mode that the table supports."""
-    if request.split_mode is SplitMode.SIZE:
+    try:
+        answer = ask(request)
+    except InvalidRequestError as error:
+        if plan.increment is not None:
+            raise
+        request = _in_other_mode(plan, request)
         try:
             answer = ask(request)
-        except InvalidRequestError as error:
-            if error.code == NANOSECONDS_TOO_NARROW:
-                raise
-            try:  # the table may take ranges of rows only: see SplitMode.ROW_OFFSET
-                return ask(replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=0))
-            except InvalidRequestError:
-                raise error from None
-    else:
+        except InvalidRequestError:
+            raise error from None
+    if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
+        request = _in_other_mode(plan, request)
         answer = ask(request)
-        if request.split_mode is SplitMode.ROW_OFFSET and answer.record_count is None:
-            size = max(_split_bytes(plan), MIN_SPLIT_BYTES)
-            request = replace(request, split_mode=SplitMode.SIZE, split_number=size)
-            answer = ask(request)
     by_size = request.split_mode is SplitMode.SIZE
     if by_size and answer.splits_count > DEFAULT_SPLITS and _is_free(plan):
         larger = _split_bytes(plan) * math.ceil(answer.splits_count / DEFAULT_SPLITS)
         answer = ask(replace(request, split_number=larger))
     return answer
+
+
+def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSession:
+    """Return the request by ranges of rows in place of sizes, or the other way round.
+
+    BLOB tables take ranges alone (vendor's manual). Tables with a primary key may take sizes
+    alone: the Java SDK reads them so.
+    """
+    if request.split_mode is SplitMode.SIZE:
+        return replace(request, split_mode=SplitMode.ROW_OFFSET, split_number=DEFAULT_SPLIT_ROWS)
+    size = max(_split_bytes(plan), MIN_SPLIT_BYTES)
+    return replace(request, split_mode=SplitMode.SIZE, split_number=size)
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
@@ -285,7 +290,7 @@ def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> Rea
     schema = selected(answer.schema, columns.wanted)
     if plan.increment is not None:
         schema = plan.increment.shown(schema)
-    as_bytes = plan.text is TextMode.BINARY
+    as_bytes = plan.text.mode is TextMode.BINARY
     return ReadSession(
         table=plan.table,
         session_id=answer.session_id,

@@ -138,7 +138,13 @@ def iter_split(
         label=str(part_of or split),
         part=part_of is not None and part_of != split,
         concurrency=concurrency,
-        text=TextForm(session.text, tuple(session.schema), partial(_place, session, split)),
+        text=TextForm(
+            session.text.mode,
+            tuple(session.schema),
+            partial(_place, session, split),
+            stripped=() if session.text.char_padding else tuple(session.columns_sent),
+        ),
+        unit=session.timestamp_unit,
         tracker=tracker,
         cancel=cancel,
     )

@@ -1,8 +1,8 @@
 """Checks that the columns of an Arrow stream are those of its session.
 
 A session has names and MaxCompute types; the stream has an Arrow schema, which decides what values
-become. Every Arrow form that services are known to send for a type is accepted
-(``docs/protocol.md`` sections 5.1, 5.2); a list in place of text is not. Pure: no requests.
+become. Every Arrow type that services are known to send for a type is accepted, after
+`odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2); a list in place of text is not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from odps_nb.wire.type_text import format_type
 __all__ = ["find_columns"]
 
 _SHOWN = 120
-_UTC = {"UTC", "ETC/UTC", "GMT", "Z", "+00:00"}
 
 
 def find_columns(
@@ -120,23 +119,9 @@ def _is_form_of(came: pa.DataType, promised: OdpsType) -> bool:
     return any(matches(came) for matches in _FORMS[promised.code])
 
 
-def _is_instant(came: pa.DataType) -> bool:
-    return bool(pt.is_timestamp(came) and (came.tz is None or came.tz.upper() in _UTC))
-
-
-def _is_seconds_and_nanos(came: pa.DataType) -> bool:
-    """Whether it is ``struct<sec, nano>``, the form of intervals and of older streams."""
-    if not pt.is_struct(came) or came.num_fields != 2:
-        return False
-    members = [came.field(place) for place in (0, 1)]
-    return [m.name for m in members] == ["sec", "nano"] and all(
-        pt.is_integer(m.type) for m in members
-    )
-
-
 _TEXT = (pt.is_string, pt.is_large_string)
 _BYTES = (pt.is_binary, pt.is_large_binary)
-_INSTANT = (_is_instant, _is_seconds_and_nanos)
+_TIME = (pt.is_timestamp,)
 
 _FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
     TypeCode.TINYINT: (pt.is_int8,),
@@ -153,12 +138,16 @@ _FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
     TypeCode.BINARY: _BYTES,
     TypeCode.BLOB: (*_TEXT, *_BYTES),
     TypeCode.DATE: (pt.is_date32,),
-    TypeCode.DATETIME: _INSTANT,
-    TypeCode.TIMESTAMP: _INSTANT,
-    TypeCode.TIMESTAMP_NTZ: _INSTANT,
-    TypeCode.INTERVAL_DAY_TIME: (pt.is_duration, pt.is_timestamp, _is_seconds_and_nanos),
+    TypeCode.DATETIME: _TIME,
+    TypeCode.TIMESTAMP: _TIME,
+    TypeCode.TIMESTAMP_NTZ: _TIME,
+    TypeCode.INTERVAL_DAY_TIME: (pt.is_duration, pt.is_timestamp),
     TypeCode.INTERVAL_YEAR_MONTH: (pt.is_int32, pt.is_int64),
-    TypeCode.VARIANT: (lambda _: True,),  # no source says what it looks like
+    # no source says what these look like, and a type that is not known is no damage
+    **dict.fromkeys(
+        (TypeCode.VARIANT, TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
+        (lambda _: True,),
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""How a read shows its text: as text that must be UTF-8, with replacement, or as bytes."""
+"""How a read gives its text: strict, replaced or as bytes; CHAR padded or stripped."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ class TextForm:
         The columns that are shown, text as BINARY where it is wanted as bytes. ``None``: unknown.
     place
         Names a row of the stream for an error, in words and as a number.
+    stripped
+        Columns with their types on the wire, whose CHAR values lose the blanks at their end.
     """
 
     mode: TextMode
     columns: tuple[Column, ...] | None
     place: Callable[[int], tuple[str, int]]
+    stripped: tuple[Column, ...] = ()

@@ -19,6 +19,7 @@ from odps_nb.schema import (
     StructType,
     TableSchema,
     TypeCode,
+    has_any,
     has_blob,
 )
 from odps_nb.terms import TableName
@@ -30,7 +31,7 @@ from odps_nb.wire.control.table_limits import (
     is_column_name,
     is_table_name,
 )
-from odps_nb.wire.type_text import format_columns, format_text
+from odps_nb.wire.type_text import format_columns, format_text, format_type
 
 __all__ = ["TableOptions", "create_table_sql", "quoted", "settings_of"]
 
@@ -77,6 +78,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
         raise ArgumentError("a table needs at least one column that is no partition column")
     _check_names(table, schema.all_columns)
     _check_blobs(schema)
+    _check_known(schema)
     if problem := definition_problem(schema, options.comment):
         raise ArgumentError(problem)
     keys = _spelled(options.primary_key, schema, "primary key")
@@ -91,7 +93,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if options.comment:
         parts.append(f"comment {format_text(options.comment)}")
     if schema.partition_columns:
-        parts.append(f"partitioned by ({format_columns(schema.partition_columns)})")
+        parts.append(_partitioned_by(schema))
     parts += _clustering(schema, options)
     if found := _properties(schema, options):
         pairs = ", ".join(f"{format_text(k)}={format_text(v)}" for k, v in sorted(found.items()))
@@ -101,9 +103,23 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     return " ".join(parts) + ";"
 
 
+def _partitioned_by(schema: TableSchema) -> str:
+    first = schema.partition_columns[0]
+    if first.generated is not None:  # it has no other levels, and no comment of its own
+        return f"auto partitioned by ({first.generated.text} as {_names((first.name,))})"
+    return f"partitioned by ({format_columns(schema.partition_columns)})"
+
+
 def settings_of(schema: TableSchema) -> dict[str, str]:
     """Return the SQL settings that the columns of the table require."""
-    return (dict(BLOB_TABLE_SETTINGS) if _has_blobs(schema) else {}) | decimal_settings(schema)
+    settings = dict(BLOB_TABLE_SETTINGS) if _has_blobs(schema) else {}
+    if any(has_any(column.type, (TypeCode.VECTOR,)) for column in schema.columns):
+        settings |= _VECTOR_SETTINGS
+    return settings | decimal_settings(schema)
+
+
+# Of pyodps' live tests (test_tables.py: test_vector_index_info).
+_VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
 def _has_blobs(schema: TableSchema) -> bool:
@@ -187,6 +203,9 @@ _NO_KEYS = (
     TypeCode.STRUCT,
     TypeCode.JSON,
     TypeCode.VARIANT,
+    TypeCode.GEOGRAPHY,
+    TypeCode.VECTOR,
+    TypeCode.UNKNOWN,
 )
 
 
@@ -199,6 +218,17 @@ def _check_blobs(schema: TableSchema) -> None:
     for column in schema.columns:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
+
+
+def _check_known(schema: TableSchema) -> None:
+    """Refuse types of another service, whose texts could be any SQL."""
+    for column in schema.all_columns:
+        if has_any(column.type, (TypeCode.UNKNOWN,)):
+            raise ArgumentError(
+                f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
+                "which odps_nb does not know",
+                hint="leave the column out, or write the CREATE TABLE yourself: odps.sql(…)",
+            )
 
 
 def _key_holds_blob(type_: OdpsType) -> bool:
@@ -227,8 +257,8 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
         if not is_column_name(column.name):
             raise ArgumentError(
                 f"{column.name!r} is not a valid column name",
-                hint="names have letters from a to z, Chinese characters, digits and underscores, "
-                f"start with no digit, and are at most {MAX_NAME_BYTES} bytes long",
+                hint="names have letters from a to z, Chinese characters, digits, underscores and "
+                f"single quotes, and are at most {MAX_NAME_BYTES} bytes long; rename the column",
             )
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is there twice")

@@ -29,7 +29,6 @@ from odps_nb.errors import (
     ServiceError,
     TransportError,
 )
-from odps_nb.http.retry import may_have_been_done
 from odps_nb.wire.control import (
     SQL_TASK,
     CancelInstance,
@@ -100,9 +99,9 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return at once.
 
-    It is sent once only: after a lost answer it is unknown whether it runs, so that it is never
-    started a second time by itself. If the profile has a time zone, the query runs in it, unless
-    ``settings`` name another. ``SET`` statements at the beginning of the text are settings, too.
+    The job has an id of its own (``<Guid>``), so that it is sent again after a lost response and
+    runs once. If the profile has a time zone, the query runs in it, unless ``settings`` name
+    another. ``SET`` statements at the beginning of the text are settings, too.
 
     Raises
     ------
@@ -128,18 +127,11 @@ def submit_sql(
         estimates=estimates,
     )
     try:
-        answer = control_call(
-            storage,
-            request,
-            tracker=tracker,
-            cancel=cancel,
-            read_timeout=storage.options.work_timeout,
-        )
+        answer = storage.submit(request, tracker=tracker, cancel=cancel)
     except OdpsNbError as error:
         if isinstance(error, ServiceError):
             error.excerpt = excerpt(sql, error.message)
-        if may_have_been_done(error):
-            error.in_doubt = True
+        if error.in_doubt:
             error.add_note(
                 "whether the service runs this statement is unknown: look, then repeat it"
             )

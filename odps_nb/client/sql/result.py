@@ -22,7 +22,14 @@ from odps_nb.client.read.text_form import TextForm
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import AccessDeniedError, InvalidRequestError, NotFoundError, QueryError
 from odps_nb.schema import TableSchema, text_as_binary
-from odps_nb.terms import Compression, RowRangeSplit, SessionStatus, TextMode
+from odps_nb.terms import (
+    STRICT_TEXT,
+    Compression,
+    RowRangeSplit,
+    SessionStatus,
+    TextMode,
+    TextOptions,
+)
 from odps_nb.wire.calls import (
     LIMITED_RESULT_ROWS,
     CreateInstanceReadSession,
@@ -67,9 +74,9 @@ class ResultSession:
         """Whether the result may have more rows than the session gives."""
         return self.limited and self.row_count >= LIMITED_RESULT_ROWS
 
-    def shown(self, text: TextMode) -> TableSchema:
-        """Return the columns as a read of that mode gives them."""
-        return text_as_binary(self.schema) if text is TextMode.BINARY else self.schema
+    def shown(self, text: TextOptions) -> TableSchema:
+        """Return the columns as a read with these options gives them."""
+        return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
         """Fail if more rows are wanted (``None``: all) than this session is sure to have.
@@ -171,7 +178,7 @@ def iter_result(
     page_rows: int = PAGE_ROWS,
     workers: int | None = None,
     read_ahead: int | None = None,
-    text: TextMode = TextMode.STRICT,
+    text: TextOptions = STRICT_TEXT,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
@@ -192,7 +199,7 @@ def iter_result(
         Bytes of batches that may wait for the consumer. The service decides how large a batch is;
         each worker may hold one more.
     text
-        What becomes of text that is not UTF-8.
+        How text is given.
 
     Raises
     ------
@@ -241,7 +248,7 @@ def iter_result_rows(
     session: ResultSession,
     rows: RowRangeSplit,
     *,
-    text: TextMode = TextMode.STRICT,
+    text: TextOptions = STRICT_TEXT,
     cancel: CancelToken | None = None,
 ) -> Batches:
     """Iterate over some rows by number: one request, continued at the exact row when it breaks."""
@@ -294,9 +301,13 @@ def iter_accelerated(
     return counted(rows.batches(), tracker)
 
 
-def _form(session: ResultSession, text: TextMode) -> TextForm:
-    shown = tuple(session.shown(text))
-    return TextForm(text, shown, lambda row: (f"row {row} of the result", row))
+def _form(session: ResultSession, text: TextOptions) -> TextForm:
+    return TextForm(
+        text.mode,
+        tuple(session.shown(text)),
+        lambda row: (f"row {row} of the result", row),
+        stripped=() if text.char_padding else tuple(session.schema),
+    )
 
 
 def _request(

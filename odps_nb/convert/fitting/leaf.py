@@ -25,7 +25,7 @@ from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
 from odps_nb.convert.fitting.text import PARSED, parse_text
 from odps_nb.convert.times import INSTANTS
-from odps_nb.schema import DecimalType, OdpsType, TypeCode
+from odps_nb.schema import DecimalType, OdpsType, TypeCode, is_readable
 
 __all__ = ["Context", "Part", "fit_leaf", "fit_parts", "given_text", "kind_of", "kind_problem"]
 
@@ -60,6 +60,7 @@ _FITS: dict[TypeCode, tuple[str, ...]] = {
     TypeCode.JSON: ("text", "bytes"),
     # bytes of a fixed width are keys, UUIDs or hashes, not text
     **dict.fromkeys((TypeCode.BINARY, TypeCode.BLOB), ("text", "bytes", "fixed-size bytes")),
+    TypeCode.GEOGRAPHY: ("bytes", "fixed-size bytes"),
     **dict.fromkeys((TypeCode.DATE, TypeCode.DATETIME), _TIMES),
     **dict.fromkeys((TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ), _TIMES),
     TypeCode.INTERVAL_DAY_TIME: ("duration",),
@@ -140,6 +141,10 @@ def kind_problem(
     reason = f"{given_text(kind)} fit {target.code.name}"
     if kind == "text" and target.code is TypeCode.INTERVAL_YEAR_MONTH:
         return reason, "convert it with pd.to_numeric"
+    if not is_readable(target):
+        return "values of this type cannot be written", "leave the column out: it becomes null"
+    if target.code is TypeCode.GEOGRAPHY:
+        return reason, "pass WKB as bytes, e.g. of shapely.to_wkb"
     return reason, next(cures, f"convert it to values of {target.code.name}")
 
 

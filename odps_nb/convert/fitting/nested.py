@@ -15,7 +15,8 @@ STRUCT at any depth); ``docs/types-and-times.md`` has their table. What is allow
   a TIMESTAMP is sent in nanoseconds, and outside of their range (1677…2262) in microseconds;
 - TIMESTAMP_NTZ: the same without a time zone; INTERVAL_DAY_TIME: durations;
 - ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused;
-- all: nulls, of whatever type.
+- VECTOR: lists of its length, by parts, none of which is null; GEOGRAPHY: bytes, which are WKB;
+- all, also types that odps_nb does not know: nulls, of whatever type.
 
 `odps_nb.convert.fitting.leaf` has the rules of types without parts; this module applies them to
 the parts of nested types.
@@ -37,7 +38,7 @@ from odps_nb.convert.fitting.fixed_width import Numbers, array_from, validity_of
 from odps_nb.convert.fitting.leaf import Context, fit_leaf, given_text, kind_of, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.zones import UnitTooFine
-from odps_nb.schema import ArrayType, MapType, OdpsType, StructType
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, VectorType
 from odps_nb.wire.type_text import format_type
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "check_kind",
     "fit_array",
     "list_offsets",
+    "lists_of",
     "members_of",
     "no_member",
     "null_offsets",
@@ -78,7 +80,7 @@ def check_kind(
     source = _stored(source)
     if pt.is_null(source):
         return
-    if isinstance(target, ArrayType):
+    if isinstance(target, (ArrayType, VectorType)):
         _require(is_list(source), source, target, path)
         check_kind(source.value_type, target.element, f"{path}.element", conversions=conversions)
     elif isinstance(target, MapType):
@@ -112,7 +114,8 @@ def _require(fits: bool, source: pa.DataType, target: OdpsType, path: str) -> No
 
 def part_problem(kind: str, target: OdpsType) -> tuple[str, str]:
     """Return why values of a kind do not fit an ARRAY, MAP or STRUCT, and what to do."""
-    wanted = "a list or an array" if isinstance(target, ArrayType) else "a dict"
+    lists = isinstance(target, (ArrayType, VectorType))
+    wanted = "a list or an array" if lists else "a dict"
     return f"{given_text(kind)} fit {target.code.name}", f"pass {wanted} for each row, or None"
 
 
@@ -203,12 +206,12 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def _fit(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     array = _plain(array)
-    if not isinstance(target, (ArrayType, MapType, StructType)):
+    if not isinstance(target, (ArrayType, MapType, StructType, VectorType)):
         return fit_leaf(array, target, context)
     wanted = context.arrow_type(target)
     if array.null_count == len(array):
         return pa.nulls(len(array), wanted)
-    if isinstance(target, ArrayType) and is_list(array.type):
+    if isinstance(target, (ArrayType, VectorType)) and is_list(array.type):
         return _fit_list(array, target, wanted, context)
     if isinstance(target, MapType) and (pt.is_map(array.type) or _is_pairs(array.type)):
         return _fit_map(array, target, wanted, context)
@@ -219,14 +222,32 @@ def _fit(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
 
 
 def _fit_list(
-    array: pa.Array, target: ArrayType, wanted: pa.DataType, context: Context
+    array: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType, context: Context
 ) -> pa.Array:
     offsets = list_offsets(pc.list_value_length(array))
     try:
         values = _fit(array.flatten(), target.element, context)
     except ValueMisfit as error:
         raise of_lists(error, offsets, "[{}]") from None
-    return pa.ListArray.from_arrays(null_offsets(offsets, array), values, type=wanted)
+    return lists_of(null_offsets(offsets, array), values, target, wanted)
+
+
+def lists_of(
+    offsets: pa.Array, values: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType
+) -> pa.Array:
+    """Return fitted values as lists; those of a VECTOR have its length, and no null in them."""
+    if not isinstance(target, VectorType):
+        return pa.ListArray.from_arrays(offsets, values, type=wanted)
+    lists = pa.ListArray.from_arrays(offsets, values)
+    cure = f"pass {target.length} numbers for each row, or None"
+    lengths = pc.list_value_length(lists)
+    odd = pc.not_equal(lengths, target.length)
+    refuse(lists, odd, target, f"it does not have {target.length} elements", cure)
+    if values.null_count:
+        found = pc.list_parent_indices(lists).filter(values.is_null())
+        bad = np.isin(np.arange(len(lists)), found.to_numpy())
+        refuse(lists, bad, target, "an element is null", cure)
+    return lists.cast(wanted)
 
 
 def list_offsets(lengths: pa.Array) -> Numbers:

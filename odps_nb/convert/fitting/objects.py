@@ -24,6 +24,7 @@ from odps_nb.convert.fitting.leaf import Context, Part, fit_parts, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import (
     list_offsets,
+    lists_of,
     members_of,
     no_member,
     null_offsets,
@@ -33,7 +34,7 @@ from odps_nb.convert.fitting.nested import (
     with_unit,
 )
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
-from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TypeCode, VectorType
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["fit_objects"]
@@ -72,7 +73,7 @@ def fit_objects(
 
 
 def _fit(values: _Objects, target: OdpsType, context: Context, *, inside: bool) -> pa.Array:
-    if isinstance(target, ArrayType):
+    if isinstance(target, (ArrayType, VectorType)):
         return _fit_lists(values, target, context)
     if isinstance(target, MapType):
         return _fit_maps(values, target, context)
@@ -187,7 +188,7 @@ def _misfit(values: _Objects, place: int, target: OdpsType, reason: str, cure: s
 # -- values with parts --------------------------------------------------------------------------
 
 
-def _fit_lists(values: _Objects, target: ArrayType, context: Context) -> pa.Array:
+def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: Context) -> pa.Array:
     wanted = context.arrow_type(target)
     lists = [_as_list(value, target, values, place) for place, value in enumerate(values)]
     lengths = pa.array([None if one is None else len(one) for one in lists], pa.int64())
@@ -197,7 +198,7 @@ def _fit_lists(values: _Objects, target: ArrayType, context: Context) -> pa.Arra
         inner = _fit_packed(given, target.element, context)
     except ValueMisfit as error:
         raise of_lists(error, offsets, "[{}]") from None
-    return pa.ListArray.from_arrays(null_offsets(offsets, lengths), inner, type=wanted)
+    return lists_of(null_offsets(offsets, lengths), inner, target, wanted)
 
 
 def _fit_packed(given: list[Any], element: OdpsType, context: Context) -> pa.Array:
@@ -208,7 +209,7 @@ def _fit_packed(given: list[Any], element: OdpsType, context: Context) -> pa.Arr
         if (
             plain is not None
             and plain.kind in "biuf"
-            and not isinstance(element, (ArrayType, MapType, StructType))
+            and not isinstance(element, (ArrayType, MapType, StructType, VectorType))
         ):
             packed = np.concatenate(given)
             if plain.kind != "f" or element.code in (TypeCode.FLOAT, TypeCode.DOUBLE):

@@ -22,6 +22,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
 )
 from odps_nb.terms import TimeUnit
 
@@ -53,6 +54,7 @@ _PLAIN: dict[TypeCode, Callable[[], pa.DataType]] = {
     TypeCode.JSON: pa.string,
     TypeCode.BINARY: pa.binary,
     TypeCode.BLOB: pa.binary,
+    TypeCode.GEOGRAPHY: pa.binary,
     TypeCode.DATE: pa.date32,
     TypeCode.INTERVAL_DAY_TIME: lambda: pa.duration("ns"),
     TypeCode.INTERVAL_YEAR_MONTH: pa.int64,
@@ -76,6 +78,8 @@ def arrow_type(
         return pa.map_(of(odps.key), of(odps.value))
     if isinstance(odps, StructType):
         return pa.struct([pa.field(f.name, of(f.type)) for f in odps.fields])
+    if isinstance(odps, VectorType):
+        return pa.list_(of(odps.element))
     if isinstance(odps, DecimalType):
         return _decimal(odps)
     if odps.code is TypeCode.DATETIME:
@@ -106,8 +110,9 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Convert stored values to the time units of a session, truncating finer digits.
 
-    Times are rounded down, also before 1970; those inside of other values towards 1970. 400 for
-    a time outside the range of the unit, such as the year 9999 in nanoseconds.
+    Times are rounded down, also before 1970; those inside of other values towards 1970.
+    ``ODPS-0422214`` for a time outside the range of the unit, such as the year 9999 in
+    nanoseconds.
     """
     if array.type.equals(target):
         return array
@@ -118,5 +123,5 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
             return cut
         rounded_up = pc.greater(cut, array)
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
-    except pa.ArrowInvalid as error:
-        raise faults.invalid(f"a time is out of the session's range: {error}") from None
+    except pa.ArrowInvalid:
+        raise faults.time_overflow() from None

@@ -17,6 +17,7 @@ from odps_nb import sql_parser
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.sql.constants import compare_chars
 from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.spelling import looks_outside, spell
 from odps_nb.local.store.partition_values import constant
@@ -59,6 +60,7 @@ class Predicate:
         if len(text) > MAX_LENGTH:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)
+        compare_chars(parsed, {c.name.casefold(): {c.type.code} for c in schema})
         conjuncts = tuple(
             (_resolve(part, schema, text), _spelled(part)) for part in _flatten(parsed)
         )

@@ -14,11 +14,17 @@ from collections.abc import Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from odps_nb.errors import InvalidRequestError
+from odps_nb.local import faults
 from odps_nb.terms import Compression
 from odps_nb.wire.codings import encoder
 
-__all__ = ["coded", "encode_stream", "rebatch"]
+__all__ = ["coded", "encode_stream", "in_nanoseconds", "rebatch"]
+
+LAST_NANOSECOND = 2**31 * 10**9 - 1
+"""Of the last second that the real service gives in nanoseconds, 2038-01-19 03:14:07."""
 
 
 def rebatch(
@@ -44,6 +50,39 @@ def _fitting(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     half = batch.num_rows // 2
     yield from _fitting(batch.slice(0, half), max_bytes)
     yield from _fitting(batch.slice(half), max_bytes)
+
+
+def in_nanoseconds(batches: Iterator[pa.RecordBatch], status: str) -> Iterator[pa.RecordBatch]:
+    """Fail at the first batch that has a time which the real service gives in microseconds only.
+
+    ``status`` is that of `odps_nb.local.forms.Forms.nanosecond_status`. The batches before it are
+    given. No source tells TIMESTAMP from TIMESTAMP_NTZ here: the table of the test has both.
+    """
+    try:
+        for batch in batches:
+            if status != "none" and any(map(_has_far_time, batch.columns)):
+                raise faults.time_overflow()
+            yield batch
+    except InvalidRequestError as error:
+        if status != "none" and error.code == faults.time_overflow().code:
+            error.status = int(status)
+        raise
+
+
+def _has_far_time(array: pa.Array) -> bool:
+    kind = array.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        ends = pc.min_max(array.view(pa.int64()))
+        return bool(ends["min"].is_valid) and (
+            ends["min"].as_py() < 0 or ends["max"].as_py() > LAST_NANOSECOND
+        )
+    if pa.types.is_map(kind):  # it has no flatten(), and its parts are those of the whole array
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        parts = (part.slice(first, last - first) for part in (array.keys, array.items))
+        return any(map(_has_far_time, parts))
+    if pa.types.is_list(kind):
+        return _has_far_time(array.flatten())
+    return pa.types.is_struct(kind) and any(map(_has_far_time, array.flatten()))
 
 
 class _Pieces:

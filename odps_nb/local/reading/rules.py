@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odps_nb.local import faults
+from odps_nb.local.forms import Forms
 from odps_nb.local.store.tables import Table
 from odps_nb.schema import has_blob
 from odps_nb.terms import SplitMode
@@ -25,6 +26,12 @@ __all__ = ["ReadRules", "check_batch"]
 
 CLUSTERED_BLOCK_ROWS = 1_000
 """Under 2,000 rows come of a clustered table that holds one match (TestPredicate…ClusterTable)."""
+
+_KEY_SPLITS = {
+    "both": (SplitMode.ROW_OFFSET, SplitMode.SIZE),
+    "RowOffset": (SplitMode.ROW_OFFSET,),
+    "Size": (SplitMode.SIZE,),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +54,24 @@ class ReadRules:
             return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
         return self.filter_block_rows
 
-    def check_split(self, table: Table, request: CreateReadSession) -> None:
+    def check_split(self, table: Table, request: CreateReadSession, forms: Forms) -> None:
         """Refuse with 400 a split mode that this table does not support, or too small splits."""
         mode, name = request.split_mode, table.name.table
-        keyed = bool(table.key_columns)
-        if mode is SplitMode.ROW_OFFSET or (
-            mode is SplitMode.BUCKET and keyed and request.incremental_read
-        ):
-            return
-        if keyed or table.is_append2 or any(has_blob(c.type) for c in table.schema.columns):
+        keyed, taken = bool(table.key_columns), tuple(SplitMode)
+        if keyed and request.incremental_read:
+            taken = (SplitMode.ROW_OFFSET, SplitMode.BUCKET)
+        elif any(has_blob(c.type) for c in table.schema.columns):
+            taken = (SplitMode.ROW_OFFSET,)
+        elif keyed:
+            taken = _KEY_SPLITS[forms.key_splits]
+        elif table.is_append2:
+            taken = (SplitMode.ROW_OFFSET,)
+        if mode not in taken:
+            modes = " or ".join(one.value for one in taken)
             raise faults.invalid(
-                f"{name} is a transactional table: it takes SplitMode RowOffset, not {mode.value}"
+                f"{name} is a transactional table: it takes SplitMode {modes}, not {mode.value}"
             )
-        if mode is SplitMode.BUCKET and not table.is_clustered:
+        if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
             raise faults.invalid(f"{name} has no buckets: it is not clustered")
         if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
             raise faults.invalid(

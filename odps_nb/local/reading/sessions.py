@@ -15,6 +15,7 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.increments import (
     MODES,
     Changed,
@@ -44,13 +45,12 @@ from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder, new_id
-from odps_nb.local.store.row_files import FAR, FINE
+from odps_nb.local.store.row_files import FAR
 from odps_nb.local.store.snapshots import Segment, Snapshots
 from odps_nb.local.store.tables import Table
-from odps_nb.schema import TableSchema, has_timestamp
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.preview import Preview
-from odps_nb.wire.calls.read import NANOSECONDS_TOO_NARROW, CreateReadSession
+from odps_nb.wire.calls.read import CreateReadSession
 
 __all__ = ["ReadSessions"]
 
@@ -71,10 +71,11 @@ class ReadSessions:
         duck: Duck,
         clock: Callable[[], float],
         rules: ReadRules | None = None,
+        forms: Forms | None = None,
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
-        self._rules = rules or ReadRules()
+        self._rules, self._forms = rules or ReadRules(), forms or Forms()
         self._cache: OrderedDict[str, ReadSession] = OrderedDict()
         self._cache_lock = Lock()
 
@@ -83,7 +84,7 @@ class ReadSessions:
         session_id = new_id()
         with self._db.transaction():
             table = self._catalog.stored_table(request.table)
-            self._rules.check_split(table, request)
+            self._rules.check_split(table, request, self._forms)
             changed = self._changed(table, request)
             if changed is None:
                 segments = self._segments(table, request)
@@ -136,6 +137,7 @@ class ReadSessions:
             wanted = tuple(column for column in plan.columns if column in wanted)
         start, stop, skip, take = self._window(session, split, skip)
         batches = scan(self._folder, plan, start, stop, columns=wanted, skip=skip)
+        batches = self._forms.shaped(batches, wanted)
         return plan.schema(wanted), batches if take is None else _first(batches, take)
 
     def preview(
@@ -159,7 +161,8 @@ class ReadSessions:
         limit = PREVIEW_ROWS if request.limit is None else request.limit
         stop = min(limit, stop) if limit > 0 else stop
         # read at once: nothing pins the files of a preview
-        return plan.schema(), iter(list(scan(self._folder, plan, 0, stop)))
+        found = list(self._forms.shaped(scan(self._folder, plan, 0, stop), plan.columns))
+        return plan.schema(), iter(found)
 
     def expire(self, session_id: str) -> None:
         """Expire a session now; its files are unpinned."""
@@ -234,8 +237,6 @@ class ReadSessions:
         by_rows = request.split_mode is SplitMode.ROW_OFFSET
         if not by_rows or self._rules.kept_ranges:
             segments = prune(table, segments, predicate)
-        if request.timestamp_unit is TimeUnit.NANO:
-            _require_nanoseconds(output, segments)
         plan = replace(
             scan_plan(table, segments, output.all_columns),
             timestamp_unit=request.timestamp_unit,
@@ -348,19 +349,3 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         yield batch.slice(0, rows)
         rows -= batch.num_rows
     return
-
-
-def _require_nanoseconds(output: TableSchema, segments: Sequence[Segment]) -> None:
-    """Refuse a session whose time unit cannot hold the times of some rows."""
-    far = any(segment.name.endswith(FAR) for segment in segments)
-    if not far or not any(has_timestamp(column.type) for column in output):
-        return
-    if any(segment.name.endswith(FINE) for segment in segments):
-        raise faults.invalid(
-            "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
-            " microsecond: no unit holds both; ask for microseconds to cut those digits"
-        )
-    raise faults.invalid(
-        "some TIMESTAMPs are out of the range of nanoseconds: ask for microseconds",
-        code=NANOSECONDS_TOO_NARROW,
-    )

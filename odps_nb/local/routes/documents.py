@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from odps_nb.wire.xml_text import DECLARATION, element
 
-__all__ = ["PAGE", "XML", "listing", "reply"]
+__all__ = ["PAGE", "XML", "listing", "page", "reply"]
 
 PAGE = 1000
 XML = "application/xml"
@@ -16,9 +16,13 @@ XML = "application/xml"
 
 def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
     """Return the XML document of a list of names."""
-    items = [element(inner, (element("Name", name),)) for name in names]
+    return page(outer, [element(inner, (element("Name", name),)) for name in names])
+
+
+def page(outer: str, items: Iterable[str], *, marker: str = "", most: int = PAGE) -> Response:
+    """Return the XML document of a list; ``marker`` asks for what comes after these items."""
     body = DECLARATION + element(
-        outer, (element("Marker", ""), element("MaxItems", str(PAGE)), *items)
+        outer, (element("Marker", marker), element("MaxItems", str(most)), *items)
     )
     return Response(body, media_type=XML)
 

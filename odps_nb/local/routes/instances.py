@@ -5,23 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from odps_nb.local.routes.csv_text import csv_text
-from odps_nb.local.routes.documents import XML, listing, reply
+from odps_nb.local.routes.documents import PAGE, XML, page, reply
 from odps_nb.local.routes.table import Asked, At, To
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
-from odps_nb.local.sql.instances import Instance
+from odps_nb.local.sql.instances import CANCELLED, FAILED, RUNNING, SUCCESS, Instance
 from odps_nb.local.sql.times import ZONE
 from odps_nb.wire import control
-from odps_nb.wire.xml_text import element
+from odps_nb.wire.control.core import date_text
+from odps_nb.wire.xml_text import DECLARATION, element
 
 __all__ = ["Instances"]
 
 PATIENCE = 0.5
 CSV_ROWS = 10_000
+# States of the task for each state of an instance; no instance is ever suspended.
+_STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "Suspended": ("",)}
 
 
 class Instances:
@@ -37,12 +40,52 @@ class Instances:
         for kind in (control.GetInstance, control.GetTaskStatus, control.GetInstanceResult):
             yield To(kind, Right.QUERY, self._instance)
         yield At(["/projects/{project}/instances"], Right.QUERY, self._listed)
-        one, keys = ["/projects/{project}/instances/{instance}"], frozenset({"source"})
-        yield At(one, Right.QUERY, self._source, keys=keys)
+        one = ["/projects/{project}/instances/{instance}"]
+        yield At(one, Right.QUERY, self._source, keys=frozenset({"source"}))
+        yield At(one, Right.QUERY, self._progress, keys=frozenset({"instanceprogress"}))
+        yield At(one, Right.QUERY, self._summary, keys=frozenset({"instancesummary"}))
 
     def _listed(self, asked: Asked) -> Response:
-        found = self._service.instances.listed(asked.path["project"])
-        return listing("Instances", "Instance", found)
+        params = asked.params
+        since, _, until = params.get("daterange", "").partition(":")
+        skip, most = _number(params.get("marker")) or 0, _number(params.get("maxitems")) or PAGE
+        found = self._service.instances.listed(
+            asked.path["project"],
+            owner=asked.access_id if params.get("onlyowner") == "yes" else None,
+            status=_STATES.get(params.get("status", ""), ()),
+            since=_number(since),
+            until=_number(until),
+            skip=skip,
+            limit=most + 1,
+        )
+        marker = str(skip + most) if len(found) > most else ""
+        return page("Instances", map(_listed_instance, found[:most]), marker=marker, most=most)
+
+    def _progress(self, asked: Asked) -> Response:
+        """Answer ``get_task_progress``: a statement runs in one worker."""
+        found = self._service.instances.get(asked.path["project"], asked.path["instance"])
+        over = int(found.is_over)
+        facts = {
+            "BackupWorkers": 0,
+            "TerminatedWorkers": over,
+            "RunningWorkers": 1 - over,
+            "TotalWorkers": 1,
+            "OutputRecords": found.rows,
+            "FinishedPercentage": 100 * over,
+        }
+        members = (element(name, str(number)) for name, number in facts.items())
+        body = DECLARATION + element("Progress", (element("Stage", members, ID="M1_job_0"),))
+        return Response(body, media_type=XML)
+
+    def _summary(self, asked: Asked) -> Response:
+        """Answer ``get_task_summary``, of what this service knows."""
+        found = self._service.instances.get(asked.path["project"], asked.path["instance"])
+        told = {}
+        if found.ended is not None:
+            text = f"run time: {found.ended - found.created:.3f} s\noutput records: {found.rows}"
+            told = {"Instance": {"Summary": text, "JsonSummary": "{}"}}
+        finished = {"x-odps-task-finalized": "true" if found.is_over else "false"}
+        return JSONResponse(told, headers=finished)
 
     def _source(self, asked: Asked) -> Response:
         found = self._service.instances.get(asked.path["project"], asked.path["instance"])
@@ -67,6 +110,7 @@ class Instances:
             place,
             call.sql,
             task=call.name,
+            guid=call.unique_id,
             source=job[0] if job else "",
             patience=PATIENCE,
             estimates=call.estimates,
@@ -128,3 +172,18 @@ class Instances:
         )
         status = "Terminated" if instance.is_over else "Running"
         return control.InstanceResult(tasks=(task,), status=status)
+
+
+def _listed_instance(found: Instance) -> str:
+    facts = {
+        "Name": found.instance_id,
+        "Owner": found.owner,
+        "StartTime": date_text(found.created),
+        "EndTime": date_text(found.ended),
+        "Status": "Terminated" if found.is_over else "Running",
+    }
+    return element("Instance", (element(name, text) for name, text in facts.items()))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() else None

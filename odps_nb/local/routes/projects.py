@@ -91,6 +91,8 @@ class Projects:
     def _nothing(self, asked: Asked) -> Response:
         project = asked.path["project"]
         self._service.catalog.project(project)
+        if schema := asked.params.get("curr_schema"):
+            self._check_schema(project, schema)
         rest = asked.wire.path.partition(_PROJECT.format(project=project))[2]
         return listing(*NOTHING_OF[rest], ())
 
@@ -105,14 +107,17 @@ class Projects:
         self._service.catalog.add_schema(asked.path["project"], valid)
         return Response(status_code=201)
 
+    def _check_schema(self, project: str, name: str) -> None:
+        if name not in self._service.catalog.schemas(project):
+            raise faults.no_such(f"the schema {name!r} does not exist")
+
     def _drop_schema(self, asked: Asked) -> Response:
         self._service.catalog.drop_schema(asked.path["project"], asked.path["schema"])
         return Response(status_code=204)
 
     def _schema(self, asked: Asked) -> Response:
-        project, name = asked.path["project"], asked.path["schema"]
-        if name not in self._service.catalog.schemas(project):
-            raise faults.no_such(f"the schema {name!r} does not exist")
+        name = asked.path["schema"]
+        self._check_schema(asked.path["project"], name)
         info = control.ProjectInfo(name=name, owner=self._service.owner, created_at=0)
         body = DECLARATION + element("Schema", (element("Name", name),))
         return Response(body, headers=info.encode()[1], media_type=XML)

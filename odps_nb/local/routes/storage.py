@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from odps_nb.local import faults
 from odps_nb.local.reading.plan import ReadSession
-from odps_nb.local.reading.row_stream import coded, encode_stream, rebatch
+from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
 from odps_nb.local.reading.rules import check_batch
+from odps_nb.local.reading.stream_forms import formed
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
 from odps_nb.local.server import asgi_io as edge
@@ -31,7 +33,7 @@ from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
 from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
 from odps_nb.schema import TableSchema
-from odps_nb.terms import BlobReference, Compression, SessionStatus, WriteMode
+from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit, WriteMode
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
 
@@ -133,13 +135,25 @@ class StorageActions:
         cut = rebatch(
             batches, max_rows=request.max_batch_rows, max_bytes=request.max_batch_raw_size
         )
-        return self._rows(schema, cut, asked, request.compression)
+        if session.plan.timestamp_unit is TimeUnit.NANO:
+            cut = in_nanoseconds(cut, self._service.settings.forms.nanosecond_status)
+        return self._rows(schema, cut, session.schema, asked, request.compression)
 
     def _preview(self, request: calls.Preview, asked: Asked) -> StreamAnswer:
         schema, batches = self._reads.preview(request)
-        return self._rows(schema, rebatch(batches, max_rows=4096), asked, Compression.NONE)
+        table = self._service.catalog.stored_table(request.table)
+        cut = rebatch(batches, max_rows=4096)
+        return self._rows(schema, cut, table.schema, asked, Compression.NONE)
 
-    def _rows(self, schema: Any, batches: Any, asked: Asked, coding: Compression) -> StreamAnswer:
+    def _rows(
+        self,
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        columns: TableSchema,
+        asked: Asked,
+        coding: Compression,
+    ) -> StreamAnswer:
+        schema, batches = formed(schema, batches, list(columns), self._service.settings.forms)
         inside, around = row_codings(identify(asked.wire), coding)
         chunks = encode_stream(schema, batches, ipc=inside)
         headers = {}
@@ -363,7 +377,8 @@ class StorageActions:
             result = limited_result(result) if request.enable_limit else result
         count = result.rows if request.count is None else request.count
         schema, batches = instances.rows(result, request.offset, count, columns=request.columns)
-        return self._rows(schema, rebatch(batches, max_rows=4096), asked, request.compression)
+        cut = rebatch(batches, max_rows=4096)
+        return self._rows(schema, cut, result.schema, asked, request.compression)
 
 
 def _write_schema(session: WriteSession) -> WriteSchema:

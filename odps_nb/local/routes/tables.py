@@ -91,7 +91,7 @@ class Tables:
         )
         return reply(page.encode())
 
-    def _partition(self, call: control.GetPartition, _asked: Asked) -> Response:
+    def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
         found = self._service.catalog.partition(table, call.partition)
         info = control.PartitionInfo(
@@ -100,8 +100,10 @@ class Tables:
             modified_at=int(found.modified),
             record_count=found.rows,
             size=found.raw_bytes,
+            ddl_at=int(found.altered),
+            files=found.files,
         )
-        return reply(info.encode())
+        return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 
     def _head(self, asked: Asked) -> Response:
         """Answer ``table.head``: the first rows as CSV."""

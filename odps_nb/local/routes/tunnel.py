@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ from starlette.routing import Route
 
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
-from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
+from odps_nb.local.routes.tunnel_arrow import encode_arrow, stored_batches, wire_batches
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
@@ -87,7 +87,12 @@ class Tunnel:
     def _open_download(self, asked: Asked) -> dict[str, Any]:
         name, params = _table(asked), asked.params
         table = self._service.catalog.stored_table(name)
-        spec = decode_partition(params.get("partition", ""))
+        spec = table.spec(decode_partition(params.get("partition", "")))
+        if len(spec) < len(table.partition_keys):
+            raise faults.invalid(
+                "You need to specify a partitionspec along with the specified table.",
+                code="MissingPartitionSpec",
+            )
         session = self._reads.create(
             CreateReadSession(
                 table=name,
@@ -96,21 +101,19 @@ class Tunnel:
                 split_mode=SplitMode.ROW_OFFSET,
             )
         )
-        return self._download_state(name, session.session_id)
+        return self._download_state(asked, session.session_id)
 
-    def _download_state(self, name: TableName, session_id: str) -> dict[str, Any]:
-        session = self._reads.get(name, session_id)
-        return {
-            "DownloadID": session_id,
-            "Status": "normal",
-            "RecordCount": session.record_count,
-            "Schema": _schema_json(session.schema),
-        }
+    def _download_state(self, asked: Asked, session_id: str) -> dict[str, Any]:
+        name = _table(asked)
+        session, table = self._reads.get(name, session_id), self._service.catalog.stored_table(name)
+        parts = table.schema.partition_columns  # clients append their values to the rows
+        schema = replace(session.schema, partition_columns=parts)
+        return _download_json(asked, session_id, session.record_count, schema)
 
     def _download(self, asked: Asked) -> StreamAnswer | dict[str, Any]:
         name, params = _table(asked), asked.params
         if "data" not in params:
-            return self._download_state(name, params["downloadid"])
+            return self._download_state(asked, params["downloadid"])
         session = self._reads.get(name, params["downloadid"])
         start, count = _row_range(params)
         wanted = _columns(params, session.schema)
@@ -189,7 +192,7 @@ class Tunnel:
             view = memoryview(data)
             try:
                 if "arrow" in asked.params:
-                    yield from decode_arrow(arrow_schema(columns), view)
+                    yield from stored_batches(columns, view)
                 else:
                     yield from decode_rows(columns, view)
             finally:
@@ -217,16 +220,11 @@ class Tunnel:
         instances, params = self._service.instances, asked.params
         result = instances.downloaded(download, *_instance(asked))
         if "data" not in params:
-            return {
-                "DownloadID": download,
-                "Status": "normal",
-                "RecordCount": result.rows,
-                "Schema": _schema_json(result.schema),
-            }
+            return _download_json(asked, download, result.rows, result.schema)
         start, count = _row_range(params)
         wanted = _columns(params, result.schema)
         _, batches = instances.rows(result, start, count, columns=[c.name for c in wanted])
-        return _stream(wanted, batches, params)
+        return _stream(wanted, batches, params, times=True)
 
 
 def _table(asked: Asked) -> TableName:
@@ -239,10 +237,15 @@ def _instance(asked: Asked) -> tuple[str, str]:
 
 
 def _stream(
-    columns: Sequence[Column], batches: Iterator[pa.RecordBatch], params: dict[str, str]
+    columns: Sequence[Column],
+    batches: Iterator[pa.RecordBatch],
+    params: dict[str, str],
+    *,
+    times: bool = False,
 ) -> StreamAnswer:
     if "arrow" in params:
-        return StreamAnswer(chunks=encode_arrow(batches), media_type=ROWS_TYPE)
+        chunks = encode_arrow(wire_batches(columns, batches, times=times))
+        return StreamAnswer(chunks=chunks, media_type=ROWS_TYPE)
     return StreamAnswer(chunks=encode_rows(columns, batches), media_type=ROWS_TYPE)
 
 
@@ -263,6 +266,19 @@ def _columns(params: dict[str, str], schema: TableSchema) -> tuple[Column, ...]:
             raise faults.invalid(f"there is no column {name!r}")
     wanted = {name.casefold() for name in names}
     return tuple(c for c in schema.columns if c.name.casefold() in wanted)
+
+
+def _download_json(
+    asked: Asked, download: str, rows: int | None, schema: TableSchema
+) -> dict[str, Any]:
+    quota = asked.params.get("quotaName")
+    return {
+        "DownloadID": download,
+        "Status": "normal",
+        "RecordCount": rows,
+        "Schema": _schema_json(schema),
+        **({"QuotaName": quota} if quota else {}),
+    }
 
 
 def _schema_json(schema: TableSchema) -> dict[str, Any]:
@@ -311,7 +327,7 @@ def _decoded(source: Any, coding: str) -> Iterator[bytes]:
             yield inflate.decompress(chunk)
         yield inflate.flush()
         return
-    undo = decoder(from_http_name(coding))
+    undo = decoder(from_http_name(coding.replace("x-odps-lz4-frame", "x-lz4-frame")))
     while chunk := source.read(1 << 20):
         yield undo.feed(chunk)
     yield undo.feed_eof()

@@ -4,26 +4,36 @@
 
     u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
 
-It holds record batch messages only: both sides know the schema.
+It holds record batch messages only: both sides know the schema. In it, a column of
+INTERVAL_DAY_TIME is a ``struct<sec: int64, nano: int32>``, and so is one of TIMESTAMP in rows of an
+instance.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, in_units
 from odps_nb.local.writing.ingest import checked_batches
+from odps_nb.schema import Column, TypeCode, has_timestamp
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 
-__all__ = ["decode_arrow", "encode_arrow"]
+__all__ = ["decode_arrow", "encode_arrow", "stored_batches", "wire_batches"]
 
 CHUNK_SIZE = 65536
 MAX_CHUNK = 64 * 1024 * 1024
 _U32 = struct.Struct(">I")
+_PER_SECOND = {"us": 1_000_000, "ns": 1_000_000_000}
+_SPLIT = frozenset({TypeCode.INTERVAL_DAY_TIME})
+_SPLIT_TIMES = _SPLIT | {TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
+_PAIR = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
 
 
 def encode_arrow(batches: Iterator[pa.RecordBatch]) -> Generator[bytes | memoryview, None, None]:
@@ -72,3 +82,52 @@ def decode_arrow(schema: pa.Schema, data: memoryview) -> Iterator[pa.RecordBatch
     payload += last
     payload += END_MARKER
     yield from checked_batches(pa.py_buffer(payload))
+
+
+def wire_batches(
+    columns: Sequence[Column], batches: Iterator[pa.RecordBatch], *, times: bool
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield stored rows as they are sent; ``times``: TIMESTAMP columns as structs, too."""
+    split = _SPLIT_TIMES if times else _SPLIT
+    for batch in batches:
+        arrays = []
+        for column, array in zip(columns, batch.columns, strict=True):
+            if column.type.code in split:
+                array = _seconds_and_nanos(array)
+            elif has_timestamp(column.type):  # the schema of the client says nanoseconds
+                array = in_units(array, arrow_type(column.type))
+            arrays.append(array)
+        yield pa.record_batch(arrays, names=batch.schema.names)
+
+
+def stored_batches(
+    columns: Sequence[Column], data: memoryview
+) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the rows of an uploaded stream as stored columns; 400 if it is damaged or cut."""
+    schema = arrow_schema(columns)
+    sent = [f.with_type(_PAIR) if pa.types.is_duration(f.type) else f for f in schema]
+    for batch in decode_arrow(pa.schema(sent), data):
+        arrays = [
+            _duration(array) if pa.types.is_duration(field.type) else array
+            for field, array in zip(schema, batch.columns, strict=True)
+        ]
+        yield pa.record_batch(arrays, schema=schema)
+
+
+def _seconds_and_nanos(array: pa.Array) -> pa.Array:
+    """Return times or durations as structs; nanoseconds count forward, also before 1970."""
+    unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
+    seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
+    nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
+    absent = nulls.to_numpy(zero_copy_only=False)  # the stock client looks at the parts alone
+    parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
+    return pa.StructArray.from_arrays(parts, fields=list(_PAIR), mask=nulls)
+
+
+def _duration(array: pa.Array) -> pa.Array:
+    seconds, nanos = array.flatten()
+    try:
+        whole = pc.multiply_checked(seconds, _PER_SECOND["ns"])
+        return pc.add_checked(whole, nanos.cast(pa.int64())).view(pa.duration("ns"))
+    except pa.ArrowInvalid as error:
+        raise faults.invalid(f"an INTERVAL_DAY_TIME is out of range: {error}") from None

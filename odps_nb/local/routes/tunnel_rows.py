@@ -22,7 +22,16 @@ import pyarrow as pa
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.routes.tunnel_values import from_plain, to_plain
-from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    VectorType,
+)
 from odps_nb.wire.crc32c import crc32c
 
 __all__ = ["decode_rows", "encode_rows"]
@@ -108,6 +117,9 @@ def _encode(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
     """Return the bytes of a value on the wire, and those that its checksum covers."""
     if isinstance(odps, ArrayType):
         return _encode_list(value, odps.element)
+    if isinstance(odps, VectorType):  # unlike a list without a byte for nulls
+        data, checked = _join(_encode(item, odps.element) for item in value)
+        return _varint(len(value)) + data, checked
     if isinstance(odps, MapType):
         keys = _encode_list([k for k, _ in value], odps.key)
         items = _encode_list([v for _, v in value], odps.value)
@@ -204,6 +216,9 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
 def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
     if isinstance(odps, ArrayType):
         return _decode_list(reader, odps.element)
+    if isinstance(odps, VectorType):
+        pairs = [_decode(reader, odps.element) for _ in range(reader.length())]
+        return [value for value, _ in pairs], b"".join(checked for _, checked in pairs)
     if isinstance(odps, MapType):
         keys, first = _decode_list(reader, odps.key)
         items, second = _decode_list(reader, odps.value)

@@ -22,6 +22,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
 )
 
 __all__ = ["from_plain", "plain_type", "to_plain"]
@@ -52,7 +53,26 @@ def to_plain(array: pa.Array, odps: OdpsType) -> list[Any]:
     target = plain_type(odps)
     plain = array if array.type.equals(target) else array.cast(target)
     values: list[Any] = plain.view(as_bytes(target)).to_pylist()  # a STRING holds any bytes
-    return values
+    return [_as_nanos(value, odps) for value in values] if _is_micro(array.type) else values
+
+
+def _is_micro(kind: pa.DataType) -> bool:
+    """Return whether the times in a column are microseconds, which reach farther."""
+    if pa.types.is_nested(kind):
+        return any(_is_micro(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(pa.types.is_timestamp(kind)) and kind.unit == "us"
+
+
+def _as_nanos(value: Any, odps: OdpsType) -> Any:
+    if value is None:
+        return None
+    if isinstance(odps, ArrayType):
+        return [_as_nanos(item, odps.element) for item in value]
+    if isinstance(odps, MapType):
+        return [(_as_nanos(k, odps.key), _as_nanos(v, odps.value)) for k, v in value]
+    if isinstance(odps, StructType):
+        return {f.name: _as_nanos(value[f.name], f.type) for f in odps.fields}
+    return value * 1000 if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ) else value
 
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
@@ -68,6 +88,10 @@ def from_plain(values: list[Any], column: Column) -> pa.Array:
 def _prepared(value: Any, odps: OdpsType) -> Any:
     if value is None:
         return None
+    if isinstance(odps, VectorType):
+        if len(value) != odps.length:
+            raise ValueError(f"a vector has {len(value)} elements, not {odps.length}")
+        return value
     if isinstance(odps, ArrayType):
         return [_prepared(item, odps.element) for item in value]
     if isinstance(odps, MapType):

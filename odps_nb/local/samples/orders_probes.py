@@ -9,8 +9,8 @@ from typing import Any
 __all__ = ["PROBES"]
 
 _LAST_INSTANT = dt.datetime(9999, 12, 31, 23, 59, 59, 999000)
-# TIMESTAMP columns count nanoseconds in 64 bits, so their extremes lie in 1677 and 2262
-_NANO_MIN, _NANO_MAX = -(2**63) + 1, 2**63 - 1
+# the times that the service gives in nanoseconds: 1970-01-01 to 2038-01-19 03:14:07
+_NANO_MIN, _NANO_MAX = 0, 2**31 * 10**9 - 1
 
 #: One dict per extreme row; a column that is not named is null.
 PROBES: tuple[dict[str, Any], ...] = (
@@ -62,7 +62,7 @@ PROBES: tuple[dict[str, Any], ...] = (
         "discount": float("nan"),
         "weight": float("nan"),
         "created": dt.datetime(1969, 12, 31, 23, 59, 59, 999000),
-        "shipped": -1,
+        "shipped": 1,
         "local_time": 0,
         "due": dt.date(1970, 1, 1),
     },

@@ -265,7 +265,7 @@ def _check_transactional(table: Table, what: str) -> None:
 
 
 def _all(table: Table) -> tuple[str, ...]:
-    return table.schema.names
+    return tuple(c.name for c in table.schema if c.generated is None)  # those are computed again
 
 
 def _insert(table: Table, name: tuple[str, ...], query: str) -> Insert:
@@ -273,7 +273,7 @@ def _insert(table: Table, name: tuple[str, ...], query: str) -> Insert:
         name=name,
         overwrite=not table.key_columns,
         query=query,
-        partition=tuple((key, None) for key in table.partition_keys),
+        partition=tuple((c.name, None) for c in table.schema.partition_columns if not c.generated),
         has_operations=bool(table.key_columns),
         rewrites=not table.key_columns,
     )

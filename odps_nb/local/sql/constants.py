@@ -1,4 +1,4 @@
-"""Rewrites constants of bytes and of durations, which DuckDB spells or compares in another way."""
+"""Rewrites constants of bytes, CHAR and durations, which DuckDB spells or compares otherwise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from odps_nb.local import faults
 from odps_nb.local.sql.times import compared_with
 from odps_nb.schema import TypeCode
 
-__all__ = ["compare_bytes", "spell_intervals"]
+__all__ = ["compare_bytes", "compare_chars", "spell_intervals"]
 
 _TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
+_YEAR_MONTH = re.compile(r"(-?)(\d+)-(\d\d?)")
 _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
@@ -31,19 +32,37 @@ def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
             column.replace(exp.Anonymous(this="encode", expressions=[column.copy()]))
 
 
+def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Strip the blanks at the end of a text that is compared with a CHAR column, in place.
+
+    CHAR is compared without them ("Data types" of the vendor's manual) and is stored without them.
+    ``types`` are as for `compare_bytes`.
+    """
+    from sqlglot import exp
+
+    for constant in query.find_all(exp.Literal):
+        if not (constant.is_string and constant.this.endswith(" ")):
+            continue
+        is_bound = isinstance(constant.parent, exp.Between)
+        column = constant.parent.this if is_bound else compared_with(constant)
+        if isinstance(column, exp.Column) and types.get(column.name.casefold()) == {TypeCode.CHAR}:
+            constant.set("this", constant.this.rstrip(" "))
+
+
 def spell_intervals(query: Any) -> None:
-    """Spell ``interval '1 02:03:04' day to second`` for DuckDB, in place."""
+    """Spell ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB, in place."""
     from sqlglot import exp
 
     for interval in query.find_all(exp.Interval):
         if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
             continue
-        found = _DAY_TIME.fullmatch(interval.this.name)
-        if found is None:
-            raise faults.parse_failed(
-                f"{interval.sql(dialect='hive')[:60]!r}: the embedded service takes days, hours, "
-                "minutes, seconds and microseconds"
-            )
-        sign, days, clock, _ = found.groups()
-        spelled = exp.Literal.string(f"{sign}{days} days {sign}{clock}")
-        interval.replace(exp.Interval(this=spelled))
+        text = interval.this.name
+        if found := _DAY_TIME.fullmatch(text):
+            sign, days, clock, _ = found.groups()
+            spelled = f"{sign}{days} days {sign}{clock}"
+        elif found := _YEAR_MONTH.fullmatch(text):
+            sign, years, months = found.groups()
+            spelled = f"{sign}{years} years {sign}{months} months"
+        else:
+            raise faults.lacks(f"interval of nanoseconds such as {text[:40]!r}", is_sure=True)
+        interval.replace(exp.Interval(this=exp.Literal.string(spelled)))

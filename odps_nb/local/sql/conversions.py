@@ -1,20 +1,19 @@
 """Writes out what MaxCompute converts by its own rules, where DuckDB has others.
 
-Text that meets a DATETIME or TIMESTAMP is a time of the session's clock, numbers with a point are
-DOUBLE, a cast to an integer cuts the fraction, an average and a quotient of DECIMAL are DECIMAL.
-Sources: the vendor's manual, *Data type conversion*, *DECIMAL data type* and *AVG*.
+Numbers with a point are DOUBLE, a cast to an integer cuts the fraction, an average and a quotient
+of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL data type*
+and *AVG*. Times are converted by `session_times`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from odps_nb.local.sql.times import Clock, is_read
 from odps_nb.local.sql.types_of_query import (
     Types,
     average_type,
     duck_time,
+    operands,
     quotient_type,
     type_name,
     wrap,
@@ -22,47 +21,30 @@ from odps_nb.local.sql.types_of_query import (
 
 __all__ = ["convert"]
 
-_INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _BYTES = ("BINARY", "VARBINARY")
-_CLOCKS = ("DATE", "TIMESTAMPNTZ")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
-# Functions of clock times: which arguments are times, and whether they return an instant.
-_OF_CLOCKS = {
-    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY"), (1, True)),
-    **dict.fromkeys(("DATEPART", "WEEKDAY", "TO_CHAR", "TRUNC"), (1, False)),
-    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS"), (1, False)),
-    "DATEDIFF": (2, False),
-}
 
 
-def convert(query: Any, types: Types, clock: Clock, *, exact_values: bool = False) -> None:
+def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
     """Write out the conversions of a query, in place.
 
     Parameters
     ----------
-    clock
-        The clock of the session.
     exact_values
         Keep numbers of VALUES as they are written: they go into columns that have a type.
     """
-    _Conversions(types, clock).run(query, exact_values=exact_values)
+    _Conversions(types).run(query, exact_values=exact_values)
 
 
 class _Conversions:
-    def __init__(self, types: Types, clock: Clock) -> None:
-        self._types, self._clock = types, clock
+    def __init__(self, types: Types) -> None:
+        self._types = types
 
     def run(self, query: Any, *, exact_values: bool) -> None:
-        nodes = list(query.walk(bfs=False))
-        if not self._clock.is_utc:
-            for node in nodes:
-                self._meet(node)
-            for node in reversed(nodes):  # inner ones first
-                self._move(node)
-        for node in reversed(nodes):
+        for node in reversed(list(query.walk(bfs=False))):  # inner ones first
             self._convert(node, exact_values=exact_values)
 
     def _convert(self, node: Any, *, exact_values: bool) -> None:
@@ -78,55 +60,6 @@ class _Conversions:
             self._number(node, exact_values=exact_values)
         elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
             wrap(node, _escaped)
-
-    # -- times --------------------------------------------------------------------------------
-
-    def _meet(self, node: Any) -> None:
-        """Convert text and dates to instants where an instant is among what they meet."""
-        for values in _groups(node):
-            names = [self._types.name(one) for one in values]
-            instant = next((name for name in names if name in _INSTANTS), None)
-            for value, name in zip(values, names, strict=True):
-                if instant is not None and name in (*_TEXTS, *_CLOCKS):
-                    self._clock.read(value, instant)
-
-    def _move(self, node: Any) -> None:
-        """Show instants by the session's clock to casts and functions that look at a clock."""
-        from sqlglot import exp
-
-        if isinstance(node, exp.Cast):
-            wanted, given = type_name(node.to), self._types.name(node.this)
-            if wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
-                if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
-                    self._clock.read(node, wanted)
-            elif wanted in (*_TEXTS, *_CLOCKS):
-                self._show(node.this)
-        elif isinstance(node, exp.Anonymous):
-            self._move_call(node)
-        elif isinstance(node, (exp.Concat, exp.ConcatWs)):
-            for one in node.expressions:
-                self._show(one)
-        elif isinstance(node, _shown_by_clock()):
-            inner = node.this
-            while isinstance(inner, (exp.TsOrDsToDate, exp.TimeStrToTime)):
-                inner = inner.this
-            self._show(inner)
-
-    def _move_call(self, node: Any) -> None:
-        name = node.name.upper()
-        if name == "UNIX_TIMESTAMP":
-            for one in node.expressions:
-                if self._types.name(one) in (*_TEXTS, *_CLOCKS):
-                    self._clock.read(one, "DATETIME")
-        count, is_instant = _OF_CLOCKS.get(name, (0, False))
-        for one in node.expressions[:count]:
-            self._show(one)
-        if is_instant:
-            self._clock.read(node, "DATETIME")
-
-    def _show(self, node: Any) -> None:
-        if self._types.name(node) in _INSTANTS:
-            self._clock.show(node)
 
     # -- numbers ------------------------------------------------------------------------------
 
@@ -206,57 +139,13 @@ class _Conversions:
             return  # a fraction such as that of PERCENTILE
         beside = [
             self._types.name(one)
-            for group in _groups(value.parent, arithmetic=True)
+            for group in operands(value.parent, computed=True)
             if any(one is value for one in group)
             for one in group
             if one is not value
         ]
         if not any(name in ("DECIMAL", "") for name in beside):
             node.set("this", f"{node.this}e0")
-
-
-def _groups(node: Any, *, arithmetic: bool = False) -> Iterator[list[Any]]:
-    """Yield the operands of a node that are brought to one type."""
-    from sqlglot import exp
-
-    compared: Any = (
-        exp.EQ,
-        exp.NEQ,
-        exp.GT,
-        exp.GTE,
-        exp.LT,
-        exp.LTE,
-        exp.NullSafeEQ,
-        exp.NullSafeNEQ,
-    )
-    computed: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod) if arithmetic else ()
-    if isinstance(node, exp.Binary) and isinstance(node, (*compared, *computed)):
-        yield [node.left, node.right]
-    elif isinstance(node, exp.Between):
-        yield [node.this, node.args["low"], node.args["high"]]
-    elif isinstance(node, (exp.In, exp.Coalesce, exp.Greatest, exp.Least)):
-        yield [node.this, *node.expressions]
-    elif isinstance(node, exp.Array):
-        yield list(node.expressions)
-    elif isinstance(node, exp.Nullif):
-        yield [node.this, node.expression]
-    elif isinstance(node, exp.If) and not isinstance(node.parent, exp.Case):
-        yield [one for key in ("true", "false") if (one := node.args.get(key)) is not None]
-    elif isinstance(node, exp.Case):
-        default = node.args.get("default")
-        yield [*(one.args["true"] for one in node.args["ifs"]), *([default] if default else [])]
-        if node.args.get("this") is not None:
-            yield [node.this, *(one.this for one in node.args["ifs"])]
-
-
-def _shown_by_clock() -> tuple[Any, ...]:
-    from sqlglot import exp
-
-    return (
-        *(exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.Quarter),
-        *(exp.DayOfWeek, exp.DayOfMonth, exp.DayOfYear, exp.WeekOfYear, exp.LastDay),
-        *(exp.TimeToStr, exp.Extract, exp.TsOrDsToDate),
-    )
 
 
 def _escaped(like: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import Partition, Table, check_decimals
-from odps_nb.schema import TableSchema
+from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls.errors import with_advice
 
@@ -25,7 +25,10 @@ __all__ = ["Definitions", "Place", "changed_table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement: default project and schema, access key, time zone."""
+    """The context of a statement: default project and schema, access key, time zone.
+
+    ``far``: text becomes a TIMESTAMP of microseconds, since nanoseconds lack one of its years.
+    """
 
     project: str
     schema: str | None = None
@@ -34,6 +37,7 @@ class Place:
     settings: Mapping[str, str] = field(default_factory=dict)
     rights: Rights = field(default_factory=Rights)
     timezone: str = "UTC"
+    far: bool = False
 
     def table(self, name: sql_statements.Name, right: Right = Right.QUERY) -> TableName:
         """Resolve a name as written in SQL; 403 for a project in which the key lacks the right."""
@@ -112,24 +116,37 @@ class Definitions:
                 self._add_partitions(statement, table)
             case sql_statements.DropPartitions():
                 self._drop_partitions(statement, table)
+            case sql_statements.RenamePartition():
+                old = self._catalog.partition(table, statement.spec)
+                self._catalog.rename_partition(table, old, statement.new)
+            case sql_statements.ChangeColumn():
+                self._catalog.change_schema(table, _changed_column(table, statement))
+            case sql_statements.Touch():
+                touched = [p for spec in statement.specs for p in self._found(table, spec)]
+                self._catalog.touch(table, touched)
             case sql_statements.AlterTable():
-                self._catalog.alter_table(
-                    table,
-                    name=statement.new_name,
-                    comment=statement.comment,
-                    lifecycle=statement.lifecycle,
-                    properties=dict(statement.properties),
-                )
+                self._alter(statement, table)
             case sql_statements.AddColumns():
-                known = table.schema.find if statement.if_not_exists else lambda _name: None
-                added = tuple(c for c in statement.columns if known(c.name) is None)
-                schema = TableSchema(
-                    columns=(*table.schema.columns, *added),
-                    partition_columns=table.schema.partition_columns,
-                )
-                check_decimals(TableSchema(columns=added), settings)
-                if added:
-                    self._catalog.change_schema(table, schema)
+                self._add_columns(statement, table, settings)
+
+    def _alter(self, statement: sql_statements.AlterTable, table: Table) -> None:
+        self._catalog.alter_table(
+            table,
+            name=statement.new_name,
+            comment=statement.comment,
+            lifecycle=statement.lifecycle,
+            properties=dict(statement.properties),
+        )
+
+    def _add_columns(
+        self, statement: sql_statements.AddColumns, table: Table, settings: Mapping[str, str]
+    ) -> None:
+        known = table.schema.find if statement.if_not_exists else lambda _name: None
+        added = tuple(c for c in statement.columns if known(c.name) is None)
+        check_decimals(TableSchema(columns=added), settings)
+        if added:
+            schema = replace(table.schema, columns=(*table.schema.columns, *added))
+            self._catalog.change_schema(table, schema)
 
     def _change_schema(
         self, statement: sql_statements.CreateSchema | sql_statements.DropSchema, place: Place
@@ -180,6 +197,29 @@ class Definitions:
         if needed and not found:
             raise faults.no_such_partition(spec, table.name)
         return found
+
+
+def _changed_column(table: Table, change: sql_statements.ChangeColumn) -> TableSchema:
+    """Return the columns with another comment, or one that may be null from now on."""
+    column = table.schema.find(change.column)
+    if column is None:
+        raise faults.invalid(
+            f"ODPS-0130071: Semantic analysis exception - {table.name} has no column "
+            f"{change.column!r}"
+        )
+    said = change.said or column
+    if said.type != column.type:
+        raise faults.lacks("CHANGE COLUMN to another type", is_sure=True)
+    comment = column.comment if change.comment is None else change.comment
+    new = replace(column, comment=comment, nullable=column.nullable or change.nullable)
+
+    def swap(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+        return tuple(new if one is column else one for one in columns)
+
+    schema = table.schema
+    return TableSchema(
+        columns=swap(schema.columns), partition_columns=swap(schema.partition_columns)
+    )
 
 
 def _schema_name(name: sql_statements.Name, place: Place) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    VectorType,
     has_timestamp,
 )
 from odps_nb.terms import TimeUnit
@@ -35,6 +36,7 @@ _DUCK = {
     TypeCode.JSON: "VARCHAR",
     TypeCode.BINARY: "BLOB",
     TypeCode.BLOB: "BLOB",
+    TypeCode.GEOGRAPHY: "BLOB",
     TypeCode.DATE: "DATE",
     TypeCode.DATETIME: "TIMESTAMP_MS",
     TypeCode.TIMESTAMP: "TIMESTAMP_NS",
@@ -67,7 +69,7 @@ _RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
 
 def duck_type(odps: OdpsType) -> str:
     """Return the DuckDB spelling of a type, for a CAST."""
-    if isinstance(odps, ArrayType):
+    if isinstance(odps, (ArrayType, VectorType)):
         return f"{duck_type(odps.element)}[]"
     if isinstance(odps, MapType):
         return f"MAP({duck_type(odps.key)}, {duck_type(odps.value)})"

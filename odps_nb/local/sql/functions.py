@@ -13,7 +13,17 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.local import faults
 
-__all__ = ["MACROS", "function_names", "maxcompute_dialect", "translate_functions"]
+__all__ = [
+    "FAR",
+    "MACROS",
+    "function_names",
+    "join_lateral_views",
+    "maxcompute_dialect",
+    "translate_functions",
+]
+
+FAR = "a time is beyond nanoseconds"
+"""What a query says that read text with nanoseconds and found a year such as 9999."""
 
 # units as people write them -> parts of DuckDB
 _PART = """CASE lower({part})
@@ -51,8 +61,33 @@ _QUOTIENT = (
     " AS DECIMAL(38, 0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18))",
 )
 
+# Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat the
+# first one is meant, as in Python; those that take any time keep its nanoseconds.
+_ZONES = (
+    "mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ))",
+    "mc_first(c, zone) AS c - (mc_clock(c - INTERVAL 1 DAY, zone) - (c - INTERVAL 1 DAY))",
+    "mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first(c, zone)"
+    " ELSE CAST(timezone(zone, c) AS TIMESTAMP) END",
+    "mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
+    "mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
+    "mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t)",
+    "mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c"
+    " THEN mc_same(c, t, zone) ELSE mc_utc(c, zone) END",
+    "mc_back(x, source, zone) AS x + (mc_back_utc(CAST(x AS TIMESTAMP), CAST(source AS TIMESTAMP),"
+    " zone) - CAST(x AS TIMESTAMP))",
+    # text may name its own zone, which the cast to TIMESTAMP leaves out
+    r"mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)')",
+    "mc_text(x, s, zone) AS x + (CASE WHEN mc_has_zone(s)"
+    " THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\\d)', '\\1') AS TIMESTAMPTZ) AS TIMESTAMP)"
+    " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP))",
+    "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
+    f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
+)
+
 MACROS = (
     "mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS)",
+    "mc_now() AS mc_getdate()",
+    "mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS)",
     f"mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)),"
     f" (a, b, part) AS date_diff({_PART.format(part='part')}, CAST(b AS TIMESTAMP),"
     " CAST(a AS TIMESTAMP))",
@@ -72,17 +107,17 @@ MACROS = (
     f"mc_datetrunc(d, part) AS CAST(date_trunc({_PART.format(part='part')},"
     " CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS)",
     f"mc_trunc(d, part) AS CAST(date_trunc({_PART.format(part='part')}, CAST(d AS DATE)) AS DATE)",
+    "mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'),"
+    " CASE lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10"
+    " WHEN 'hour' THEN 19 ELSE error('unknown unit ' || part) END)",
     "mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS)",
     "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
+    "mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP))",
     "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS DATE)",
     "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
-    # x is a time of the zone's clock, or the instant in UTC; both keep nanoseconds
-    "mc_instant(x, zone) AS x + (CAST(timezone(zone, CAST(x AS TIMESTAMP)) AS TIMESTAMP)"
-    " - CAST(x AS TIMESTAMP))",
-    "mc_local(x, zone) AS x + (timezone(zone, CAST(CAST(x AS TIMESTAMP) AS TIMESTAMPTZ))"
-    " - CAST(x AS TIMESTAMP))",
+    *_ZONES,
     # the first and the last nanosecond are infinite to DuckDB
     "mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP)"
     " WHEN x < TIMESTAMP '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224'"
@@ -116,14 +151,20 @@ def maxcompute_dialect() -> Any:
 
     hive = sql_parser.hive()
     known = {key: make for key, make in hive.Parser.FUNCTIONS.items() if key not in _OWN}
-    plain = known["TO_DATE"]
+    plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
         if len(arguments) == 2:  # its format is not one of Hive's: mm is a month
             return exp.Anonymous(this="TO_DATE", expressions=arguments)
         return plain(arguments, dialect)
 
-    known["TO_DATE"] = to_date
+    def from_unixtime(arguments: list[Any], dialect: Any) -> Any:
+        if len(arguments) == 1:  # a DATETIME, where Hive has text
+            return exp.Anonymous(this="FROM_UNIXTIME", expressions=arguments)
+        return formatted(arguments, dialect)
+
+    known["TO_DATE"], known["FROM_UNIXTIME"] = to_date, from_unixtime
+    known["VECTOR"] = known["ARRAY"]
     parser = type("Parser", (hive.Parser,), {"FUNCTIONS": known})
     return type("MaxCompute", (hive,), {"Parser": parser})
 
@@ -139,6 +180,12 @@ def translate_functions(query: Any) -> None:
     """Replace the calls of MaxCompute's own functions by their macros, in place."""
     from sqlglot import exp
 
+    for call in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
+        value = call.this
+        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
+            one.replace(exp.cast(one.copy(), "double"))
+        arguments = [call.this, call.args["quantile"]]
+        call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
     for call in list(query.find_all(exp.Anonymous)):
         name = f"mc_{call.name.lower()}"
         if name not in _NAMES:
@@ -154,6 +201,41 @@ def translate_functions(query: Any) -> None:
         if name in ("mc_to_char", "mc_to_date") and len(call.expressions) == 2:
             _check_format(call.expressions[1], call.name.upper())
         call.set("this", name)
+
+
+def join_lateral_views(query: Any) -> None:
+    """Write each LATERAL VIEW as a lateral join, in place, which takes MAPs and OUTER as well."""
+    from sqlglot import exp
+
+    for select in query.find_all(exp.Select):
+        laterals = select.args.get("laterals") or []
+        while laterals and (values := _exploded(laterals[0])):
+            view = laterals.pop(0)
+            columns = exp.Select(expressions=[exp.Explode(this=one) for one in values])
+            alias = view.args["alias"]
+            joined = exp.Lateral(this=exp.Subquery(this=columns), view=False, alias=alias)
+            kind = (
+                {"side": "LEFT", "on": exp.true()} if view.args.get("outer") else {"kind": "CROSS"}
+            )
+            select.append("joins", exp.Join(this=joined, **kind))
+
+
+def _exploded(view: Any) -> list[Any]:
+    """Return the lists that a LATERAL VIEW puts side by side; empty where it is something else."""
+    from sqlglot import exp
+
+    def call(name: str, *values: Any) -> Any:
+        return exp.Anonymous(this=name, expressions=[one.copy() for one in values])
+
+    named, function = len(view.alias_column_names), view.this
+    if not view.args.get("view") or type(function) not in (exp.Explode, exp.Posexplode):
+        return []
+    value = function.this
+    if type(function) is exp.Posexplode:
+        return [call("range", call("len", value)), value] if named == 2 else []
+    if named == 2:
+        return [call("map_keys", value), call("map_values", value)]
+    return [value] if named == 1 else []
 
 
 def _check_format(form: Any, function: str) -> None:

@@ -21,11 +21,13 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.server import full_disk
 from odps_nb.local.server.full_disk import has_failed, is_full
 from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import Rows
 from odps_nb.local.sql.run import SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
@@ -82,8 +84,14 @@ class Instances:
     """Runs statements and keeps their results."""
 
     def __init__(
-        self, database: Database, folder: Folder, runner: SqlRunner, clock: Callable[[], float]
+        self,
+        database: Database,
+        folder: Folder,
+        runner: SqlRunner,
+        clock: Callable[[], float],
+        forms: Forms | None = None,
     ) -> None:
+        self._forms = forms or Forms()
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
         self._ledger = Ledger(database, folder)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
@@ -104,6 +112,7 @@ class Instances:
         query: str,
         *,
         task: str,
+        guid: str = "",
         source: str = "",
         patience: float = 0.0,
         estimates: bool = False,
@@ -112,35 +121,58 @@ class Instances:
 
         Parameters
         ----------
+        guid
+            Where a job of this key and project had the same, return its instance and start
+            nothing, whatever the statement is. It is kept with the instance, also over a restart.
         patience
             Wait so many seconds for the end before returning.
         estimates
             Run nothing; the estimate becomes the message of the instance.
         """
-        statement = parse_statement(query)
-        instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(self._clock())) + (
-            f"{secrets.randbelow(10**3):03d}g{secrets.token_hex(5)}"
-        )
-        self._db.run(
-            "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?, ?, '', '', NULL, 0, ?, NULL)",
-            instance_id,
-            place.project,
-            place.owner,
-            task,
-            source,
-            query,
-            RUNNING,
-            self._clock(),
-        )
-        stopper = Stopper()
-        with self._lock:
-            work = self._estimate if estimates else self._perform
-            future = self._pool.submit(
-                self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
-            )
-            self._running[instance_id] = (stopper, future)
+        instance_id = self._known(place, guid)
+        if instance_id is None:
+            statement = parse_statement(query)
+            with self._lock:
+                instance_id = self._known(place, guid)  # another thread may have been first
+                if instance_id is None:
+                    instance_id = self._insert(place, query, task, guid, source)
+                    self._start(instance_id, statement, place, estimates=estimates)
         self.wait(instance_id, patience)
         return self.get(place.project, instance_id)
+
+    def _known(self, place: Place, guid: str) -> str | None:
+        """Return the instance of an earlier job with this Guid, if there is one."""
+        row = self._db.row(
+            "SELECT instance_id FROM guids WHERE project = ? AND owner = ? AND guid = ?",
+            *(place.project, place.owner, guid),
+        )
+        return None if row is None else row["instance_id"]
+
+    def _insert(self, place: Place, query: str, task: str, guid: str, source: str) -> str:
+        now = self._clock()
+        instance_id = time.strftime("%Y%m%d%H%M%S", time.gmtime(now)) + (
+            f"{secrets.randbelow(10**3):03d}g{secrets.token_hex(5)}"
+        )
+        of = (place.project, place.owner)
+        with self._db.transaction() as db:
+            db.execute(
+                "INSERT INTO instances VALUES (?, ?, ?, ?, ?, ?, ?, '', '', NULL, 0, ?, NULL)",
+                (instance_id, *of, task, source, query, RUNNING, now),
+            )
+            if guid:
+                db.execute("INSERT INTO guids VALUES (?, ?, ?, ?)", (*of, guid, instance_id))
+        return instance_id
+
+    def _start(
+        self, instance_id: str, statement: Statement, place: Place, *, estimates: bool
+    ) -> None:
+        """Run a statement in a thread; the caller holds the lock."""
+        stopper = Stopper()
+        work = self._estimate if estimates else self._perform
+        future = self._pool.submit(
+            self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
+        )
+        self._running[instance_id] = (stopper, future)
 
     def wait(self, instance_id: str, seconds: float) -> None:
         """Wait for the end of an instance, for at most so many seconds."""
@@ -158,13 +190,16 @@ class Instances:
             raise faults.no_such(
                 f"the instance {instance_id!r} does not exist", code="NoSuchObject"
             )
-        definition = row["definition"]
+        return self._instance(row)
+
+    def _instance(self, row: sqlite3.Row) -> Instance:
+        definition, instance_id = row["definition"], row["instance_id"]
         status, message, ended = self._unwritten.get(
             instance_id, (row["status"], row["message"], row["ended"])
         )
         return Instance(
             instance_id=instance_id,
-            project=project,
+            project=row["project"],
             owner=row["owner"],
             task=row["task"],
             source=row["source"],
@@ -199,14 +234,35 @@ class Instances:
             if wait([future], timeout=CANCEL_PAUSE).done:
                 return
 
-    def listed(self, project: str, limit: int = 100) -> list[str]:
-        """Return the ids of the newest instances."""
+    def listed(
+        self,
+        project: str,
+        *,
+        owner: str | None = None,
+        status: Sequence[str] = (),
+        since: float | None = None,
+        until: float | None = None,
+        skip: int = 0,
+        limit: int = 100,
+    ) -> list[Instance]:
+        """Return instances, the newest first: of one owner, in one of the states, made in a time.
+
+        ``None`` and no states leave a condition out.
+        """
         rows = self._db.rows(
-            "SELECT instance_id FROM instances WHERE project = ? ORDER BY created DESC LIMIT ?",
+            "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
+            "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
+            "AND (?4 IS NULL OR created >= ?4) AND (?5 IS NULL OR created <= ?5) "
+            "ORDER BY created DESC, instance_id LIMIT ?6 OFFSET ?7",
             project,
+            owner,
+            json.dumps(list(status)),
+            since,
+            until,
             limit,
+            skip,
         )
-        return [row["instance_id"] for row in rows]
+        return [self._instance(row) for row in rows]
 
     # -- results ------------------------------------------------------------------------------
 
@@ -270,7 +326,8 @@ class Instances:
             timestamp_unit=unit,
         )
         stop = min(offset + count, instance.rows)
-        return plan.schema(), scan(self._folder, plan, offset, stop)
+        rows = scan(self._folder, plan, offset, stop)
+        return plan.schema(), self._forms.shaped(rows, plan.columns)
 
     def close(self) -> None:
         """Cancel running instances and end the threads."""
@@ -288,12 +345,20 @@ class Instances:
     def _perform(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> str:
+        try:
+            self._perform_once(instance_id, statement, place, stopper)
+        except FarTime:
+            self._perform_once(instance_id, statement, replace(place, far=True), stopper)
+        return ""
+
+    def _perform_once(
+        self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
+    ) -> None:
         stopper.check()
         with ExitStack() as stack:
             rows = self._runner.run(statement, place, stopper, stack)
             if rows is not None:
                 self._keep(instance_id, rows, stopper)
-        return ""
 
     def _run(self, instance_id: str, work: Callable[[], str]) -> None:
         status, message = SUCCESS, ""

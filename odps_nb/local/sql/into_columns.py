@@ -1,8 +1,8 @@
 """Converts what a query inserts between instants and clock times, by the columns it goes into.
 
 A constant is read as the type of its column. Another instant is shown by the session's clock
-before it goes into a TIMESTAMP_NTZ, and a clock time is read by that clock before it goes into a
-DATETIME or TIMESTAMP.
+before it goes into a TIMESTAMP_NTZ, DATE or text, and a clock time is read by that clock before it
+goes into a DATETIME or TIMESTAMP.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from odps_nb.local.sql.times import Clock
 from odps_nb.local.sql.types_of_query import Types
 from odps_nb.schema import TypeCode
 
-__all__ = ["convert_rows", "fit_constants"]
+__all__ = ["CLOCKS", "convert_rows", "fit_constants"]
 
 _INSTANTS = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
+CLOCKS = frozenset(
+    (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
+)
+"""The types of columns that hold what a clock shows."""
 _CLOCK_TIME = "TIMESTAMPNTZ"
 
 
@@ -43,7 +47,7 @@ def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Cloc
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
             given = types.name(value)
-            if code is TypeCode.TIMESTAMP_NTZ and given in _INSTANTS.values():
+            if code in CLOCKS and given in _INSTANTS.values():
                 clock.show(value)
             elif code in _INSTANTS and given == _CLOCK_TIME:
                 clock.read(value, _INSTANTS[code])

@@ -13,11 +13,16 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.sql.constants import compare_bytes, spell_intervals
+from odps_nb.local.sql.constants import compare_bytes, compare_chars, spell_intervals
 from odps_nb.local.sql.conversions import convert
-from odps_nb.local.sql.functions import maxcompute_dialect, translate_functions
+from odps_nb.local.sql.functions import (
+    join_lateral_views,
+    maxcompute_dialect,
+    translate_functions,
+)
 from odps_nb.local.sql.into_columns import convert_rows, fit_constants
 from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
+from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.spelling import looks_outside, spell
 from odps_nb.local.sql.times import Clock, constants_in_utc
 from odps_nb.local.sql.types_of_query import types_of
@@ -59,6 +64,7 @@ def translate(
     find: FindTable,
     latest: Latest,
     timezone: str = "UTC",
+    far: bool = False,
     inside: tuple[int, ...] = (),
     into: tuple[TypeCode, ...] = (),
 ) -> TranslatedQuery:
@@ -71,7 +77,9 @@ def translate(
     latest
         Returns what ``max_pt`` means of a table.
     timezone
-        Where constant times are read.
+        Where times without a zone are read and shown.
+    far
+        Read text as TIMESTAMP in microseconds: nanoseconds have no years such as 9999.
     inside
         Ids of views that the query is to define: it may not read them.
     into
@@ -91,12 +99,17 @@ def translate(
     named = _replace_tables(query, tables, find, latest, None, inside)
     fit_constants(query, into)
     types, stored = types_of(query, tables), _column_types(named)
+    if unite(query, types):
+        types = types_of(query, tables)
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
-    clock = Clock(timezone)
-    convert(query, types, clock, exact_values=bool(into))
+    compare_chars(query, stored)
+    clock = Clock(timezone, fine=not far)
+    place_times(query, types, clock)
+    convert(query, types, exact_values=bool(into))
     convert_rows(query, into, types, clock)
     translate_functions(query)
+    join_lateral_views(query)
     spell_intervals(query)
     _plain_grouping(query)
     _name_columns(query)

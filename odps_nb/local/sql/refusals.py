@@ -8,14 +8,25 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.sql.functions import function_names
+from odps_nb.local.sql.functions import FAR, function_names
 from odps_nb.local.sql.tokenizer import is_keyword
 from odps_nb.wire.calls.errors import with_advice
 
-__all__ = ["Names", "did_you_mean", "names_of", "refusal", "unreadable"]
+__all__ = ["FarTime", "Names", "did_you_mean", "names_of", "refusal", "unreadable"]
 
 _SHOWN = 200
+
+
+class FarTime(InvalidRequestError):
+    """The query read text with nanoseconds, which have no such year; it runs in microseconds."""
+
+    def __init__(self) -> None:
+        said = with_advice(f"ODPS-0121095: {FAR}", "filter such rows, or use microseconds")
+        super().__init__(said, status=400)
+
+
 _NEAR, _NEAR_WORD = 0.6, 0.7
 _WORDS = (
     *("select", "from", "where", "group", "order", "having", "limit", "join", "left", "right"),
@@ -272,6 +283,7 @@ _NOT_UTF8 = (
 )
 _BYTES = "filter such rows, or compute on what table.read(text='binary') gives"
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
+    (f"{FAR}|Could not convert Timestamp to higher precision", lambda _found, _names: FarTime()),
     (
         r"does not fit in precision|Decimal value|for Decimal d:",
         lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),

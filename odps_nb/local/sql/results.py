@@ -81,7 +81,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
             odps = PrimitiveType(TypeCode.TIMESTAMP_NTZ)
         source = name if query.plain_columns is None else query.plain_columns[index]
         kept = stored.get((source or "").casefold())
-        if kept is not None and duck_type(kept) == _plain_spelling(spelled):
+        if kept is not None and _plain_spelling(duck_type(kept)) == _plain_spelling(spelled):
             odps = kept
         shown = name
         while shown.casefold() in names:
@@ -106,8 +106,8 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
 
 
 def _plain_spelling(spelled: str) -> str:
-    """Normalise ``DECIMAL(18,2)``, as DuckDB writes it, to ``DECIMAL(18, 2)`` as in our casts."""
-    return spelled.replace(",", ", ").replace(",  ", ", ")
+    """Return a type of DuckDB without blanks and quotes, which are not always written."""
+    return spelled.replace(" ", "").replace('"', "")
 
 
 def text_rows(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Rows:

@@ -17,10 +17,12 @@ from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
+from odps_nb.local.sql.auto_partitions import with_generated
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.cost import estimate
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.duck_types import duck_type, result_array
+from odps_nb.local.sql.into_columns import CLOCKS
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.query import TranslatedQuery, translate
 from odps_nb.local.sql.refusals import refusal
@@ -159,6 +161,7 @@ class SqlRunner:
             find=find,
             latest=self._latest,
             timezone=place.timezone,
+            far=place.far,
             inside=inside,
             into=into,
         )
@@ -199,7 +202,7 @@ class SqlRunner:
         count = len(columns) if query.has_star else 0  # without a star the query has converted them
         kind = partial(query.kind, count=count)
         casts = ", ".join(
-            f"{_cast(f'c{i}', column, spelled, place.timezone, kind(i))} AS c{i}"
+            f"{_cast(f'c{i}', column, spelled, place, kind(i))} AS c{i}"
             for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
         )
         wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
@@ -211,7 +214,7 @@ class SqlRunner:
                     for array, column in zip(batch.columns, columns, strict=True)
                 ]
                 rows = pa.record_batch(arrays, names=[c.name for c in columns])
-                ingest.write(rows)
+                ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
         stopper.check()
         replace: list[PartitionSpec] | None = None
@@ -261,7 +264,8 @@ class SqlRunner:
             schema = like.schema
             properties = {k: v for k, v in like.properties.items() if k != VIEW}
         elif statement.query is not None:
-            self._catalog.require_free(name)  # before its rows are written
+            if not statement.or_replace:
+                self._catalog.require_free(name)  # before its rows are written
             rows = self._query(statement.query, place, stopper, stack)
             schema = rows.schema
         assert schema is not None
@@ -275,6 +279,8 @@ class SqlRunner:
                     stopper.check()
                     ingest.write(batch)
                 fill = partial(self._publisher.publish, additions=ingest.finish())
+        if statement.or_replace and self._catalog.find_table(name) is not None:
+            self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(
             name,
             schema,
@@ -342,7 +348,12 @@ def _insert_target(
     spec = table.spec(PartitionSpec(fixed))
     table.spec(PartitionSpec(tuple((k, v or "") for k, v in statement.partition)))
     given = {key for key, _ in spec}
-    dynamic = tuple(c for c in table.schema.partition_columns if c.name not in given)
+    named = {key.casefold() for key, _ in statement.partition}
+    dynamic = tuple(
+        c
+        for c in table.schema.partition_columns
+        if c.name not in given and (c.generated is None or c.name.casefold() in named)
+    )
     columns = table.schema.columns
     if statement.columns:
         found = [table.schema.find(name) for name in statement.columns]
@@ -354,25 +365,30 @@ def _insert_target(
     return spec, (*columns, *dynamic, *operation)
 
 
-def _cast(name: str, column: Column, spelled: str, timezone: str, kind: str) -> str:
+def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
     """Return the cast to a column's type; times keep their own unit, which may have more range.
 
     Text and dates become instants by the clock of the session, as do clock times (``kind`` is the
     type of the value, if it is known), and fractions are cut.
     """
-    code, zone = column.type.code, zone_of(timezone).key.replace("'", "''")
+    code, zone = column.type.code, zone_of(place.timezone).key.replace("'", "''")
     is_instant = code in (TypeCode.DATETIME, TypeCode.TIMESTAMP)
-    if code is TypeCode.TIMESTAMP_NTZ and kind in ("DATETIME", "TIMESTAMP") and zone != "UTC":
+    if kind in ("DATETIME", "TIMESTAMP") and code in CLOCKS and zone != "UTC":
         name = f"mc_local({name}, '{zone}')"
     elif is_instant and kind == "TIMESTAMPNTZ" and zone != "UTC":
         name = f"mc_instant({name}, '{zone}')"
     is_timestamp = code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
     if is_timestamp and spelled.startswith("TIMESTAMP"):
         return name
-    if is_instant and spelled in ("VARCHAR", "DATE"):
-        wanted = duck_type(column.type) if spelled == "VARCHAR" else "TIMESTAMP"
-        clock = f"CAST({name} AS {wanted})"
-        return clock if zone == "UTC" else f"CAST(mc_instant({clock}, '{zone}') AS {wanted})"
+    if spelled == "VARCHAR" and (is_instant or is_timestamp):
+        unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
+        text = f"mc_near({name})" if unit == "TIMESTAMP_NS" else name
+        clock = f"CAST({text} AS {unit})"
+        moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
+        return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"
+    if is_instant and spelled == "DATE":
+        clock = f"CAST({name} AS TIMESTAMP)"
+        return clock if zone == "UTC" else f"mc_instant({clock}, '{zone}')"
     if code in _WHOLE and spelled.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
         return f"CAST(trunc({name}) AS {duck_type(column.type)})"
     wanted = "TIMESTAMP" if is_timestamp and spelled == "DATE" else duck_type(column.type)

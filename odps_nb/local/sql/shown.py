@@ -94,7 +94,11 @@ class Shown:
         yield "comment", table.comment
         yield from _times(table.created, table.modified, place)
         yield "lifecycle", str(table.lifecycle) if table.lifecycle > 0 else ""
-        yield "partitioned by", ", ".join(table.partition_keys)
+        keys = (
+            f"{c.generated.text} as {c.name}" if c.generated is not None else c.name
+            for c in table.schema.partition_columns
+        )
+        yield "partitioned by", ", ".join(keys)
         yield "primary key", ", ".join(table.key_columns)
         yield "is view", str(table.view is not None).lower()
         yield "rows", str(sum(one.rows for one in segments))
@@ -128,7 +132,8 @@ def definition_of(table: Table) -> str:
     lines.append(comment)
     if table.is_partitioned:
         keys = ", ".join(map(_column, table.schema.partition_columns))
-        lines.append(f"PARTITIONED BY ({keys})")
+        auto = "AUTO " if table.schema.partition_columns[0].generated is not None else ""
+        lines.append(f"{auto}PARTITIONED BY ({keys})")
     if table.is_clustered:
         buckets = table.properties.get("buckets")
         into = f" INTO {buckets} BUCKETS" if buckets else ""
@@ -144,6 +149,8 @@ def definition_of(table: Table) -> str:
 
 
 def _column(column: Column) -> str:
+    if column.generated is not None:
+        return f"{column.generated.text} AS {_quoted(column.name)}"
     parts = [_quoted(column.name), format_type(column.type)]
     if not column.nullable:
         parts.append("NOT NULL")

@@ -13,6 +13,7 @@ __all__ = [
     "AlterTable",
     "Branch",
     "Change",
+    "ChangeColumn",
     "CreateSchema",
     "CreateTable",
     "CreateView",
@@ -24,6 +25,7 @@ __all__ = [
     "Merge",
     "Name",
     "Query",
+    "RenamePartition",
     "ShowCreate",
     "ShowPartitions",
     "ShowSchemas",
@@ -54,6 +56,7 @@ class CreateTable:
     properties: tuple[tuple[str, str], ...] = ()
     query: str | None = None
     like: Name | None = None
+    or_replace: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,14 @@ class DropPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """ALTER TABLE … TOUCH [PARTITION (…)]; without partitions, of the table."""
+
+    name: Name
+    specs: tuple[PartitionSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumns:
     """ALTER TABLE … ADD COLUMN[S] …."""
 
@@ -114,7 +125,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES / TOUCH.
+    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES.
 
     ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
     """
@@ -125,6 +136,29 @@ class AlterTable:
     lifecycle: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
     view: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamePartition:
+    """ALTER TABLE … PARTITION (…) RENAME TO PARTITION (…)."""
+
+    name: Name
+    spec: PartitionSpec
+    new: PartitionSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeColumn:
+    """ALTER TABLE … CHANGE [COLUMN] …; ``None`` leaves a thing as it is.
+
+    ``said`` is the column as it is written again, with its type.
+    """
+
+    name: Name
+    column: str
+    said: Column | None = None
+    comment: str | None = None
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +275,9 @@ Statement = (
     | DropPartitions
     | AddColumns
     | AlterTable
+    | RenamePartition
+    | ChangeColumn
+    | Touch
     | Insert
     | Change
     | Merge

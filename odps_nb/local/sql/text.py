@@ -16,6 +16,7 @@ from odps_nb.local.sql.statements import (
     AddColumns,
     AddPartitions,
     AlterTable,
+    ChangeColumn,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -25,10 +26,12 @@ from odps_nb.local.sql.statements import (
     Insert,
     Name,
     Query,
+    RenamePartition,
     Statement,
+    Touch,
     Truncate,
 )
-from odps_nb.local.sql.text_shown import read_describe, read_show
+from odps_nb.local.sql.text_shown import read_describe, read_rows, read_show
 from odps_nb.local.sql.text_words import (
     columns_of,
     integer,
@@ -41,13 +44,20 @@ from odps_nb.local.sql.tokenizer import Cursor, statements
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.control.generated import parse_generated
 
 __all__ = ["parse_statement"]
 
+_SHOWN = {
+    "show": read_show,
+    "read": read_rows,
+    "desc": read_describe,
+    "describe": read_describe,
+}
 _QUERIES = ("select", "with", "values", "from", "(")
 _FIRST_WORDS = (
     *("select", "with", "values", "from", "insert", "update", "delete", "merge", "create", "drop"),
-    *("alter", "truncate", "show", "desc", "describe", "set"),
+    *("alter", "truncate", "show", "desc", "describe", "read", "set"),
 )
 
 
@@ -98,10 +108,9 @@ def _statement(cursor: Cursor) -> Statement:
         return truncate
     if cursor.peek("insert"):
         return _insert(cursor)
-    if cursor.accept("show"):
-        return read_show(cursor)
-    if cursor.accept("desc") or cursor.accept("describe"):
-        return read_describe(cursor)
+    for word, read in _SHOWN.items():
+        if cursor.accept(word):
+            return read(cursor)
     if any(cursor.peek(word) for word in _QUERIES):
         return _query(cursor)
     return _change(cursor)
@@ -166,11 +175,21 @@ def _create(cursor: Cursor) -> Statement:
     replaces = cursor.accept("or", "replace")
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
-    _expect(cursor, "view" if replaces else "table")
+    _expect(cursor, "table", *(["view"] if replaces else []))
     exists = cursor.accept("if", "not", "exists")
     name = _name(cursor)
     if cursor.accept("like"):
-        return CreateTable(name=name, schema=None, if_not_exists=exists, like=_name(cursor))
+        like = _name(cursor)
+        days = integer(cursor) if cursor.accept("lifecycle") else -1
+        cursor.end()
+        return CreateTable(
+            name=name,
+            schema=None,
+            if_not_exists=exists,
+            like=like,
+            lifecycle=days,
+            or_replace=replaces,
+        )
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
@@ -193,6 +212,7 @@ def _create(cursor: Cursor) -> Statement:
         lifecycle=tail.lifecycle,
         properties=tuple(tail.properties),
         query=query,
+        or_replace=replaces,
     )
 
 
@@ -220,7 +240,10 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     )
 
 
-_CLAUSES = ("comment", "partitioned", "lifecycle", "tblproperties", "clustered", "range", "as")
+_CLAUSES = (
+    *("comment", "partitioned", "lifecycle", "tblproperties", "clustered", "range", "auto", "as"),
+    "stored",
+)
 
 
 def _tail(cursor: Cursor) -> _Tail:
@@ -231,10 +254,14 @@ def _tail(cursor: Cursor) -> _Tail:
             tail.comment = cursor.text()
         elif cursor.accept("partitioned", "by"):
             tail.partitions = columns_of(cursor)
+        elif cursor.accept("auto", "partitioned", "by"):
+            tail.partitions = (_generated(cursor),)
         elif cursor.accept("lifecycle"):
             tail.lifecycle = integer(cursor)
         elif cursor.accept("tblproperties"):
             tail.properties += _properties(cursor)
+        elif cursor.accept("stored", "as"):
+            _stored_as(cursor)
         elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
             tail.properties += _clustering(cursor)
         else:
@@ -244,6 +271,26 @@ def _tail(cursor: Cursor) -> _Tail:
                 else cursor.error("expected a clause of CREATE TABLE")
             )
     return tail
+
+
+def _stored_as(cursor: Cursor) -> None:
+    """Accept the file format of tables that are not external, which is the only one here."""
+    line, column = cursor.line_and_column
+    if (word := cursor.name().upper()) != "ALIORC":
+        what = f"STORED AS {word} in CREATE TABLE"
+        raise faults.lacks(what, is_sure=True, line=line, column=column)
+
+
+def _generated(cursor: Cursor) -> Column:
+    """Parse ``(trunc_time(d, 'day') as pt)``."""
+    column = parse_generated(cursor.parenthesised())
+    if column is None:
+        raise cursor.error(
+            "AUTO PARTITIONED BY takes one TRUNC_TIME of a column and a unit",
+            back=1,
+            advice="write (trunc_time(d, 'day') as pt)",
+        )
+    return column
 
 
 def _clustering(cursor: Cursor) -> Iterator[tuple[str, str]]:
@@ -325,6 +372,8 @@ def _alter(cursor: Cursor) -> Statement:
             return _add_columns(name, cursor)
         exists = cursor.accept("if", "not", "exists")
         return AddPartitions(name=name, specs=_one_or_more(cursor, "ADD"), if_not_exists=exists)
+    if cursor.accept("change"):
+        return _change_column(name, cursor)
     if cursor.accept("drop"):
         exists = cursor.accept("if", "exists")
         return DropPartitions(name=name, specs=_one_or_more(cursor, "DROP"), if_exists=exists)
@@ -339,6 +388,29 @@ def _add_columns(name: Name, cursor: Cursor) -> Statement:
     else:
         columns = read_columns(cursor.rest, cursor.line_and_column)
     return AddColumns(name=name, columns=columns, if_not_exists=exists)
+
+
+def _change_column(name: Name, cursor: Cursor) -> Statement:
+    """Parse ``CHANGE [COLUMN] a a string COMMENT '…'``, ``a COMMENT '…'`` or ``a NULL``."""
+    line, at_column = cursor.line_and_column
+    cursor.accept("column")
+    column = cursor.name()
+    if cursor.accept("null"):
+        made = ChangeColumn(name=name, column=column, nullable=True)
+    elif cursor.accept("comment"):
+        made = ChangeColumn(name=name, column=column, comment=cursor.text())
+    else:
+        renames = cursor.accept("rename", "to")
+        at, text = cursor.line_and_column, cursor.until("after", "first")
+        if not cursor.at_end:
+            raise cursor.lacks(cursor.words)
+        said = read_columns(f"{text} string" if renames else text, at)[0]
+        if said.name.casefold() != column.casefold():
+            what = "CHANGE COLUMN to another name"
+            raise faults.lacks(what, is_sure=True, line=line, column=at_column)
+        return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
+    cursor.end()
+    return made
 
 
 def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
@@ -356,11 +428,24 @@ def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
     return found
 
 
+def _one_spec(cursor: Cursor) -> PartitionSpec:
+    found = specs(cursor)
+    if len(found) != 1:
+        raise cursor.error("expected one PARTITION (…)")
+    return found[0]
+
+
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
-    if cursor.accept("rename", "to"):
+    made: Statement
+    if cursor.peek("partition"):
+        spec = _one_spec(cursor)
+        if not cursor.accept("rename", "to"):
+            raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
+        made = RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
+    elif cursor.accept("rename", "to"):
         made = AlterTable(name=name, new_name=cursor.dotted()[-1])
     elif cursor.accept("touch"):
-        made = AlterTable(name=name)
+        made = Touch(name=name, specs=tuple(specs(cursor)))
     elif cursor.accept("set", "comment"):
         made = AlterTable(name=name, comment=cursor.text())
     elif cursor.accept("set", "lifecycle"):

@@ -12,6 +12,9 @@ from odps_nb.wire.type_text import parse_columns
 __all__ = ["columns_of", "integer", "items", "names", "read_columns", "specs"]
 
 
+_CONDITIONS = ("<", "<=", ">", ">=", "<>", "!=", "in", "like", "between")
+
+
 def integer(cursor: Cursor) -> int:
     """Parse a whole number."""
     text = cursor.value()
@@ -42,6 +45,9 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
         return parse_columns(text)
     except ArgumentError as error:
         line, column = at
+        if error.message.lower().endswith("found 'default'"):
+            what = "DEFAULT value of a column"
+            raise faults.lacks(what, is_sure=True, line=line, column=column) from None
         raise faults.parse_failed(
             error.message, line=line, column=column, advice=f"check the types: {error.hint}"
         ) from None
@@ -65,6 +71,10 @@ def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     found: list[tuple[str, str | None]] = []
     while not inner.at_end:
         key = inner.name()
+        if any(inner.peek(sign) for sign in _CONDITIONS):
+            line, column = inner.line_and_column
+            what = "condition in PARTITION (…)"
+            raise faults.lacks(what, is_sure=True, line=line, column=column)
         found.append((key, inner.value() if inner.accept("=") else None))
         if not (inner.accept(",") or inner.accept("/")):
             break

@@ -19,8 +19,12 @@ __all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "is_read", "zon
 
 ZONE = "odps.sql.timezone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
-_CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)(?: (\d\d:\d\d:\d\d)(\.\d+)?)?")
-_OWN_ZONE = re.compile(r"-?infinity|.*(?:Z|[+-]\d\d:?\d\d)\s*", re.DOTALL)
+_CLOCK = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d+)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?)?"
+)
+_INFINITE = ("infinity", "-infinity")
+_DUCK = {"DATETIME": "TIMESTAMP_MS", "TIMESTAMP": "TIMESTAMP"}
+_CUT = ("DATETIME",)  # a TIMESTAMP keeps the unit that its value has
 _CLOCKS = {TypeCode.DATE, TypeCode.TIMESTAMP_NTZ}
 _TIMES = {TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
 # Clocks of 64 bits of nanoseconds; DuckDB takes the first and the last one as infinite.
@@ -28,44 +32,141 @@ _FIRST, _LAST = "1677-09-21 00:12:43.145224193", "2262-04-11 23:47:16.854775807"
 
 
 class Clock:
-    """The clock of a session: reads text as an instant, and shows an instant as a clock time."""
+    """The clock of a session: reads text as an instant, and shows an instant as a clock time.
 
-    def __init__(self, name: str) -> None:
-        self._zone = zone_of(name)
+    With ``fine`` text becomes a TIMESTAMP with nanoseconds, and a year that they lack is an error.
+    """
+
+    def __init__(self, name: str, *, fine: bool = True) -> None:
+        self._zone, self._fine = zone_of(name), fine
 
     @property
     def is_utc(self) -> bool:
         """Whether nothing has to be moved."""
         return self._zone.key in _UTC
 
-    def read(self, node: Any, wanted: str) -> None:
+    def read(self, node: Any, wanted: str, *, is_text: bool = False) -> None:
         """Make an instant of text, a date or a clock time, in place of it."""
         from sqlglot import exp
 
-        is_constant = isinstance(node, exp.Literal)
-        if is_constant and (found := _CLOCK.fullmatch(node.this)):
-            node.set("this", _in_utc(found, self._zone))
-            return
-        if is_constant and is_read(node):
-            return
-        duck = "TIMESTAMP_MS" if wanted == "DATETIME" else "TIMESTAMP"
-        kind = exp.Cast if isinstance(node, (exp.Anonymous, exp.Literal)) else exp.TryCast
+        if isinstance(node, exp.Literal) and is_read(node):
+            if found := _CLOCK.fullmatch(node.this):
+                node.set("this", _in_utc(found, self._zone))
+                if wanted == "TIMESTAMP" and _is_far(node.this):
+                    _in_micros(compared_with(node))
+            if isinstance(node.parent, (exp.Alias, exp.Select)):  # nothing else gives it a type
+                wrap(node, lambda text: exp.Cast(this=text, to=duck_time(_DUCK[wanted])))
+        elif is_text:
+            kind = exp.Cast if isinstance(node, exp.Literal) else exp.TryCast
+            wrap(node, lambda text: self._of_text(text, wanted, kind))
+        else:
+            wrap(node, lambda clock: self._of_clock(clock, wanted))
 
-        def made(inner: Any) -> Any:
-            clock = kind(this=inner, to=duck_time(duck))
-            moved = exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
-            return exp.Cast(this=moved, to=duck_time(duck))
+    def cast(self, node: Any, wanted: str, *, is_text: bool) -> None:
+        """Make an instant of what a cast converts, in place of the cast."""
+        from sqlglot import exp
 
-        wrap(node, made)
+        if is_text:
+            wrap(node, lambda cast: self._of_text(cast.this, wanted, exp.TryCast))
+        elif not self.is_utc:
+            wrap(node, lambda cast: self._of_clock(cast, wanted))
 
-    def show(self, node: Any) -> None:
-        """Make a clock time of an instant, in place of it."""
+    def read_clock(self, node: Any) -> None:
+        """Make a clock time of microseconds, in place of text or a time."""
+        from sqlglot import exp
+
+        wrap(node, lambda one: exp.TryCast(this=one, to=duck_time("TIMESTAMP")), typed=False)
+
+    def read_fine(self, cast: Any) -> None:
+        """Make a clock time of the text that a cast converts, with all digits of nanoseconds."""
+        wrap(cast, lambda one: self._clock_of(one.this, type(one)))
+
+    def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
+        """Make a clock time of an instant, or its text, in place of it."""
         from sqlglot import exp
 
         def made(inner: Any) -> Any:
-            return exp.Anonymous(this="mc_local", expressions=[inner, self._name()])
+            shown = self._local(inner) if is_instant and not self.is_utc else inner
+            return exp.Cast(this=shown, to=exp.DataType.build("TEXT")) if as_text else shown
 
         wrap(node, made, typed=False)
+
+    def show_each(self, node: Any) -> None:
+        """Make clock times of the instants in an array, in place of it."""
+        from sqlglot import exp
+
+        name = exp.to_identifier("instant")
+        each = exp.Lambda(this=self._local(exp.column(name.copy())), expressions=[name])
+        wrap(node, lambda array: exp.Transform(this=array, expression=each), typed=False)
+
+    def show_seconds(self, node: Any) -> None:
+        """Show seconds since 1970 in a format, in place of `UnixToStr`."""
+        from sqlglot import exp
+
+        if (form := node.args.get("format")) is None:
+            return  # a call without arguments, for DuckDB to refuse
+        seconds = exp.Anonymous(this="mc_from_unixtime", expressions=[node.this])
+        wrap(node, lambda _: exp.TimeToStr(this=self._local(seconds), format=form))
+
+    def compute(self, node: Any, source: Any, wanted: str) -> None:
+        """Let a node compute with the clock time of an instant, and read its result back.
+
+        Where the clocks repeat an hour, the result is in the one that the source was in.
+        """
+        from sqlglot import exp
+
+        kept = source.copy()
+        self.show(source)
+
+        def made(inner: Any) -> Any:
+            call = exp.Anonymous(this="mc_back", expressions=[inner, kept, self._name()])
+            return exp.Cast(this=call, to=duck_time(_DUCK[wanted])) if wanted in _CUT else call
+
+        wrap(node, made)
+
+    def now(self, node: Any) -> None:
+        """Give the current time a type without a zone, and the current day that of the session."""
+        from sqlglot import exp
+
+        if isinstance(node, exp.CurrentTimezone):
+            node.replace(self._name())
+            return
+        moment: Any = exp.Cast(this=exp.CurrentTimestamp(), to=duck_time("TIMESTAMP"))
+        if isinstance(node, exp.CurrentDate):
+            moment = exp.Cast(this=self._local(moment), to=exp.DataType.build("DATE"))
+        wrap(node, lambda _: moment)
+
+    def _of_clock(self, clock: Any, wanted: str) -> Any:
+        from sqlglot import exp
+
+        clock = exp.Cast(this=clock, to=duck_time(_DUCK[wanted]))
+        if self.is_utc:
+            return clock
+        moved = exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
+        return exp.Cast(this=moved, to=duck_time(_DUCK[wanted]))
+
+    def _of_text(self, text: Any, wanted: str, kind: Any) -> Any:
+        from sqlglot import exp
+
+        if wanted == "DATETIME":
+            clock = kind(this=text.copy(), to=duck_time("TIMESTAMP"))
+        else:
+            clock = self._clock_of(text.copy(), kind)
+        moved = exp.Anonymous(this="mc_text", expressions=[clock, text, self._name()])
+        return exp.Cast(this=moved, to=duck_time(_DUCK[wanted])) if wanted in _CUT else moved
+
+    def _clock_of(self, text: Any, kind: Any) -> Any:
+        from sqlglot import exp
+
+        if not self._fine:
+            return kind(this=text, to=duck_time("TIMESTAMP"))
+        near = exp.Anonymous(this="mc_near", expressions=[text])
+        return kind(this=near, to=duck_time("TIMESTAMP_NS"))
+
+    def _local(self, instant: Any) -> Any:
+        from sqlglot import exp
+
+        return exp.Anonymous(this="mc_local", expressions=[instant, self._name()])
 
     def _name(self) -> Any:
         from sqlglot import exp
@@ -74,11 +175,8 @@ class Clock:
 
 
 def is_read(constant: Any) -> bool:
-    """Whether `constants_in_utc` has read a text, or it has a zone of its own."""
-    return (
-        _CLOCK.fullmatch(constant.this) is not None
-        or _OWN_ZONE.fullmatch(constant.this) is not None
-    )
+    """Whether a text is a time that `constants_in_utc` can read, or infinite."""
+    return _CLOCK.fullmatch(constant.this) is not None or constant.this in _INFINITE
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -152,12 +250,24 @@ def _fit(cast: Any, column: Any | None) -> None:
     fraction = (found[3] or ".").rstrip("0")
     clock = f"{found[1]} {found[2] or '00:00:00'}{fraction:0<10}"
     if not _FIRST <= clock <= _LAST:
-        if column is not None and not isinstance(column.parent, exp.In):
-            column.replace(exp.Anonymous(this="mc_micros", expressions=[column.copy()]))
+        _in_micros(column)
     elif len(fraction) > len(".123456"):
         cast.to.set("this", kinds.TIMESTAMP_NS)
         infinite = {_FIRST: "-infinity", _LAST: "infinity"}
         cast.this.set("this", infinite.get(clock, cast.this.this))
+
+
+def _is_far(text: str) -> bool:
+    """Whether a time in UTC is outside of the years that nanoseconds have."""
+    return not _FIRST[:19] <= text.replace("T", " ")[:19] <= _LAST[:19]
+
+
+def _in_micros(column: Any | None) -> None:
+    """Compare a column in microseconds."""
+    from sqlglot import exp
+
+    if column is not None and not isinstance(column.parent, exp.In):
+        column.replace(exp.Anonymous(this="mc_micros", expressions=[column.copy()]))
 
 
 def compared_with(constant: Any) -> Any | None:
@@ -181,8 +291,8 @@ def _comparisons() -> tuple[Any, ...]:
 
 def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
     try:
-        clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}")
-        moment = clock.replace(tzinfo=zone).astimezone(UTC)
+        clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}{found[4] or ''}")
+        moment = (clock if found[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return found[0]  # for DuckDB to refuse
     return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"

@@ -22,7 +22,8 @@ _STATEMENTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "AS")
 # Words of MaxCompute's statements that no dialect of sqlglot knows.
 _OWN_WORDS = frozenset(
     (
-        *("ARCHIVE", "AUTO", "BUCKETS", "CHANGEOWNER", "CLONE", "EXPORT", "HISTORY", "INSTANCES"),
+        *("ARCHIVE", "AUTO", "BUCKETS", "CHANGEOWNER", "CLONE", "DISABLE", "ENABLE", "EXPORT"),
+        *("HISTORY", "INSTANCES"),
         *("LIFECYCLE", "LIST", "LOAD", "MATERIALIZED", "MODEL", "OWNER", "PACKAGE", "PURGE"),
         *("READ", "RESOURCE", "RESOURCES", "RESTORE", "SMALLFILES", "TUNNEL", "UNDO", "UNLOAD"),
     )

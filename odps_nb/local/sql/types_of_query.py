@@ -6,7 +6,7 @@ original. An expression whose type cannot be found has none: it is left as it is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -19,8 +19,10 @@ from odps_nb.wire.type_text import format_type
 __all__ = [
     "Types",
     "average_type",
+    "choices",
     "duck_time",
     "forget",
+    "operands",
     "quotient_type",
     "type_name",
     "types_of",
@@ -32,14 +34,23 @@ _MARK = "odps_nb"
 # Types whose names the parser does not read, or reads as another type.
 _AS_TEXT = {TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR}
 _UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BLOB}
-_RESULTS = ("this", "expressions", "true", "false", "ifs", "default")
+_RESULTS = ("this", "expressions")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 # What functions of MaxCompute return whose names are only names to the parser.
 _RETURNS = {
-    **dict.fromkeys(("GETDATE", "DATEADD", "DATETRUNC", "LASTDAY"), "DATETIME"),
+    **dict.fromkeys(("GETDATE", "NOW", "FROM_UNIXTIME"), "DATETIME"),
+    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY"), "DATETIME"),
     **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_DATE"), "DATE"),
     **dict.fromkeys(
-        ("DATEDIFF", "DATEPART", "WEEKDAY", "UNIX_TIMESTAMP", "LENGTHB", "CHAR_MATCHCOUNT"),
+        (
+            "DATEDIFF",
+            "DATEPART",
+            "WEEKDAY",
+            "UNIX_TIMESTAMP",
+            "TO_MILLIS",
+            "LENGTHB",
+            "CHAR_MATCHCOUNT",
+        ),
         "BIGINT",
     ),
     **dict.fromkeys(("TO_CHAR", "TOLOWER", "TOUPPER", "WM_CONCAT", "KEYVALUE", "MAX_PT"), "TEXT"),
@@ -57,6 +68,11 @@ class Types:
     def name(self, node: Any) -> str:
         """Return the name of a type, such as ``DATETIME``; empty if it is unknown."""
         return type_name(self._of(node))
+
+    def element(self, node: Any) -> str:
+        """Return the name of the type of the elements of an array; empty if it is none."""
+        found = self._of(node)
+        return type_name(found.expressions[0]) if type_name(found) in ("ARRAY", "LIST") else ""
 
     def decimal(self, node: Any) -> tuple[int, int] | None:
         """Return precision and scale of a DECIMAL, or of one that an integer fits."""
@@ -120,6 +136,56 @@ def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: b
     place.replace(made)
 
 
+def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
+    """Yield the operands of a node that are brought to one type.
+
+    Parameters
+    ----------
+    computed
+        Also those of arithmetic, and of CASE, IF and COALESCE.
+    """
+    from sqlglot import exp
+
+    compared: Any = (
+        *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+        *((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod) if computed else ()),
+    )
+    if isinstance(node, compared):
+        yield [node.left, node.right]
+    elif isinstance(node, exp.Between):
+        yield [node.this, node.args["low"], node.args["high"]]
+    elif isinstance(node, (exp.In, exp.Greatest, exp.Least)):
+        yield [node.this, *node.expressions]
+    elif isinstance(node, exp.Array):
+        yield list(node.expressions)
+    elif isinstance(node, exp.Nullif):
+        yield [node.this, node.expression]
+    elif isinstance(node, (exp.Lag, exp.Lead)) and node.args.get("default") is not None:
+        yield [node.this, node.args["default"]]
+    elif isinstance(node, exp.DecodeCase):
+        yield [*node.expressions[:1], *node.expressions[1:-1:2]]
+    elif isinstance(node, exp.Case) and node.args.get("this") is not None:
+        yield [node.this, *(one.this for one in node.args["ifs"])]
+    if computed:
+        yield from choices(node)
+
+
+def choices(node: Any) -> Iterator[list[Any]]:
+    """Yield the values of which a CASE, IF, NVL2, DECODE or COALESCE returns one."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Coalesce):
+        yield [node.this, *node.expressions]
+    elif isinstance(node, (exp.If, exp.Nvl2)) and not isinstance(node.parent, exp.Case):
+        yield [one for key in ("true", "false") if (one := node.args.get(key)) is not None]
+    elif isinstance(node, exp.Case):
+        default = node.args.get("default")
+        yield [*(one.args["true"] for one in node.args["ifs"]), *([default] if default else [])]
+    elif isinstance(node, exp.DecodeCase):
+        given = node.expressions
+        yield [*given[2::2], *(given[-1:] if len(given) % 2 == 0 else [])]
+
+
 def quotient_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
     """Return precision and scale of a quotient: Hive's rule, within the limits of MaxCompute."""
     scale = min(DECIMAL_SCALE, max(6, left[1] + right[0] + 1))
@@ -145,8 +211,13 @@ def _annotating() -> Any:
     arithmetic = ((exp.Add, _sum_type), (exp.Sub, _sum_type), (exp.Mod, _sum_type))
     for kind, rule in (*arithmetic, (exp.Mul, _product_type), (exp.Div, quotient_type)):
         rules[kind] = partial(_annotate_arithmetic, plain[kind], rule)
-    for choice in (exp.Coalesce, exp.Greatest, exp.Least, exp.If, exp.Case, exp.Nullif):
+    for choice in (exp.Coalesce, exp.If, exp.Case):
         rules[choice] = partial(_annotate_choice, plain[choice])
+    for compared in (exp.Greatest, exp.Least, exp.Nullif):
+        rules[compared] = partial(_annotate_choice, plain[compared], text=False)
+    rules[exp.CurrentTimestamp] = _annotate_now
+    for unknown in (exp.DecodeCase, exp.Nvl2):
+        rules[unknown] = partial(_annotate_choice, None)
     made = {kind: {"annotator": rule} for kind, rule in rules.items()}
     known = {**base.EXPRESSION_METADATA, **made}
     return type("Annotating", (base,), {"EXPRESSION_METADATA": known})
@@ -180,12 +251,27 @@ def _annotate_call(annotator: Any, node: Any) -> Any:
     return annotator._set_type(node, exp.DataType.Type[_RETURNS.get(node.name.upper(), "UNKNOWN")])
 
 
-def _annotate_choice(plain: Any, annotator: Any, node: Any) -> Any:
-    """Find the type of what is one of several values: an instant if one of them is."""
-    plain(annotator, node)
-    for one in (one for key in _RESULTS for one in _listed(node.args.get(key))):
-        if one.type is not None and one.type.is_type("datetime", "timestamp"):
-            return annotator._set_type(node, one.type)
+def _annotate_now(annotator: Any, node: Any) -> Any:
+    from sqlglot import exp
+
+    return annotator._set_type(node, exp.DataType.Type.TIMESTAMP)
+
+
+def _annotate_choice(plain: Any, annotator: Any, node: Any, *, text: bool = True) -> Any:
+    """Find the type of what is one of several values: an instant if one of them is.
+
+    With ``text`` it is text if one of them is.
+    """
+    if plain is not None:
+        plain(annotator, node)
+    values = next(choices(node), None) or [
+        one for key in _RESULTS for one in _listed(node.args.get(key))
+    ]
+    kinds = [one.type for one in values if one.type is not None]
+    times = [kind for kind in kinds if kind.is_type("datetime", "timestamp")]
+    if times:
+        texts = [kind for kind in kinds if kind.is_type("text", "varchar", "char")]
+        return annotator._set_type(node, texts[0] if text and texts else times[0])
     return node
 
 
@@ -194,11 +280,7 @@ def _is_decimal(node: Any) -> bool:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return the results among an argument: WHEN … THEN of a CASE are nodes of their own."""
-    from sqlglot import exp
-
-    values = value if isinstance(value, list) else [] if value is None else [value]
-    return [one.args["true"] if isinstance(one, exp.If) else one for one in values]
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def average_type(of: tuple[int, int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ Names are case-insensitive and kept as they were given. Each change is one trans
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from odps_nb.local import faults
@@ -273,6 +273,21 @@ class Catalog:
                 ),
             )
 
+    def touch(self, table: Table, partitions: Sequence[Partition] = ()) -> None:
+        """Set the times of the last change of partitions, or of the table, to now."""
+        now = self._clock()
+        with self._db.transaction() as db:
+            self._db.must_last()
+            if not partitions:
+                db.execute(
+                    "UPDATE tables SET altered = ?, modified = ? WHERE table_id = ?",
+                    (now, now, table.table_id),
+                )
+            db.executemany(
+                "UPDATE partitions SET altered = ?, modified = ? WHERE partition_id = ?",
+                [(now, now, partition.partition_id) for partition in partitions],
+            )
+
     # -- partitions ---------------------------------------------------------------------------
 
     def partitions(self, table: Table) -> tuple[Partition, ...]:
@@ -314,6 +329,24 @@ class Catalog:
             )
             assert cursor.lastrowid is not None
             return cursor.lastrowid, True
+
+    def rename_partition(self, table: Table, partition: Partition, spec: PartitionSpec) -> None:
+        """Give a partition other values; 400 if there is a partition of these values."""
+        text = spec_text(check_values(table, table.spec(spec, whole=True)))
+        with self._db.transaction() as db:
+            self._db.must_last()
+            taken = db.execute(
+                "SELECT 1 FROM partitions WHERE table_id = ? AND spec = ? AND partition_id <> ?",
+                (table.table_id, text, partition.partition_id),
+            ).fetchone()
+            if taken is not None:
+                raise faults.invalid(
+                    f"the partition {spec} of {table.name} exists", code="ObjectAlreadyExists"
+                )
+            db.execute(
+                "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?",
+                (text, self._clock(), partition.partition_id),
+            )
 
     def forget_partition(self, partition: Partition) -> None:
         """Remove a partition from the catalogue (its files: ``snapshots``)."""

@@ -24,13 +24,19 @@ log = logging.getLogger("odps_nb.local")
 
 SCHEMA_VERSION = 1
 
-# Made in folders of earlier builds, too. Nobody knows any more what the versions did that are
-# there already: they count as gone.
-_VERSION_MARKS = """
+# Made in folders of earlier builds, too.
+_ADDED = {
+    # What the versions did that are there already is not known: they count as gone.
+    "version_marks": """
 CREATE TABLE version_marks (table_id INTEGER NOT NULL, version INTEGER NOT NULL,
     mark TEXT NOT NULL, PRIMARY KEY (table_id, version, mark)) WITHOUT ROWID;
 INSERT INTO version_marks SELECT table_id, version, 'gone' FROM versions;
-"""
+""",
+    "guids": """
+CREATE TABLE guids (project TEXT NOT NULL, owner TEXT NOT NULL, guid TEXT NOT NULL,
+    instance_id TEXT NOT NULL, PRIMARY KEY (project, owner, guid)) WITHOUT ROWID;
+""",
+}
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
@@ -232,7 +238,7 @@ class Database:
             if missing := _expected_columns() - have:
                 table, column = min(missing)
                 raise _damaged(self._path, f"it lacks {table}.{column}")
-            self._add_marks()
+            self._add_tables()
             return
         if found:
             raise ConfigError(
@@ -246,7 +252,7 @@ class Database:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            self._add_marks()
+            self._add_tables()
 
     @staticmethod
     def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
@@ -259,12 +265,12 @@ class Database:
             )
         }
 
-    def _add_marks(self) -> None:
-        if self.row("SELECT 1 FROM sqlite_master WHERE name = 'version_marks'") is not None:
-            return
-        with self.transaction() as connection:
-            for statement in _VERSION_MARKS.split(";"):
-                connection.execute(statement)
+    def _add_tables(self) -> None:
+        for name, statements in _ADDED.items():
+            if self.row("SELECT 1 FROM sqlite_master WHERE name = ?", name) is None:
+                with self.transaction() as connection:
+                    for statement in statements.split(";"):
+                        connection.execute(statement)
 
 
 def _expected_columns() -> set[tuple[str, str]]:

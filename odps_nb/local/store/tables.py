@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from odps_nb.local import faults
 from odps_nb.local.reading.arrow_types import arrow_type
@@ -16,6 +16,7 @@ from odps_nb.local.store.partition_values import check_listable, constant
 from odps_nb.schema import (
     ArrayType,
     Column,
+    Generated,
     MapType,
     OdpsType,
     PrimitiveType,
@@ -243,7 +244,18 @@ def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
 
 def definition_text(schema: TableSchema) -> str:
     """Serialise the columns for the catalogue."""
-    return json.dumps(encode_flat(schema), ensure_ascii=False)
+    generated = {c.name: asdict(c.generated) for c in schema.partition_columns if c.generated}
+    return json.dumps(encode_flat(schema) | {"Generated": generated}, ensure_ascii=False)
+
+
+def _schema_of(text: str) -> TableSchema:
+    members = json.loads(text)
+    found, made = decode_flat(members), members.get("Generated", {})
+    keys = tuple(
+        replace(key, generated=Generated(**made[key.name])) if key.name in made else key
+        for key in found.partition_columns
+    )
+    return assign_column_ids(replace(found, partition_columns=keys))
 
 
 def table_of_row(row: sqlite3.Row) -> Table:
@@ -252,7 +264,7 @@ def table_of_row(row: sqlite3.Row) -> Table:
     return Table(
         table_id=row["table_id"],
         name=TableName(project=row["project"], schema=schema, table=row["name"]),
-        schema=assign_column_ids(decode_flat(json.loads(row["definition"]))),
+        schema=_schema_of(row["definition"]),
         comment=row["comment"],
         owner=row["owner"],
         lifecycle=row["lifecycle"],

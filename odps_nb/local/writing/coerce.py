@@ -24,6 +24,7 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TypeCode,
+    VectorType,
     has_any,
     has_timestamp,
 )
@@ -32,6 +33,7 @@ from odps_nb.terms import TimeUnit
 __all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "coerce_batch", "match_columns"]
 
 MAX_FIELD_SIZE = 8 * 1024 * 1024
+_CHECKED = (TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR)
 
 BlobSpelling = Callable[[pa.Array], pa.Array]
 """Turns a BLOB column as written (raw references) into the stored text; 400 if unknown."""
@@ -133,8 +135,10 @@ def _fit(
         array = array.dictionary_decode()
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
+    if isinstance(odps, VectorType):
+        return _fit_vector(array, odps, target, path, blobs)
     if isinstance(odps, (ArrayType, MapType, StructType)):
-        if array.type.equals(target) and not has_any(odps, (TypeCode.BLOB, TypeCode.JSON)):
+        if array.type.equals(target) and not has_any(odps, _CHECKED):
             return array
         return _fit_nested(array, odps, target, path, blobs)
     if odps.code is TypeCode.BLOB:
@@ -146,6 +150,8 @@ def _fit(
     _check_size(fitted, odps, path)
     if odps.code is TypeCode.JSON:
         _check_json(fitted, path)
+    if odps.code is TypeCode.CHAR:  # stored without its blanks, which take no part in comparisons
+        fitted = pc.ascii_rtrim(fitted, " ")
     return fitted
 
 
@@ -173,6 +179,18 @@ def _fit_nested(
         return _map_array(offsets, keys, items, target, array)
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
+
+
+def _fit_vector(
+    array: pa.Array, odps: VectorType, target: pa.DataType, path: str, blobs: BlobSpelling
+) -> pa.Array:
+    lists = _fit_nested(array, ArrayType(odps.element), target, path, blobs)
+    lengths = pc.list_value_length(lists)
+    if not pc.all(pc.equal(lengths, odps.length), min_count=0).as_py():
+        raise faults.invalid(f"a vector of {path!r} does not have {odps.length} elements")
+    if lists.flatten().null_count:
+        raise faults.invalid(f"an element of a vector of {path!r} is null")
+    return lists
 
 
 def _fit_struct(

@@ -26,7 +26,10 @@ MOST_BARS = 20
 TOP_VALUES = 10
 LABEL = 60
 
-_COUNTED_NOT = (TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT)
+_COUNTED_NOT = (
+    *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
+    *(TypeCode.GEOGRAPHY, TypeCode.UNKNOWN),
+)
 
 
 @dataclass(frozen=True, slots=True)

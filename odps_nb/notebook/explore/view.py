@@ -304,6 +304,8 @@ class RowView:
             size += int(batch.nbytes)
             if size > SAMPLE_BYTES:
                 break
+        if any(not batch.schema.equals(parts[0].schema) for batch in parts):
+            return self.describe(token)  # a page needed microseconds: from now on all have them
         count = sum(batch.num_rows for batch in parts)
         if parts:
             profiler.add(pa.Table.from_batches(parts))

@@ -140,6 +140,7 @@ _FLAGS = {
     "-q",
     "--quiet",
     "--bg",
+    "--char-padding",
     "--create",
     "--dry-run",
     "--index",

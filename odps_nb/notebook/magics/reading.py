@@ -152,14 +152,24 @@ def _shapes_frames(function: _F) -> _F:
 
 
 def _shows_text(function: _F) -> _F:
-    """Add the argument for text that is not UTF-8."""
-    decorate = argument(
-        "--text",
-        choices=TEXT_MODES,
-        default="strict",
-        help="Text that is not UTF-8: an error, replaced by U+FFFD, or all text as bytes.",
-    )
-    return decorate(function)
+    """Add the arguments for text that is not UTF-8 and for the blanks of CHAR."""
+    for decorate in (
+        argument(
+            "--char-padding", action="store_true", help="Keep the blanks at the end of CHAR(n)."
+        ),
+        argument(
+            "--text",
+            choices=TEXT_MODES,
+            default="strict",
+            help="Text that is not UTF-8: an error, replaced by U+FFFD, or all text as bytes.",
+        ),
+    ):
+        function = decorate(function)
+    return function
+
+
+def _text(args: argparse.Namespace) -> dict[str, Any]:
+    return {"text": args.text, "char_padding": args.char_padding}
 
 
 def _picks_rows(function: _F) -> _F:
@@ -209,7 +219,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     frame = stoppable(
         f"head {args.table}",
         lambda: table.head(
-            rows, partitions=partitions, columns=columns, text=args.text, **_dtypes(args)
+            rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args)
         ),
     )
     return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
@@ -241,7 +251,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         limit=args.limit or context.options().limit,
         splits=args.splits,
         max_bytes=args.max_bytes,
-        text=args.text,
+        **_text(args),
     )
     if args.dry_run:
         return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
@@ -267,7 +277,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
         return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
-    result = stoppable("sql", lambda: context.connection.sql(query, text=args.text, wait=False))
+    result = stoppable("sql", lambda: context.connection.sql(query, wait=False, **_text(args)))
     if not args.quiet:
         context.show_page(result.instance_id)
     limit = args.limit or context.options().limit

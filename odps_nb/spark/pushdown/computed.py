@@ -34,7 +34,7 @@ _ENDS = frozenset(
 )
 _BEGINS = frozenset(("and", "where", "on"))
 _TRIES = 10  # ends and beginnings: a bracket may be of a call, and `and` of `between`
-_NAME = re.compile(r"[^\W\d]\w*")
+_NAME = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

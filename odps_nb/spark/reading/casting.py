@@ -66,8 +66,6 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
             )
         if pa.types.is_duration(source) and pa.types.is_duration(target):
             return _rescaled(array, source, target)
-        if pa.types.is_struct(source) and pa.types.is_duration(target):
-            return _interval(array, target)
         if pa.types.is_nested(source) and pa.types.is_nested(target):
             return _nested(array, target, column)
         return array.cast(target)
@@ -114,15 +112,6 @@ def _rescale(array: pa.Array, source: str, target: str) -> pa.Array:
     quotient = pc.divide(counts, step)
     lost = pc.subtract(counts, pc.multiply(quotient, step))
     return pc.subtract(quotient, pc.cast(pc.less(lost, 0), pa.int64()))
-
-
-def _interval(array: pa.StructArray, target: pa.DurationType) -> pa.Array:
-    # struct<sec, nano>: INTERVAL_DAY_TIME as it is written (``docs/protocol.md`` section 5.1).
-    per_second = _PER_SECOND[target.unit]
-    seconds = pc.multiply_checked(_child(array, "sec").cast(pa.int64()), per_second)
-    nanos = _rescale(_child(array, "nano").cast(pa.int64()), "ns", target.unit)
-    total = pc.add_checked(seconds, nanos).view(target)
-    return pc.if_else(array.is_valid(), total, pa.scalar(None, target))
 
 
 def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:

@@ -61,6 +61,7 @@ def read(
     split_bytes: int | None = None,
     compression: str | Compression | None = None,
     text: str = "strict",
+    char_padding: bool = False,
     progress: Progress = None,
 ) -> DataFrame:
     """Return a table as a DataFrame; one request now, the rows when an action asks for them.
@@ -92,6 +93,9 @@ def read(
         What to do with text that is not UTF-8, as in `Table.read`: with ``"replace"`` a text has
         U+FFFD in place of such bytes, with ``"binary"`` all text of data columns is Spark's
         ``binary``.
+    char_padding
+        Keep the blanks at the end of CHAR(n), as in `Table.read`. Default: strip them, so that
+        ``c = 'ab'`` finds rows.
     progress
         Told of every action while it reads: by default a card in a notebook, in the cell of the
         action, a line in a terminal, else nothing; ``False``: nothing.
@@ -130,6 +134,7 @@ def read(
             split_bytes=split_bytes,
             compression=compression,
             text=text,
+            char_padding=char_padding,
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)

@@ -35,7 +35,9 @@ __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSe
 
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
-_READ = _COMMON | {"columns", "limit", "partitions", "split_bytes", "splits", "text", "where"}
+_READ = _COMMON | {
+    *("char_padding", "columns", "limit", "partitions", "split_bytes", "splits", "text", "where")
+}
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
@@ -159,6 +161,7 @@ class ReadSettings:
             split_bytes=_number(given, "split_bytes"),
             compression=Compression.of(given.get("compression")),
             text=TextMode.of(given.get("text")),
+            char_padding=_flag(given, "char_padding"),
         )
         return cls(profile=profile, table=table, options=options)
 

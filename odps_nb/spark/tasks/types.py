@@ -12,6 +12,8 @@ DECIMAL(p, s)             decimal(p, s)                   bare: decimal(38, 18);
 STRING, CHAR, VARCHAR     string                          metadata ``odps.type`` keeps the rest
 JSON                      string                          metadata ``odps.type`` = json
 BINARY                    binary
+GEOGRAPHY                 binary                          WKB; metadata ``odps.type`` = geography
+VECTOR(float, n)          array<float>                    also of double; metadata has the length
 DATE                      date
 DATETIME, TIMESTAMP       timestamp                       instants; whole microseconds
 TIMESTAMP_NTZ             timestamp_ntz                   wall clock, in no session's zone
@@ -42,6 +44,7 @@ from odps_nb.schema import (
     StructField,
     StructType,
     TypeCode,
+    VectorType,
 )
 from odps_nb.wire.type_text import format_type
 
@@ -69,6 +72,7 @@ _SPARK: dict[TypeCode, Callable[[], spark.DataType]] = {
     TypeCode.JSON: spark.StringType,
     TypeCode.BLOB: spark.StringType,
     TypeCode.BINARY: spark.BinaryType,
+    TypeCode.GEOGRAPHY: spark.BinaryType,
     TypeCode.DATE: spark.DateType,
     TypeCode.DATETIME: spark.TimestampType,
     TypeCode.TIMESTAMP: spark.TimestampType,
@@ -105,6 +109,8 @@ _TOLD_BY_METADATA = {
     TypeCode.BLOB,
     TypeCode.DATETIME,
     TypeCode.INTERVAL_YEAR_MONTH,
+    TypeCode.GEOGRAPHY,
+    TypeCode.VECTOR,
 }
 
 
@@ -114,14 +120,15 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     Raises
     ------
     ConversionError
-        Spark has no such type: VARIANT, or a decimal of more than 38 digits.
+        Spark has no such type: VARIANT, one that odps_nb does not know, or a decimal of more than
+        38 digits.
     """
     if isinstance(kind, DecimalType):
         precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
         if precision > 38:
-            raise _no_spark_type(kind, column, "Spark's decimals have at most 38 digits")
+            raise _no_spark_type(kind, column, "whose decimals have at most 38 digits")
         return spark.DecimalType(precision, scale or 0)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, (ArrayType, VectorType)):
         return spark.ArrayType(spark_type(kind.element, column=column))
     if isinstance(kind, MapType):
         return spark.MapType(
@@ -134,7 +141,7 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     try:
         return _SPARK[kind.code]()
     except KeyError:
-        raise _no_spark_type(kind, column, "leave the column out with columns=") from None
+        raise _no_spark_type(kind, column) from None
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
@@ -142,8 +149,25 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
 
     Comments become Spark's ``comment`` metadata; types that Spark knows less exactly are kept
     under `TYPE_KEY`.
+
+    Raises
+    ------
+    ConversionError
+        Spark has no type for a column; the hint names the columns that can be chosen.
     """
-    return spark.StructType([_spark_field(column) for column in columns])
+    fields: list[spark.StructField] = []
+    problem: ConversionError | None = None
+    for column in columns:
+        try:
+            fields.append(_spark_field(column))
+        except ConversionError as error:
+            problem = problem or error
+    if problem is not None:
+        if fields:
+            names = [field.name for field in fields]
+            problem.hint = f"choose the other columns, columns={names}, or {problem.hint}"
+        raise problem
+    return spark.StructType(fields)
 
 
 def _spark_field(column: Column) -> spark.StructField:
@@ -199,9 +223,12 @@ def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
     return PrimitiveType(code)
 
 
-def _no_spark_type(kind: OdpsType, column: str, hint: str) -> ConversionError:
+def _no_spark_type(kind: OdpsType, column: str, reason: str = "") -> ConversionError:
     text = format_type(kind)
     where = f"column {column!r}: " if column else ""
     return ConversionError(
-        f"{where}Spark has no type for {text}", column=column or None, source_type=text, hint=hint
+        f"{where}Spark{f', {reason},' if reason else ''} has no type for {text}",
+        column=column or None,
+        source_type=text,
+        hint="select it as text by SQL",
     )

@@ -300,7 +300,9 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
     """
     from pyspark.sql import functions as F
 
-    keys = [F.col(f"`{column.name}`") for column in target.columns.partition_columns]
+    known = {name.casefold() for name in df.columns}  # tasks compute columns that are made
+    named = [c.name for c in target.columns.partition_columns if c.name.casefold() in known]
+    keys = [F.col(f"`{name}`") for name in named]
     if change is not None:
         rows = df.repartition(*keys, *(F.col(f"`{name}`") for name in change.keys))
         return (rows.sortWithinPartitions(*keys) if keys else rows).coalesce(MAX_STREAMS)

@@ -20,7 +20,7 @@ from odps_nb.access.writing.sources import (
     Chunk,
     Target,
     check_fixed,
-    check_named_partitions,
+    with_partitions,
 )
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.write.operations import Stamp
@@ -174,7 +174,7 @@ def _fitted(
             first_row=row,
             conversions=target.conversions,
         )
-        check_named_partitions(plain, target)
+        plain = with_partitions(plain, target, row)
         if not blobs:
             yield plain
         else:

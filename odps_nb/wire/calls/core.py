@@ -54,8 +54,8 @@ HTTP_CODINGS = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
 _CODING_NAMES = {name: coding for coding, name in HTTP_CODINGS.items()}
 _TABLE_TARGET = re.compile(r"projects\.(.+?)(?:\.schemas\.(.+?))?\.tables\.(.+)")
 _INSTANCE_TARGET = re.compile(r"projects\.(.+?)\.instances\.([\w-]{1,128})", re.ASCII)
-_LEVEL = re.compile(r"([^\W\d]\w*)=(.+)", re.DOTALL)
-_LEVEL_BREAK = re.compile(r"[,/](?=[^\W\d]\w*=)")
+_LEVEL = re.compile(r"(\w+)=(.+)", re.DOTALL)
+_LEVEL_BREAK = re.compile(r"[,/](?=\w+=)")
 
 Pairs = tuple[tuple[str, str], ...]
 Answer_co = TypeVar("Answer_co", covariant=True)

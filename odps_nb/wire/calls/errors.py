@@ -36,6 +36,7 @@ __all__ = [
     "encode_error_xml",
     "hint_of_code",
     "is_storage_timeout",
+    "is_time_overflow",
     "split_advice",
     "with_advice",
 ]
@@ -146,6 +147,11 @@ _TOKEN = (
     "check sts_token= or bearer_token=: the token may have expired or belong to another access id"
 )
 _OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
+_TIME_OVERFLOW = re.compile(r"ODPS-0422214\b.*timestamp\b.*overflow", re.IGNORECASE | re.DOTALL)
+_IN_MICROSECONDS = (
+    "read TIMESTAMPs in microseconds: pass timestamp_unit='us' to Table.read; "
+    "in a query, cast the column to DATETIME or STRING"
+)
 _COPIED = "the service copies the table to another cluster meanwhile; try again later"
 _HINT_OF_CODE = {
     "Unauthorized": f"{_ID}; and the clock of this machine, which may be off by 15 minutes at most",
@@ -232,6 +238,8 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
 
 
 def _hint(kind: type[ServiceError], code: str | None, message: str) -> str | None:
+    if is_time_overflow(f"{code} {message}"):
+        return _IN_MICROSECONDS
     if kind is AccessDeniedError and _OF_TOKEN.search(f"{code} {message}"):
         return _TOKEN
     return _HINT_OF_CODE.get(code or "") or _HINT_OF_CLASS.get(kind)
@@ -268,7 +276,19 @@ def is_storage_timeout(text: str) -> bool:
     return "otstimeout" in text.lower()
 
 
+def is_time_overflow(text: str) -> bool:
+    """Return whether a text says that nanoseconds do not reach a TIMESTAMP that was read.
+
+    Known from one client, which does not show the HTTP status (Apache Doris, pull request 49600):
+    ``ODPS-0422214: Read data failed - RuntimeTimestamp data overflow``. The number alone is any
+    failed read.
+    """
+    return bool(_TIME_OVERFLOW.search(text))
+
+
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
+    if is_time_overflow(f"{code} {message}"):
+        return InvalidRequestError  # the same request fails again, whatever the status
     if is_storage_timeout(f"{code} {message}"):
         return ServerFaultError
     known = STATUS_OF_CODE.get(code or "", status)

@@ -46,7 +46,6 @@ __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_ROWS",
     "MIN_BATCH_BYTES",
-    "NANOSECONDS_TOO_NARROW",
     "NOT_INCREMENTAL",
     "CreateReadSession",
     "GetReadSession",
@@ -55,8 +54,6 @@ __all__ = [
 ]
 
 DEFAULT_SPLIT_BYTES = 256 * 2**20
-NANOSECONDS_TOO_NARROW = "TimestampOutOfNanoseconds"
-"""Error code of the embedded service for rows that only a session in microseconds can hold."""
 NOT_INCREMENTAL: Mapping[str, object] = {
     "StartVersion": -1,
     "EndVersion": -1,

@@ -177,13 +177,12 @@ class SubmittedInstance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSql:
-    """Start a SQL job; ``unique_id`` lets a server recognise a job that is sent twice.
+    """Start a SQL job; two jobs of a project with one ``unique_id`` are one instance.
 
     ``estimates``: run nothing, and answer with a `SqlCost`.
     """
 
     ACTION: ClassVar[str] = "SubmitSql"
-    idempotent: ClassVar[bool] = False
 
     project: str
     sql: str
@@ -192,6 +191,11 @@ class SubmitSql:
     unique_id: str = ""
     priority: int = 9
     estimates: bool = False
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether the request may be sent again: the server recognises it by its ``unique_id``."""
+        return bool(self.unique_id)
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; a query without a semicolon at its end gets one.
@@ -219,6 +223,7 @@ class SubmitSql:
         )
         job = (
             element("Priority", str(self.priority)),
+            *([element("Guid", self.unique_id)] if self.unique_id else ()),
             element("Tasks", (element("SQLCost" if self.estimates else "SQL", sql),)),
             element("DAG", (element("RunMode", "Sequence"),)),
         )
@@ -259,7 +264,7 @@ class SubmitSql:
             sql=child_text(task, "Query"),
             name=child_text(task, "Name") or SQL_TASK,
             settings={key: fields.simple(key) or "" for key in fields},
-            unique_id=config.get("uuid", ""),
+            unique_id=child_text(root, "Job/Guid"),
             priority=int(priority) if priority in map(str, range(10)) else 9,
             estimates=task is estimate,
         )

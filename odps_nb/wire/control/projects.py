@@ -55,8 +55,9 @@ class ProjectInfo:
             element("Property", (element("Name", name), element("Value", value)))
             for name, value in self.properties.items()
         )
+        parts = {"Name": self.name, "Type": "managed", "State": "AVAILABLE"}
         body = DECLARATION + element(
-            "Project", (element("Name", self.name), element(members, listed))
+            "Project", (*(element(*part) for part in parts.items()), element(members, listed))
         )
         headers = {
             "x-odps-owner": self.owner,

@@ -25,6 +25,7 @@ __all__ = [
     "MAX_NAME_BYTES",
     "MAX_PARTITION_LEVELS",
     "PARTITION_TYPES",
+    "TIME_UNITS",
     "decimal_settings",
     "definition_problem",
     "is_column_name",
@@ -45,8 +46,10 @@ PARTITION_TYPES = (
     TypeCode.BIGINT,
 )
 
+TIME_UNITS = ("year", "month", "day", "hour")
+
 _CHINESE = "\u3400-\u4dbf\u4e00-\u9fff"
-_COLUMN = re.compile(f"[A-Za-z_{_CHINESE}][A-Za-z0-9_{_CHINESE}]*")
+_COLUMN = re.compile(f"[A-Za-z0-9_'{_CHINESE}]+")
 _TABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PLAIN_PRECISION, _PLAIN_SCALE = 38, 18
 
@@ -57,7 +60,11 @@ def is_table_name(name: str) -> bool:
 
 
 def is_column_name(name: str) -> bool:
-    """Whether a column of a new table may have this name."""
+    """Whether a column of a new table may have this name; in SQL it is back-quoted.
+
+    The manual allows letters and digits; the test ``filterPushDownColumnNames`` of the vendor's
+    Spark connector has columns ``44``, ``5列`` and ``'列七'``, with the quotes.
+    """
     return bool(_COLUMN.fullmatch(name)) and len(name.encode()) <= MAX_NAME_BYTES
 
 
@@ -65,6 +72,8 @@ def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
     """Return what is beyond a limit in the definition of a table, or ``None``."""
     if len(schema.columns) > MAX_COLUMNS:
         return f"a table has at most {MAX_COLUMNS:,} columns, this one {len(schema.columns):,}"
+    if problem := _generated_problem(schema):
+        return problem
     levels = len(schema.partition_columns)
     if levels > MAX_PARTITION_LEVELS:
         return f"a table has at most {MAX_PARTITION_LEVELS} levels of partitions, this one {levels}"
@@ -74,7 +83,27 @@ def definition_problem(schema: TableSchema, comment: str = "") -> str | None:
                 f"{column.type.code.name} cannot be the type of the partition column "
                 f"{column.name!r}; partitions are named by text (a day as '2024-01-31') or integers"
             )
+        if "'" in column.name:
+            return (
+                f"a partition column cannot be named {column.name!r}: requests name partitions as "
+                "key='value', where quotes are signs"
+            )
     return _comment_problem(schema.all_columns, comment)
+
+
+def _generated_problem(schema: TableSchema) -> str | None:
+    """Return what no AUTO PARTITIONED BY can have."""
+    for column in schema.partition_columns:
+        made = column.generated
+        if made is None:
+            continue
+        if len(schema.partition_columns) > 1:
+            return "AUTO PARTITIONED BY takes one partition column and no other"
+        if not made.source:
+            return f"{made.text} has a unit other than {', '.join(TIME_UNITS)}"
+        if (source := schema.source_of(column)) is None or source not in schema.columns:
+            return f"{made.text} needs a column {made.source!r} of a type of dates or times"
+    return None
 
 
 def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:

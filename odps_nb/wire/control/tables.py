@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
 from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
+from odps_nb.wire.control.generated import decode_generated, encode_generated
 from odps_nb.wire.json_fields import Fields, dump, parse_object
-from odps_nb.wire.type_text import format_type, parse_type
+from odps_nb.wire.type_text import format_type, read_type
 from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
 __all__ = [
@@ -93,7 +93,7 @@ class TableInfo:
             element("Name", self.name.table),
             element("TableId", self.table_id),
             element("Project", self.name.project),
-            *([element("Type", "VIRTUAL_VIEW")] * self.is_view),
+            element("Type", "VIRTUAL_VIEW" if self.is_view else "MANAGED_TABLE"),
             element("Schema", dump(members).decode(), format="Json"),
         )
         return (DECLARATION + element("Table", parts)).encode(), {"Content-Type": "application/xml"}
@@ -101,8 +101,10 @@ class TableInfo:
     def _members(self) -> dict[str, object]:
         created = self.created_at or 0
         members: dict[str, object] = {
-            "columns": [_encode_column(column) for column in self.schema.columns],
-            "partitionKeys": [_encode_column(column) for column in self.schema.partition_columns],
+            "columns": [_encode_column(column, self.schema) for column in self.schema.columns],
+            "partitionKeys": [
+                _encode_column(column, self.schema) for column in self.schema.partition_columns
+            ],
             "tableName": self.name.table,
             "owner": self.owner,
             "comment": self.comment,
@@ -128,7 +130,7 @@ class TableInfo:
         Raises
         ------
         FramingError
-            Not a table document, or a column type that is unknown.
+            Not a table document.
         """
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
@@ -157,30 +159,31 @@ class TableInfo:
         )
 
 
-def _encode_column(column: Column) -> dict[str, object]:
-    return {
+def _encode_column(column: Column, schema: TableSchema) -> dict[str, object]:
+    members = {
         "name": column.name,
         "type": format_type(column.type),
         "comment": column.comment,
         "label": "",
         "isNullable": column.nullable,
     }
+    if (made := column.generated) is not None:
+        text = encode_generated(made, schema.find(made.source))
+        members |= {"hasGenerateExpression": True, "generateExpression": text}
+    return members
 
 
 def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
     columns = []
     for one in fields.inners(key):
-        name = one.need_text("name")
-        try:
-            type_ = parse_type(one.need_text("type"))
-        except ArgumentError as error:
-            raise one.fail("type", f"of column {name!r}: {error.message}") from None
+        expression = one.text("generateExpression")
         columns.append(
             Column(
-                name=name,
-                type=type_,
+                name=one.need_text("name"),
+                type=read_type(one.need_text("type")),
                 comment=one.text("comment"),
                 nullable=one.boolean("isNullable", default=True),
+                generated=decode_generated(expression) if expression else None,
             )
         )
     return tuple(columns)
@@ -289,18 +292,32 @@ class PartitionInfo:
     modified_at: int | None = None
     record_count: int | None = None
     size: int | None = None
+    ddl_at: int | None = None
+    files: int = 1
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the answer as body and headers of ``GET …?partition=…``."""
         created = self.created_at or 0
-        members = {
-            "createTime": created,
-            "lastDDLTime": created,
-            "lastModifiedTime": self.modified_at or created,
-            "partitionRecordNum": self.record_count or 0,
-            "partitionSize": self.size or 0,
-            "PhysicalSize": self.size or 0,  # belongs to ``?extended``, but may come without it
-        }
+        return self._encode(
+            createTime=created,
+            lastDDLTime=self.ddl_at or created,
+            lastModifiedTime=self.modified_at or created,
+            partitionRecordNum=self.record_count or 0,
+            partitionSize=self.size or 0,
+        )
+
+    def encode_extended(self) -> tuple[bytes, dict[str, str]]:
+        """Encode the answer to ``GET …?partition=…&extended``, which has other members."""
+        return self._encode(
+            IsArchived=False,
+            IsExstore=False,
+            LifeCycle=-1,
+            PhysicalSize=self.size or 0,
+            FileNum=self.files,
+        )
+
+    @staticmethod
+    def _encode(**members: object) -> tuple[bytes, dict[str, str]]:
         body = DECLARATION + element("Partition", (element("Schema", dump(members).decode()),))
         return body.encode(), {"Content-Type": "application/xml"}
 

@@ -24,6 +24,17 @@ ZONES = (None, "Asia/Shanghai", "America/New_York")
 Ask = Callable[..., list[int]]
 
 
+@pytest.fixture(scope="session")
+def odps(wide: Connection) -> Connection:
+    """A connection to a service that gives times before 1970 in nanoseconds, too."""
+    return wide
+
+
+@pytest.fixture(scope="session")
+def profile(wide: Connection) -> Profile:
+    return wide.profile
+
+
 def asker(odps: Connection, table: Table, way: str) -> Ask:
     """Return a function that gives the ids of the rows of a condition."""
 

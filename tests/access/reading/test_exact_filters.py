@@ -6,15 +6,22 @@ only the condition needs, breaks of the line, and splits.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from decimal import Decimal
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
+from odps_nb.access.looking.browsing import rows_of
+from odps_nb.access.reading.options import ReadOptions
 from odps_nb.access.table import Table
+from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import ArgumentError, LimitExceededError
+from odps_nb.spark.reading.plan import open_session, plan_of
 from odps_nb.terms import IndexSplit, RowRangeSplit
 from tests.support.conditions import SCHEMA, Conditions, table
 from tests.support.watcher import Watcher
@@ -123,3 +130,30 @@ def test_rows_keep_their_form_where_none_is_left(loaded):
     assert scan.to_arrow().schema == scan.arrow_schema
     assert list(scan.to_pandas().columns) == ["d", "row"]
     assert list(scan.batches()) == []
+
+
+@pytest.mark.parametrize(("scale", "sends"), [(18, True), (20, False)])
+def test_a_table_with_a_decimal_of_a_large_scale_is_filtered_here_alone(
+    watched, recorder, new_name, scale, sends
+):
+    """Evidence 158: no request has a predicate, and the rows are right: reads, pages and Spark."""
+    name = new_name()
+    made = watched.create_table(name, f"id bigint, m decimal(38,{scale})")
+    made.write(pa.table({"id": range(30_000), "m": [Decimal("1.5")] * 30_000}))
+    wanted, condition = [5, 29_999], "id in (5, 29999)"
+    recorder.take()
+    assert made.read(where=condition).to_arrow()["id"].to_pylist() == wanted
+    assert made.read(["id"], where=condition).to_arrow()["id"].to_pylist() == wanted
+    rows = rows_of(made.read(["id"]))
+    assert [i for _, one in rows.found(condition) for i in one["id"].to_pylist()] == wanted
+    with StorageClient(watched.profile) as storage:
+        options = ReadOptions(columns=["id"], where=condition)
+        session = open_session(storage, plan_of(storage, made.name, options))
+        found = [i for one in iter_batches(storage, session) for i in one["id"].to_pylist()]
+    assert found == wanted
+    asked = [
+        json.loads(one.body) for one in recorder.take() if one.action == "TableCreateReadSession"
+    ]
+    sent = [one["FilterPredicate"] for one in asked if one["FilterPredicateFallback"]]
+    assert sent == ["id in (5, 29999)" if sends else ""] * 4
+    watched.drop_table(name)

@@ -14,6 +14,7 @@ from odps_nb.errors import (
     BrokenStreamError,
     ConversionError,
     FramingError,
+    InvalidRequestError,
     LimitExceededError,
     OdpsNbError,
     ProtocolError,
@@ -222,3 +223,27 @@ def test_a_stream_cut_between_two_batches_is_truncated():
         assert stream.next().num_rows == 95
         with pytest.raises(TruncatedError, match="end marker"):
             stream.next()
+
+
+OVERFLOW = b"ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
+DOCUMENTS = [
+    b'{"Code": "ODPS-0422214", "Message": "%b"}' % OVERFLOW,
+    b"<Error><Code>ODPS-0422214</Code><Message>%b</Message></Error>" % OVERFLOW,
+]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=["json", "xml"])
+def test_an_error_in_the_place_of_the_rows_is_that_error(document):
+    """Evidence 152: the status of this error is not known."""
+    with Opened(document) as response, pytest.raises(InvalidRequestError) as caught:
+        RowStream(response)
+    assert caught.value.message == OVERFLOW.decode()
+    assert "timestamp_unit='us'" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "page", [b"<html>sign in</html>", b'{"wifi": "sign in"}', b'{"Code": "x"}']
+)
+def test_a_page_without_a_known_code_is_no_error_of_the_service(page):
+    with Opened(page) as response, pytest.raises(FramingError, match="neither Arrow"):
+        RowStream(response)

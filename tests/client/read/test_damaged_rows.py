@@ -228,7 +228,7 @@ WORDS = pa.array(["a", "b", "c"])
 MOMENTS = pa.array([1000, 2000, None], pa.timestamp("ns"))
 PROMISED = [
     ("s string", pa.table({"s": pa.array([[1] * 60] * 3)})),
-    ("s string", pa.table({"s": WORDS.dictionary_encode()})),
+    ("s string", pa.table({"s": IDS.dictionary_encode()})),
     ("s string", pa.table({"s": IDS})),
     ("id bigint", pa.table({"id": WORDS})),
     ("id bigint", pa.table({"id": IDS.cast(pa.float64())})),
@@ -238,7 +238,7 @@ PROMISED = [
     ("id bigint", pa.table({"id": IDS, "more": IDS})),
     ("id bigint, s string", pa.table({"id": IDS})),
     ("id bigint", pa.table({"other": IDS})),
-    ("ts timestamp", pa.table({"ts": MOMENTS.cast(pa.timestamp("ns", "Asia/Shanghai"))})),
+    ("ts timestamp", pa.table({"ts": pa.array([{"nano": 1, "sec": 1}] * 3)})),
     ("d decimal(10,2)", pa.table({"d": pa.array([1, 2, 3], pa.decimal128(10, 3))})),
     ("a array<bigint>", pa.table({"a": pa.array([["x"]] * 3)})),
     ("a array<string>", pa.table({"a": pa.array([[["x"]]] * 3)})),
@@ -256,16 +256,10 @@ def test_a_column_of_another_kind_than_promised_is_refused_with_its_name(columns
     assert re.search(rf"'({columns.split()[0]}|s|ID|more)\b", str(caught.value))
 
 
-SEC_NANO = pa.array(
-    [{"sec": 1, "nano": 2}] * 3, pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
-)
 TAKEN = [
     ("s string", pa.table({"s": WORDS.cast(pa.large_string())})),
     ("s string", pa.table({"S": WORDS})),
     ("dt datetime", pa.table({"dt": MOMENTS.cast(pa.timestamp("us"))})),
-    ("ts timestamp", pa.table({"ts": MOMENTS.cast(pa.timestamp("ns", "UTC"))})),
-    ("ts timestamp", pa.table({"ts": SEC_NANO})),
-    ("span interval_day_time", pa.table({"span": SEC_NANO})),
     ("span interval_day_time", pa.table({"span": MOMENTS})),
     ("months interval_year_month", pa.table({"months": IDS.cast(pa.int32())})),
     ("d decimal(10,2)", pa.table({"d": pa.array([1, 2, 3], pa.decimal128(38, 2))})),

@@ -78,6 +78,7 @@ def test_a_session_with_time_left_is_left_alone():
 
 
 def test_splits_side_by_side_share_one_refresh():
+    """Evidence 175: a long read keeps its session alive (TorchEasyRec refreshes every 600 s)."""
     with (
         Service(ReadRows=[serve], GetReadSession=[refreshed(24 * HOUR)]) as service,
         service.client(clock=Clock()) as storage,

@@ -189,6 +189,7 @@ def test_progress_renews_the_patience():
 
 @pytest.mark.parametrize("code", ["NoSuchSession", "SessionExpired"])
 def test_an_expired_session_is_never_continued_on_another_one(code):
+    """Evidence 175: a session that is over says EXPIRED or is an error."""
     with pytest.raises(SessionExpiredError) as caught:
         split_of(cut_rows(0.5), fail(404, code))
     assert caught.value.request_id == "req-1"

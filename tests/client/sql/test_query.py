@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from odps_nb.errors import (
     NotFoundError,
     QueryError,
     RequestTimeoutError,
+    ServiceError,
     SessionExpiredError,
     TransportError,
     TruncatedError,
@@ -42,6 +44,7 @@ from tests.support.sockets.scripted import (
     ipc,
     numbers,
     raw,
+    stall,
     wire_of,
 )
 
@@ -97,16 +100,106 @@ def test_a_query_inside_a_schema_says_so():
     assert service.calls["SubmitSql"][0].settings["odps.default.schema"] == "s1"
 
 
-def test_a_lost_answer_never_starts_a_query_twice():
+@pytest.mark.parametrize(
+    "lost",
+    [
+        hang_up,
+        cut(b"<Instance></Instance>", 9),
+        raw(b"<Instance", 200, Location="http://x/i1"),
+        raw(b"", 201),
+        raw(b"<html>a page</html>", 502),
+        fail(500, "InternalServerError"),
+        fail(503, "ServiceUnavailable"),
+        fail(429, "FlowExceeded"),
+        fail(408, "RequestTimeout"),
+        fail(400, "InvalidArgument", "ODPS-0123: OTSTimeout, get partition failed"),
+        fail(409, "Conflict", "try later", **{"Retry-After": "2"}),
+    ],
+)
+def test_a_lost_answer_is_asked_for_again_with_the_same_text_and_guid(lost):
+    """Evidence 163: two jobs with one Guid are one instance, so that the statement runs once."""
     with (
-        ControlService(SubmitSql=[hang_up]) as service,
+        ControlService(SubmitSql=[lost, lost, submitted()]) as service,
         service.client() as storage,
-        pytest.raises(TransportError) as caught,
+    ):
+        instance = submit_sql(storage, "insert into t select 1", settings={"a": "b"})
+    assert instance.instance_id == "i1"
+    first, *others = service.calls["SubmitSql"]
+    assert others == [first, first]
+    assert first.unique_id
+
+
+def test_a_silent_service_is_asked_again_for_the_same_job():
+    """Evidence 163: silence is a lost answer, too."""
+    with (
+        ControlService(SubmitSql=[stall, submitted()]) as service,
+        service.client(read_timeout=0.1) as storage,
+    ):
+        assert submit_sql(storage, "select 1").instance_id == "i1"
+    first, second = service.calls["SubmitSql"]
+    assert first == second
+
+
+def test_each_submission_is_a_job_of_its_own():
+    """Evidence 163: a statement that the caller runs again runs again."""
+    with ControlService(SubmitSql=[submitted()]) as service, service.client() as storage:
+        for _ in range(3):
+            submit_sql(storage, "insert into t select 1")
+    guids = [UUID(call.unique_id) for call in service.calls["SubmitSql"]]
+    assert len(set(guids)) == 3
+    assert {guid.version for guid in guids} == {4}
+
+
+NOT_SENT = fail(429, "FlowExceeded")  # the service refuses it before it starts anything
+
+
+@pytest.mark.parametrize(
+    ("script", "in_doubt"),
+    [
+        ([hang_up], True),
+        ([hang_up, NOT_SENT], True),
+        ([hang_up, fail(403, "NoPermission")], True),
+        ([NOT_SENT], False),
+        ([fail(403, "NoPermission")], False),
+        ([fail(409, "Conflict")], False),
+        ([hang_up, fail(400, "ParseError", "ODPS-0130161: nope")], False),
+    ],
+)
+def test_a_statement_is_in_doubt_only_if_a_try_may_have_started_it(script, in_doubt):
+    """A text that is refused was refused before; a right or a quota may have changed meanwhile."""
+    with (
+        ControlService(SubmitSql=script) as service,
+        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+        pytest.raises((TransportError, ServiceError)) as caught,
     ):
         submit_sql(storage, "insert into t select 1")
+    assert caught.value.in_doubt is in_doubt
+    told = [one for one in caught.value.notes if "whether the service runs this statement" in one]
+    assert len(told) == in_doubt
+
+
+def test_a_failure_that_was_not_heard_is_heard_the_second_time():
+    """Evidence 163: the response to the second request is that of the first instance."""
+    failed = submitted(result("ODPS-0130161: Parse exception", "Failed"))
+    with (
+        ControlService(SubmitSql=[hang_up, failed]) as service,
+        service.client() as storage,
+        pytest.raises(QueryError, match="Parse exception") as caught,
+    ):
+        submit_sql(storage, "selec")
+    assert not caught.value.in_doubt
+
+
+def test_a_cancel_between_two_requests_says_that_the_statement_may_run():
+    token = CancelToken()
+    with (
+        ControlService(SubmitSql=[fail(500, "InternalServerError")]) as service,
+        service.client(sleep=lambda _: token.cancel()) as storage,
+        pytest.raises(CancelledError) as caught,
+    ):
+        submit_sql(storage, "insert into t select 1", cancel=token)
     assert len(service.calls["SubmitSql"]) == 1
     assert caught.value.in_doubt
-    assert "whether the service runs this statement is unknown" in caught.value.notes[-1]
 
 
 def test_a_wait_that_breaks_says_what_was_started_and_stops_it():

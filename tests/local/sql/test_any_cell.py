@@ -60,9 +60,14 @@ def test_extremes_are_read_by_everything_that_reads(
     odps.create_table(name, f"id bigint, c {kind}")
     send(odps, name, {"id": pa.array(range(len(cells))), "c": cells})
     table, wanted = odps.table(name), cells.to_pylist()
-    assert table.read().to_arrow().sort_by("id").column("c").to_pylist() == wanted
-    assert len(table.read().to_pandas()) == len(table.head(len(cells[:500]))) or len(cells) > 500
-    assert pl.DataFrame(table.read()).height == len(cells)
+    assert (
+        table.read(timestamp_unit="us").to_arrow().sort_by("id").column("c").to_pylist() == wanted
+    )
+    assert (
+        len(table.read(timestamp_unit="us").to_pandas()) == len(table.head(len(cells[:500])))
+        or len(cells) > 500
+    )
+    assert pl.DataFrame(table.read(timestamp_unit="us")).height == len(cells)
     assert table.read(timestamp_unit="us").dataset().count_rows() == len(cells)
     unit = table.read(timestamp_unit="us").dataset().to_table().sort_by("id")
     assert unit.column("c").to_pylist() == wanted
@@ -70,9 +75,9 @@ def test_extremes_are_read_by_everything_that_reads(
         found = odps.sql(query).to_arrow().sort_by("id")
         assert found.column("c").to_pylist() == wanted
     odps.sql(f"insert into {name} select id + 100000, c from {name}")
-    twice = table.read().to_arrow().sort_by("id").column("c").to_pylist()
+    twice = table.read(timestamp_unit="us").to_arrow().sort_by("id").column("c").to_pylist()
     assert twice == wanted + wanted
-    assert "text/plain" in table.read()._repr_mimebundle_()
+    assert "text/plain" in table.read(timestamp_unit="us")._repr_mimebundle_()
 
 
 def test_nan_is_read_by_everything_that_reads(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -344,7 +344,7 @@ def test_a_value_that_would_change_is_refused(
         (
             "datetime",
             pa.array([datetime(2024, 1, 2)], pa.timestamp("us", "UTC")),
-            [datetime(2024, 1, 2)],
+            [datetime(2024, 1, 2, tzinfo=UTC)],
         ),
         (
             "array<bigint>",

@@ -13,7 +13,7 @@ import pytest
 
 from odps_nb.access.looking.browsing import ScanRows, name_in_sql, rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import ArgumentError, CancelledError, OdpsNbWarning
 from odps_nb.notebook.explore.messages import page_message
 from odps_nb.notebook.explore.pages import CACHE_BYTES
 from odps_nb.notebook.explore.view import Choice, RowView, sample_ranges
@@ -441,3 +441,44 @@ def test_intervals_are_described(odps, new_name):
     assert (described.nulls, described.distinct) == (1, 2)
     assert described.least != described.greatest
     view.close()
+
+
+def test_a_sample_has_times_that_need_microseconds(odps, new_name):
+    """Evidence 152: some pages of it come in nanoseconds before one is refused."""
+    near, far = datetime.datetime(2024, 1, 1), datetime.datetime(9999, 12, 31)
+    table = odps.create_table(new_name("far"), "at timestamp")
+    table.write(pa.table({"at": pa.array([near] * 10_000 + [far] * 100, pa.timestamp("us"))}))
+    view = RowView(rows_of(table.read()), sample=20_000)
+    with pytest.warns(OdpsNbWarning, match="RuntimeTimestamp data overflow"):
+        (found,) = view.describe().columns
+    assert (found.rows, found.least, found.greatest) == (10_100, f"{near}", f"{far}")
+    assert view.page(10_000).count == 100
+    view.close()
+    odps.drop_table(table.name)
+
+
+@pytest.mark.parametrize("kind", ["read", "sql"])
+def test_char_is_shown_described_chosen_and_sorted_without_blanks(odps, new_name, kind):
+    """Evidence 153: CHAR(n) comes padded with blanks to n."""
+    name = new_name("chars")
+    odps.create_table(name, "id bigint, c char(9)")
+    odps.table(name).write(pa.table({"id": [1, 2, 3, 4], "c": ["ab", "ab", "", None]}))
+    table, query = odps.table(name), f"select * from {name}"
+    view = RowView(rows_of(table.read() if kind == "read" else odps.sql(query)), seed=1)
+    assert view.page(0).columns[1] == ["ab", "ab", "", None]
+    assert view.cell(0, 1)[0] == "ab"
+    profile = view.describe().columns[1]
+    assert [(bar.value, bar.count) for bar in profile.bars] == [("ab", 2), ("", 1)]
+    view.choose(view.bar(1, 0))
+    assert ids(view.page(0)) == [1, 2]
+    view.choose(Choice(order="c", descending=True))
+    assert view.page(0).columns[1][:2] == ["ab", "ab"]
+    view.close()
+    kept = table.read(char_padding=True) if kind == "read" else odps.sql(query, char_padding=True)
+    view = RowView(rows_of(kept), seed=1)
+    assert view.page(0).columns[1][0] == "ab       "
+    assert "char_padding=True" in view.code
+    view.choose(Choice(order="c", descending=True))
+    assert view.page(0).columns[1][0] == "ab       "
+    view.close()
+    odps.drop_table(name)

@@ -63,6 +63,7 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("%odps read orders --decimals ", ("auto", "exact", "float")),
         ("%odps head orders --dtype-backend py", ("pyarrow",)),
         ("%odps read orders --text re", ("replace",)),
+        ("%odps read --char-padding or", ("orders",)),
         ("%odps read orders -o fr", ("frame",)),
         ("%odps read -q or", ("orders",)),
         ("%odps read -n 5 or", ("orders",)),

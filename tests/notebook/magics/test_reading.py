@@ -311,3 +311,19 @@ def test_a_list_chooses_its_rows_in_sql_and_in_filters(ip, form):
     assert wanted > 0
     read = run(ip, f"%odps read orders -p ds=2024-01-01 -c status -w 'status {form}'")
     assert len(read) == wanted
+
+
+def test_the_blanks_of_char_are_kept_where_the_line_says_so(ip):
+    """Evidence 153: CHAR(n) comes padded with blanks to n."""
+    odps = ip.user_ns["odps"]
+    odps.create_table("magic_chars", "c char(4)")
+    odps.table("magic_chars").write(pa.table({"c": ["ab"]}))
+    lines = (
+        "%odps head {} magic_chars",
+        "%odps read {} magic_chars",
+        "%%odps sql {}\nselect c from magic_chars",
+    )
+    for line in lines:
+        assert run(ip, line.format(""))["c"].tolist() == ["ab"], line
+        assert run(ip, line.format("--char-padding"))["c"].tolist() == ["ab  "], line
+    odps.drop_table("magic_chars")

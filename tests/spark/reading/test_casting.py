@@ -63,13 +63,6 @@ def test_a_time_beyond_the_target_is_an_error_and_not_another_time() -> None:
         cast_array(array, US, column="t")
 
 
-def test_intervals_of_seconds_and_nanoseconds_become_durations() -> None:
-    rows = [{"sec": 1, "nano": 5_999}, None, {"sec": -1, "nano": 1_000}]
-    array = pa.array(rows, pa.struct([("sec", pa.int64()), ("nano", pa.int32())]))
-    out = cast_array(array, pa.duration("us"), column="i")
-    assert out.view(pa.int64()).to_pylist() == [1_000_005, None, -999_999]
-
-
 _LEAF = st.none() | st.binary(max_size=3).map(lambda b: b.hex().encode())
 _ROW = st.none() | st.fixed_dictionaries(
     {

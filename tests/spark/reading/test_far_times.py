@@ -25,7 +25,7 @@ def test_the_year_9999_goes_through_spark_and_back(spark, odps, new_name, kind):
     first.write(rows)
     frame = odps_nb.spark.read(spark, odps, first.name.table)
     odps_nb.spark.write(frame, odps, second.name.table)
-    got = second.read().to_arrow().sort_by("id")
+    got = second.read(timestamp_unit="us").to_arrow().sort_by("id")
     assert got["t"].to_pylist() == FAR
     frame = odps_nb.spark.read(spark, odps, first.name.table, where="id = 1")
     assert (
@@ -41,3 +41,14 @@ def test_sql_over_spark_sees_the_year_9999(spark, odps, new_name):
     assert (
         found.selectExpr("cast(t as string) as t").collect()[0].t.startswith("9999-12-31 23:59:59")
     )
+
+
+def test_a_read_is_opened_in_microseconds_for_spark(spark, odps, new_name):
+    """Evidence 152: tasks share one session and cannot begin again."""
+    table = odps.create_table(new_name("scan"), "id bigint, t timestamp")
+    table.write(pa.table({"id": range(3), "t": pa.array(FAR, pa.timestamp("us"))}))
+    scan = table.read()
+    found = scan.to_spark(spark).selectExpr("id", "cast(t as string) as t").collect()
+    assert {row.id for row in found if row.t is None} == {2}
+    assert any(row.t.startswith("9999-12-31 23:59:59") for row in found if row.t)
+    assert scan.to_arrow()["t"].to_pylist() == FAR

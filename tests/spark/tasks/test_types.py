@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as spark
@@ -19,8 +21,11 @@ from odps_nb.schema import (
     StructType,
     TableSchema,
     TypeCode,
+    UnknownType,
+    VectorType,
 )
 from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, spark_schema, spark_type, table_type
+from odps_nb.wire.type_text import format_type
 
 SPARK_TEXT = {
     TypeCode.TINYINT: "tinyint",
@@ -34,6 +39,7 @@ SPARK_TEXT = {
     TypeCode.JSON: "string",
     TypeCode.BLOB: "string",
     TypeCode.BINARY: "binary",
+    TypeCode.GEOGRAPHY: "binary",
     TypeCode.DATE: "date",
     TypeCode.DATETIME: "timestamp",
     TypeCode.TIMESTAMP: "timestamp",
@@ -54,6 +60,7 @@ def test_every_plain_type_has_its_spark_type(code: TypeCode) -> None:
         (DecimalType(), "decimal(38,18)"),
         (DecimalType(10, 2), "decimal(10,2)"),
         (DecimalType(38, 38), "decimal(38,38)"),
+        (VectorType(PrimitiveType(TypeCode.FLOAT), 3), "array<float>"),
         (LengthType(TypeCode.CHAR, 3), "string"),
         (LengthType(TypeCode.VARCHAR, 3), "string"),
         (
@@ -70,13 +77,21 @@ def test_types_with_parameters_have_their_spark_type(kind: OdpsType, text: str) 
     assert spark_type(kind).simpleString() == text
 
 
-@pytest.mark.parametrize("kind", [DecimalType(39, 0), PrimitiveType(TypeCode.VARIANT)])
+@pytest.mark.parametrize(
+    "kind", [DecimalType(39, 0), PrimitiveType(TypeCode.VARIANT), UnknownType("foo(3)")]
+)
 def test_what_spark_cannot_hold_is_refused_with_the_column(kind: OdpsType) -> None:
-    schema = TableSchema(columns=(Column(name="c", type=ArrayType(kind)),))
-    with pytest.raises(ConversionError, match="column 'c'") as caught:
-        spark_schema(schema)
-    assert caught.value.column == "c"
-    assert caught.value.hint
+    """Evidence 154, 155, 174: the error names column, type and the columns to choose."""
+    columns = (
+        Column(name="c", type=ArrayType(kind)),
+        Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),
+        Column(name="d", type=kind),
+    )
+    text = format_type(kind)
+    with pytest.raises(ConversionError, match=f"column 'c': Spark.* {re.escape(text)}") as caught:
+        spark_schema(TableSchema(columns=columns))
+    assert (caught.value.column, caught.value.source_type) == ("c", text)
+    assert str(caught.value.hint).startswith("choose the other columns, columns=['id'], or ")
 
 
 def test_comments_nullability_and_the_finer_type_are_kept() -> None:

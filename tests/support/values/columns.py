@@ -84,7 +84,8 @@ def check_stored(table: Table, drawn: dict[str, Drawn], ahead: int = 0) -> None:
     """Read the table and compare; times of all years apart from nanoseconds."""
     near = [name for name, column in drawn.items() if not column.far]
     found = [table.read([*near, "id"]).to_arrow()]
-    found += [table.read([name, "id"]).to_arrow() for name in drawn if name not in near]
+    far = [name for name in drawn if name not in near]
+    found += [table.read([name, "id"], timestamp_unit="us").to_arrow() for name in far]
     for rows in found:
         order = rows.column("id").to_pylist()
         for name in rows.column_names[:-1]:

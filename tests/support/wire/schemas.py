@@ -23,7 +23,8 @@ from odps_nb.schema import (
 )
 
 COMPOSITE = {"DECIMAL", "CHAR", "VARCHAR", "ARRAY", "MAP", "STRUCT"}
-PRIMITIVES = [PrimitiveType(code) for code in TypeCode if code.name not in COMPOSITE]
+# The nested form has no numbers for the types below 0.
+PRIMITIVES = [PrimitiveType(code) for code in TypeCode if code >= 0 and code.name not in COMPOSITE]
 
 # Any name that UTF-8 can carry; the quoted form takes all of them.
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -60,8 +60,22 @@ def test_job_of_the_stock_client_is_read() -> None:
         sql="CREATE TABLE p1.`newt` (\na bigint < 3\n);",
         name="SQLCreateTableTask",
         settings={"PYODPS_VERSION": "0.13.2", "n": "1"},
-        unique_id="u-1",
     )
+
+
+def test_the_guid_of_a_job_stands_between_its_priority_and_its_tasks() -> None:
+    """Evidence 163: the Go SDK says that the order of the elements is strict."""
+    job = SubmitSql(project="p1", sql="select 1", unique_id="u-2")
+    wire = job.encode()
+    assert wire.body is not None
+    assert b"<Job><Priority>9</Priority><Guid>u-2</Guid><Tasks><SQL>" in wire.body
+    assert decode_control(wire) == SubmitSql(project="p1", sql="select 1;", unique_id="u-2")
+
+
+@pytest.mark.parametrize(("unique_id", "again"), [("u-2", True), ("", False)])
+def test_only_a_job_with_a_guid_may_be_sent_again(unique_id: str, again: bool) -> None:
+    """Evidence 163: the property ``uuid`` makes no difference to the service."""
+    assert SubmitSql(project="p1", sql="select 1", unique_id=unique_id).idempotent is again
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""Appends and strips the blanks at the end of CHAR(n) values in Arrow arrays, nested ones too.
+
+The service sends CHAR(n) padded with blanks to n characters (``docs/types-and-times.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.arrow.leaves import with_child
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    LengthType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    has_any,
+)
+
+__all__ = ["CharColumns", "char_columns", "padded", "stripped"]
+
+CharColumns = Sequence[tuple[int, OdpsType]]
+"""Places of the columns of a batch that are or contain CHAR, with their types."""
+
+_Leaf = Callable[[pa.Array, LengthType], pa.Array]
+
+
+def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
+    """Return which columns of a batch are or contain CHAR.
+
+    Parameters
+    ----------
+    names
+        The columns of the batch.
+    columns
+        The known columns, found by place where all names agree, else by name; others are no CHAR.
+    """
+    if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
+        return ()
+    folded = [name.casefold() for name in names]
+    types: Sequence[OdpsType | None] = [column.type for column in columns]
+    if folded != [column.name.casefold() for column in columns]:
+        known = {column.name.casefold(): column.type for column in columns}
+        types = [known.get(name) for name in folded]
+    return [(n, t) for n, t in enumerate(types) if t and has_any(t, (TypeCode.CHAR,))]
+
+
+def stripped(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
+    """Return a batch without blanks (U+0020) at the end of CHAR values.
+
+    Columns beyond the end of the batch are ignored.
+    """
+    return _changed(batch, chars, _strip)
+
+
+def padded(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:
+    """Return a batch whose CHAR(n) values have n characters, with blanks at the end."""
+    return _changed(batch, chars, _pad)
+
+
+def _changed(batch: pa.RecordBatch, chars: CharColumns, leaf: _Leaf) -> pa.RecordBatch:
+    for place, odps in chars:
+        if place < batch.num_columns:
+            array = _each(batch.column(place), odps, leaf)
+            batch = batch.set_column(place, batch.schema.field(place), array)
+    return batch
+
+
+def _each(array: pa.Array, odps: OdpsType, leaf: _Leaf) -> pa.Array:
+    """Return an array of the same type whose CHAR values are changed by a function."""
+    kind = array.type
+    if not has_any(odps, (TypeCode.CHAR,)):
+        return array
+    if isinstance(odps, LengthType):
+        return _each_text(array, odps, leaf)
+    if isinstance(odps, ArrayType) and not pt.is_map(kind) and pt.is_nested(kind):
+        return with_child(array, kind, _each(array.values, odps.element, leaf))
+    if isinstance(odps, MapType) and pt.is_map(kind):
+        pairs = [_each(array.keys, odps.key, leaf), _each(array.items, odps.value, leaf)]
+        fields = [kind.key_field, kind.item_field]
+        return with_child(array, kind, pa.StructArray.from_arrays(pairs, fields=fields))
+    if isinstance(odps, StructType) and pt.is_struct(kind):
+        types = {member.name.casefold(): member.type for member in odps.fields}
+        members = []
+        for number, field in enumerate(kind):
+            known, member = types.get(field.name.casefold()), array.field(number)
+            members.append(member if known is None else _each(member, known, leaf))
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=mask)
+    return array
+
+
+def _each_text(array: pa.Array, odps: LengthType, leaf: _Leaf) -> pa.Array:
+    kind = array.type
+    if pt.is_dictionary(kind):
+        dictionary = array.dictionary
+        values = _each_text(dictionary, odps, leaf)
+        if values is dictionary:
+            return array
+        distinct = values.unique()  # two values may have become one
+        places = pc.index_in(values, distinct).take(array.indices).cast(kind.index_type)
+        return pa.DictionaryArray.from_arrays(places, distinct, ordered=kind.ordered)
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        return leaf(array, odps)
+    if pt.is_binary(kind) or pt.is_large_binary(kind):
+        text = pa.string() if pt.is_binary(kind) else pa.large_string()
+        return leaf(array.view(text), odps).view(kind)
+    if pt.is_string_view(kind) or pt.is_binary_view(kind):
+        text = pa.large_string() if pt.is_string_view(kind) else pa.large_binary()
+        return _each_text(array.cast(text), odps, leaf).cast(kind)
+    return array
+
+
+def _strip(array: pa.Array, _odps: LengthType) -> pa.Array:
+    # by bytes: of UTF-8, a blank is no part of another character, and a null may hide other bytes
+    has_blanks = pc.any(pc.ends_with(array, " ")).as_py()
+    return pc.ascii_rtrim(array, " ") if has_blanks else array
+
+
+def _pad(array: pa.Array, odps: LengthType) -> pa.Array:
+    shortest = pc.min(pc.utf8_length(array)).as_py()
+    is_short = shortest is not None and shortest < odps.length
+    return pc.utf8_rpad(array, odps.length, " ") if is_short else array

@@ -1,0 +1,32 @@
+"""Computes the values of partition columns that are made of another column.
+
+The rules are those of the Java and the Go SDK (``TruncTime``) and of the manual, page *Auto
+partition table based on data writing time*: instants are truncated in UTC, whatever the time zone
+of the project; a null becomes ``__NULL__``, and a time before 1960 the last unit of 1959.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.schema import Generated
+
+__all__ = ["generated_values"]
+
+_NULL = "__NULL__"
+_EARLIEST = datetime.datetime(1959, 12, 31, 23)
+_LENGTH = {"year": 4, "month": 7, "day": 10, "hour": 19}
+
+
+def generated_values(made: Generated, source: pa.Array) -> pa.Array:
+    """Return the text of ``trunc_time(source, unit)`` for each value of a date or time column."""
+    if pa.types.is_date(source.type):
+        source = source.cast(pa.timestamp("s"))
+    earliest = pa.scalar(_EARLIEST, source.type)
+    times = pc.max_element_wise(source, earliest, skip_nulls=False)
+    times = pc.floor_temporal(times, unit=made.unit).cast(pa.timestamp("s")).dictionary_encode()
+    texts = pc.utf8_slice_codeunits(times.dictionary.cast(pa.string()), 0, _LENGTH[made.unit])
+    return pc.fill_null(texts.take(times.indices), _NULL)

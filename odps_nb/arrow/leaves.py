@@ -1,0 +1,105 @@
+"""Replaces the leaves of nested Arrow types and arrays: what ARRAY, MAP and STRUCT are made of.
+
+Lists, maps and structs keep their nulls, offsets, names and metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType
+
+__all__ = ["columns_of", "with_child", "with_leaf_types", "with_leaves"]
+
+LeafType = Callable[[pa.DataType, OdpsType | None], pa.DataType]
+Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
+
+
+def columns_of(came: pa.Schema, columns: Sequence[Column]) -> list[Column | None]:
+    """Return the column of each field of an Arrow schema, by name; ``None``: it has none.
+
+    Where all names agree, columns are taken in order: a query may name two of them alike.
+    """
+    names = [name.casefold() for name in came.names]
+    if names == [column.name.casefold() for column in columns]:
+        return list(columns)
+    known = {column.name.casefold(): column for column in columns}
+    return [known.get(name) for name in names]
+
+
+def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) -> pa.DataType:
+    """Return an Arrow type with other leaves.
+
+    Parameters
+    ----------
+    odps
+        The MaxCompute type of the values; ``None``: unknown.
+    leaf
+        Takes the Arrow type of a leaf and its MaxCompute type, and returns the new Arrow type. A
+        type that is nested only in Arrow, such as ``struct<sec, nano>`` of a TIMESTAMP, and a
+        dictionary are leaves.
+    """
+
+    def inner(field: pa.Field, known: OdpsType | None) -> pa.Field:
+        return field.with_type(with_leaf_types(field.type, known, leaf))
+
+    made = came
+    if pt.is_map(came) and isinstance(odps, MapType | None):
+        key, value = (odps.key, odps.value) if odps else (None, None)
+        pair = inner(came.key_field, key), inner(came.item_field, value)
+        made = pa.map_(*pair, keys_sorted=came.keys_sorted)
+    elif pt.is_struct(came) and isinstance(odps, StructType | None):
+        types = {member.name.casefold(): member.type for member in odps.fields} if odps else {}
+        made = pa.struct([inner(field, types.get(field.name.casefold())) for field in came])
+    elif _is_list(came) and isinstance(odps, ArrayType | None):
+        value = inner(came.value_field, odps.element if odps else None)
+        if pt.is_fixed_size_list(came):
+            made = pa.list_(value, came.list_size)
+        else:
+            made = (pa.large_list if pt.is_large_list(came) else pa.list_)(value)
+    else:
+        return leaf(came, odps)
+    return came if made.equals(came) else made
+
+
+def with_leaves(array: pa.Array, kind: pa.DataType, leaf: Leaf) -> pa.Array:
+    """Return an array as another type of the same structure.
+
+    Parameters
+    ----------
+    leaf
+        Takes the array of a leaf and its new type, and returns the values in that type.
+    """
+    came = array.type
+    if came.equals(kind):
+        return array
+    if pt.is_struct(came) and pt.is_struct(kind):
+        members = [  # of a null struct they are null, whatever lies there
+            with_leaves(member, field.type, leaf)
+            for member, field in zip(array.flatten(), kind, strict=True)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=mask)
+    if pt.is_map(came) and pt.is_map(kind):
+        keys = with_leaves(array.keys, kind.key_type, leaf)
+        items = with_leaves(array.items, kind.item_type, leaf)
+        pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        return with_child(array, kind, pairs)
+    if _is_list(came) and _is_list(kind):
+        return with_child(array, kind, with_leaves(array.values, kind.value_type, leaf))
+    return leaf(array, kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
+
+
+def with_child(array: pa.Array, kind: pa.DataType, child: pa.Array) -> pa.Array:
+    """Return a list or map of another type with other values; offsets and nulls stay."""
+    own = array.buffers()[: 1 if pt.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(
+        kind, len(array), own, array.null_count, array.offset, children=[child]
+    )

@@ -1,0 +1,204 @@
+"""Converts the forms that columns of a read may arrive in to the types that users get.
+
+A stream decides the form of its columns (``docs/protocol.md`` section 5.2). Times may name a time
+zone, which changes no value: their numbers are UTC, or a wall clock of TIMESTAMP_NTZ. Text may come
+as dictionaries, times as ``struct<sec, nano>``, the bare DECIMAL as the 32 bytes of MaxCompute's
+own layout. A stream with none of these forms is not touched.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from decimal import Context, Decimal
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
+from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.schema import Column, DecimalType, OdpsType, TypeCode
+from odps_nb.terms import TimeUnit
+
+__all__ = ["PlainColumns"]
+
+_UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", TimeUnit.NANO: "ns"}
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DECIMAL_BYTES = 32
+_BARE_DECIMAL = pa.decimal128(38, 18)
+
+
+class PlainColumns:
+    """Gives the columns of one stream their plain types.
+
+    Parameters
+    ----------
+    came
+        The columns as the stream announces them.
+    columns
+        The columns of the read; ``None``: unknown, then structs stay as they are.
+    unit
+        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
+    max_bytes
+        Bytes that the dictionaries of a batch may become.
+    """
+
+    def __init__(
+        self, came: pa.Schema, columns: Sequence[Column] | None, *, unit: TimeUnit, max_bytes: int
+    ) -> None:
+        self._odps = [one.type if one else None for one in columns_of(came, columns or ())]
+        self._unit, self._max_bytes = unit, max_bytes
+        kinds = list(map(self._plain_type, came.types, self._odps))
+        self._changed = [n for n, kind in enumerate(kinds) if not kind.equals(came.types[n])]
+        self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, came, kinds), came.metadata)
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a validated batch of the stream in plain types.
+
+        Raises
+        ------
+        ConversionError
+            A value does not fit its type.
+        LimitExceededError
+            Dictionaries become more bytes than accepted.
+        """
+        if not self._changed:
+            return batch
+        arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)
+        for n in self._changed:
+            # not that of the schema: text that is not UTF-8 comes as binary
+            kind = self._plain_type(arrays[n].type, self._odps[n])
+            convert = partial(_converted, name=fields[n].name, budget=budget)
+            arrays[n] = with_leaves(arrays[n], kind, convert)
+            fields[n] = fields[n].with_type(kind)
+        return pa.record_batch(arrays, schema=pa.schema(fields, batch.schema.metadata))
+
+    def _plain_type(self, came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+        return with_leaf_types(came, odps, self._plain_leaf)
+
+    def _plain_leaf(self, came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+        if pt.is_dictionary(came) and not pt.is_nested(came.value_type):
+            return self._plain_leaf(came.value_type, odps)
+        if pt.is_timestamp(came):
+            return pa.timestamp(came.unit)
+        if odps is None:
+            return came
+        if _is_seconds_and_nanos(came):
+            return self._time(odps.code, came)
+        is_decimal = isinstance(odps, DecimalType) and odps.precision is None
+        is_layout = pt.is_fixed_size_binary(came) and came.byte_width == _DECIMAL_BYTES
+        return _BARE_DECIMAL if is_decimal and is_layout else came
+
+    def _time(self, code: TypeCode, came: pa.DataType) -> pa.DataType:
+        if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
+            return pa.timestamp(_UNITS[self._unit])
+        if code is TypeCode.DATETIME:
+            return pa.timestamp("ms")
+        return pa.duration("ns") if code is TypeCode.INTERVAL_DAY_TIME else came
+
+
+def _is_seconds_and_nanos(came: pa.DataType) -> bool:
+    return bool(
+        pt.is_struct(came)
+        and [field.name for field in came] == ["sec", "nano"]
+        and all(pt.is_integer(field.type) for field in came)
+    )
+
+
+class _Budget:
+    """Bytes that the dictionaries of one batch may still become."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._spent = limit, 0
+
+    def spend(self, size: int) -> None:
+        self._spent += size
+        if self._spent > self._limit:
+            raise LimitExceededError(
+                f"the dictionaries of an Arrow batch stand for {self._spent} bytes, "
+                f"more than {self._limit}",
+                limit=self._limit,
+                actual=self._spent,
+                hint="read in smaller batches; or the stream is damaged",
+            )
+
+
+def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget) -> pa.Array:
+    came = array.type
+    if pt.is_dictionary(came):
+        budget.spend(_decoded_bytes(array))
+        values = _converted(array.dictionary, kind, name=name, budget=budget)
+        return values.take(array.indices)
+    if pt.is_struct(came):
+        return _times(array, kind, name)
+    if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
+        return pa.array([_decimal(raw, name) for raw in array.to_pylist()], kind)
+    return array.view(kind)  # a time without its zone
+
+
+def _decoded_bytes(array: pa.DictionaryArray) -> int:
+    values = array.dictionary
+    try:
+        sizes = pc.binary_length(values).cast(pa.int64())
+    except pa.ArrowNotImplementedError:
+        return len(array) * (int(values.type.bit_width) + 7 >> 3)
+    return int(pc.sum(sizes.take(array.indices)).as_py() or 0)
+
+
+def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
+    """Return seconds and nanoseconds as a count of units, rounded down as finer digits go."""
+    per_second = _PER_SECOND[kind.unit]
+    step = _PER_SECOND["ns"] // per_second
+    try:
+        second, nano = (part.cast(pa.int64()) for part in array.flatten())
+        # from the second above: int64 holds nanoseconds of its first second, but not the second
+        before = pc.less(second, 0).cast(pa.int64())
+        ahead = pc.subtract_checked(nano, pc.multiply(before, _PER_SECOND["ns"]))
+        quotient = pc.divide(ahead, step)
+        rounded_up = pc.greater(pc.multiply(quotient, step), ahead)
+        part = pc.subtract(quotient, rounded_up.cast(pa.int64()))
+        whole = pc.multiply_checked(pc.add(second, before), per_second)
+        return pc.add_checked(whole, part).view(kind)
+    except pa.ArrowInvalid:
+        raise ConversionError(
+            f"a time of column {name!r} is outside of the years that {kind} holds",
+            column=name,
+            source_type=str(array.type),
+            target_type=str(kind),
+            hint='read the table with timestamp_unit="us"; in a query, cast the column to STRING',
+        ) from None
+
+
+_LAYOUT = struct.Struct("<bbbb6i4x")
+_DIGITS = Context(prec=54)  # of six groups of nine
+
+
+def _decimal(raw: bytes | None, name: str) -> Decimal | None:
+    """Return the value of MaxCompute's own layout of a DECIMAL.
+
+    ::
+
+        i8 is null · i8 is negative · i8 groups before the point (0 to 4) · i8 behind it (0 to 2)
+        6 × i32 LE groups of nine decimal digits · 4 bytes padding
+
+    The last group behind the point comes first. Source: ``ArrowDecimalExtensionAccessor`` of the
+    Java SDK.
+    """
+    if raw is None:
+        return None
+    is_null, negative, before, behind, *groups = _LAYOUT.unpack(raw)
+    if is_null:
+        return None
+    shown = groups[2 - behind : 2 + before] if 0 <= before <= 4 and 0 <= behind <= 2 else [-1]
+    number = sum(group * 10 ** (9 * n) for n, group in enumerate(shown))
+    if not all(0 <= group < 10**9 for group in shown) or number >= 10 ** (20 + 9 * behind):
+        raise ConversionError(
+            f"a value of the DECIMAL column {name!r} has no place in {_BARE_DECIMAL}",
+            column=name,
+            source_type=f"fixed_size_binary[{_DECIMAL_BYTES}]",
+            target_type=str(_BARE_DECIMAL),
+            hint="leave the column out with columns=[…], or cast it by SQL",
+        )
+    return Decimal(-number if negative > 0 else number).scaleb(-9 * behind, _DIGITS)

@@ -1,0 +1,247 @@
+"""CHAR(n) without its blanks in every form of a read, whether the service pads it or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.local.server import launch
+from odps_nb.local.server.launch import LocalService
+from tests.support.service.connecting import connected
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.table import Table
+
+TYPES = {
+    "c": "char(5)",
+    "v": "varchar(5)",
+    "a": "array<char(4)>",
+    "m": "map<char(3),char(4)>",
+    "s": "struct<x:char(4),y:string>",
+    "d": "array<struct<z:char(2)>>",
+}
+STRIPPED: dict[str, list[Any]] = {
+    "id": [1, 2, 3, 4, 5],
+    "c": ["ab", "", None, " é\t", "abcde"],
+    "v": ["ab ", "", None, " ", "abcde"],
+    "a": [["x", None, ""], [], None, ["中"], ["abcd"]],
+    "m": [[("k", "v")], [], None, [("", None)], [("kkk", "𝄞")]],
+    "s": [{"x": "q", "y": "q "}, {"x": None, "y": ""}, None, {"x": "", "y": " "}, None],
+    "d": [[{"z": "1"}, None], [], None, [{"z": None}], [{"z": "22"}]],
+}
+PADDED = STRIPPED | {
+    "c": ["ab   ", "     ", None, " é\t  ", "abcde"],
+    "a": [["x   ", None, "    "], [], None, ["中   "], ["abcd"]],
+    "m": [[("k  ", "v   ")], [], None, [("   ", None)], [("kkk", "𝄞   ")]],
+    "s": [{"x": "q   ", "y": "q "}, {"x": None, "y": ""}, None, {"x": "    ", "y": " "}, None],
+    "d": [[{"z": "1 "}, None], [], None, [{"z": None}], [{"z": "22"}]],
+}
+
+
+def as_bytes(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(as_bytes, value))
+    return {key: as_bytes(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+@pytest.fixture(scope="module")
+def stripping() -> Iterator[LocalService]:
+    """A service that sends CHAR without blanks."""
+    with launch.start(samples=False, options=("--form", "char=stripped")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["padded", "stripped"])
+def form(request: pytest.FixtureRequest) -> str:
+    """How the service sends CHAR."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def odps(form: str, request: pytest.FixtureRequest) -> Iterator[Connection]:
+    name = "empty_service" if form == "padded" else "stripping"
+    with connected(request.getfixturevalue(name)) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def table(odps: Connection) -> Iterator[Table]:
+    columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    made = odps.create_table("chars", f"id bigint, {columns}", partitioned_by="p char(4)")
+    made.write(pd.DataFrame(STRIPPED), partition="p=x")
+    yield made
+    odps.drop_table("chars")
+
+
+def forms(table: Table, column: str, **options: Any) -> dict[str, Callable[[], list[Any]]]:
+    """Every form in which rows reach a user, as Python values in the order of the rows."""
+
+    def scan(**more: Any) -> Any:
+        return table.read(["id", column], **options, **more)
+
+    def sql(query: str = f"select id, {column} from chars") -> Any:
+        return table.connection.sql(query, **options)
+
+    def arrow(rows: Any) -> list[Any]:
+        return pa.table(rows).sort_by("id").column(column).to_pylist()
+
+    def frame(rows: pd.DataFrame) -> list[Any]:
+        cells = [None if one != one else one for one in rows.sort_values("id")[column].tolist()]
+        return [list(one.items()) if column == "m" and one is not None else one for one in cells]
+
+    def tasks(**more: Any) -> list[pa.RecordBatch]:
+        return [batch for task in scan(**more)._split_tasks() for batch in task.batches()]
+
+    return {
+        "to_arrow": lambda: arrow(scan().to_arrow()),
+        "splits": lambda: arrow(scan(splits=3).to_arrow()),
+        "batches": lambda: arrow(pa.Table.from_batches(list(scan().batches()))),
+        "stream": lambda: arrow(pa.table(scan())),
+        "pandas": lambda: frame(scan().to_pandas()),
+        "dataset": lambda: arrow(scan().dataset().to_table()),
+        "tasks": lambda: arrow(pa.Table.from_batches(tasks())),
+        "preview": lambda: frame(table.head(5, **options)),
+        "preview of columns": lambda: frame(table.head(5, columns=["id", column], **options)),
+        "head": lambda: frame(table.head(5, columns=["id", column, "p"], **options)),
+        "where": lambda: arrow(scan(where="id > 0").to_arrow()),
+        "since": lambda: arrow(scan(since=0).to_arrow()),
+        "sql": lambda: arrow(sql().to_arrow()),
+        "sql in pandas": lambda: frame(sql().to_pandas()),
+    }
+
+
+@pytest.mark.parametrize("column", TYPES)
+def test_no_form_of_a_read_has_the_blanks(table: Table, column: str) -> None:
+    """Evidence 153: CHAR(n) comes padded with blanks to n, or not; a user gets it without."""
+    for name, form in forms(table, column).items():
+        assert form() == STRIPPED[column], name
+
+
+@pytest.mark.parametrize("column", TYPES)
+def test_an_option_keeps_what_the_service_sends(table: Table, form: str, column: str) -> None:
+    sent = PADDED if form == "padded" else STRIPPED
+    for name, shown in forms(table, column, char_padding=True).items():
+        assert shown() == sent[column], name
+
+
+@pytest.mark.parametrize("column", TYPES)
+def test_bytes_have_the_blanks_with_the_same_option_only(
+    table: Table, form: str, column: str
+) -> None:
+    sent = PADDED if form == "padded" else STRIPPED
+    for name, shown in forms(table, column, text="binary").items():
+        assert shown() == as_bytes(STRIPPED[column]), name
+    for name, shown in forms(table, column, text="binary", char_padding=True).items():
+        assert shown() == as_bytes(sent[column]), name
+
+
+def test_rows_are_found_by_what_is_shown(table: Table) -> None:
+    """Evidence 153: ``df[df.c == 'ab']`` is not silently empty."""
+    frame = table.read(["id", "c"]).to_pandas()
+    assert frame[frame.c == "ab"].id.tolist() == [1]
+    arrow_backed = table.read(["id", "c"]).to_pandas(dtype_backend="pyarrow")
+    assert arrow_backed[arrow_backed.c == "ab"].id.tolist() == [1]
+    assert table.read().to_polars().filter(pl.col("c") == "ab")["id"].to_list() == [1]
+    lazy = table.scan_polars().filter(pl.col("c").is_in(["ab", ""])).select("id")
+    assert sorted(lazy.collect()["id"].to_list()) == [1, 2]
+    rows = table.dataset()  # noqa: F841  # DuckDB finds it by its name
+    assert duckdb.sql("select id from rows where c = 'ab'").fetchall() == [(1,)]
+    assert duckdb.sql("select id from rows where c <> 'ab ' order by id").fetchall() == [
+        *[(1,), (2,), (4,), (5,)]
+    ]
+
+
+CONDITIONS = {
+    "c = 'ab'": [1],
+    "c = 'ab  '": [1],
+    "'ab ' = c": [1],
+    "c = ''": [2],
+    "c in ('ab ', 'abcde')": [1, 5],
+    "c not in ('ab ', 'abcde')": [2, 4],
+    "c <> 'ab'": [2, 4, 5],
+    "c < 'ab '": [2, 4],
+    "c between 'ab ' and 'abcde '": [1, 5],
+    "c is null": [3],
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_conditions_ignore_blanks_at_the_end_here_and_on_the_service(
+    table: Table, condition: str
+) -> None:
+    """Evidence 153; "Data types" of the manual: the blanks take no part in comparisons."""
+    for options in ({}, {"char_padding": True}, {"text": "binary"}):
+        found = table.read(["id"], where=condition, **options).to_arrow()
+        assert sorted(found["id"].to_pylist()) == CONDITIONS[condition], options
+    query = f"select id from chars where {condition} order by id"
+    assert table.connection.sql(query).to_arrow()["id"].to_pylist() == CONDITIONS[condition]
+
+
+def test_sql_groups_and_joins_without_blanks(odps: Connection, table: Table) -> None:
+    odps.create_table("more_chars", "k char(9), n bigint")
+    odps.sql("insert into more_chars values ('ab ', 1), ('ab', 2), ('abcde    ', 3)")
+    grouped = odps.sql("select k, sum(n) as n from more_chars group by k order by k").to_arrow()
+    assert grouped.to_pylist() == [{"k": "ab", "n": 3}, {"k": "abcde", "n": 3}]
+    joined = "select m.n from more_chars m join chars t on m.k = t.c order by m.n"
+    assert odps.sql(joined).to_arrow()["n"].to_pylist() == [1, 2, 3]
+    used = odps.sql("select concat(c, '|') as t, length(c) as n from chars where id = 1")
+    assert used.to_arrow().to_pylist() == [{"t": "ab|", "n": 2}]
+    odps.drop_table("more_chars")
+
+
+@pytest.mark.parametrize("char_padding", [False, True])
+def test_what_was_read_can_be_written_and_is_the_same(
+    odps: Connection, table: Table, *, char_padding: bool
+) -> None:
+    columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    again = odps.create_table("chars_again", f"id bigint, {columns}")
+    before = table.read(["id", *TYPES], char_padding=char_padding)
+    for rows in (before.to_arrow(), before.to_pandas(), before.to_polars()):
+        again.write(rows, overwrite=True)
+        for options in ({"char_padding": True}, {}):
+            after = again.read(**options).to_arrow().sort_by("id")
+            wanted = table.read(["id", *TYPES], **options).to_arrow().sort_by("id")
+            assert after.to_pylist() == wanted.to_pylist()
+    odps.drop_table("chars_again")
+
+
+@pytest.mark.parametrize(
+    "data", [["abcdef"], ["ab    "], pa.array(["      "]), [b"ab    "]], ids=repr
+)
+def test_blanks_count_when_a_value_is_too_long(odps: Connection, data: Any) -> None:
+    """As stock pyodps counts them; what a read gives fits in any case."""
+    made = odps.create_table("too_long", "c char(5)")
+    with pytest.raises(ConversionError, match="more than 5 characters"):
+        made.write(pa.table({"c": data}))
+    odps.drop_table("too_long")
+
+
+def test_keys_of_type_char_are_equal_without_blanks(odps: Connection) -> None:
+    made = odps.create_table("char_keys", "k char(4), v bigint", primary_key="k")
+    made.upsert(pd.DataFrame({"k": ["ab", "cd  ", "ef"], "v": [1, 2, 3]}))
+    made.upsert(pd.DataFrame({"k": ["ab  ", "cd"], "v": [10, 20]}))
+    made.delete(["ef "])
+    assert made.read().to_arrow().sort_by("k").to_pylist() == [
+        {"k": "ab", "v": 10},
+        {"k": "cd", "v": 20},
+    ]
+    changes = made.read(since=1, changes=True).to_pandas()
+    assert set(changes.k) == {"ab", "cd", "ef"}
+    odps.drop_table("char_keys")
+
+
+def test_a_read_shows_the_option(table: Table) -> None:
+    assert "char_padding=True" in repr(table.read(char_padding=True))
+    assert "char_padding" not in repr(table.read())
+    with pytest.raises(ArgumentError, match="char_padding is 'yes', not a boolean"):
+        table.read(char_padding="yes")  # type: ignore[arg-type]

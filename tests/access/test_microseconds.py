@@ -1,0 +1,219 @@
+"""A read in nanoseconds goes over to microseconds where the service says that it must."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from odps_nb import Connection
+from odps_nb.access.table import Table
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.calls.snapshot import ProgressSnapshot
+from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbWarning
+from odps_nb.local.server.launch import start
+from tests.support.compat.recorder import Recorder
+from tests.support.service.connecting import connected
+
+WARNED = r"RuntimeTimestamp data overflow"
+FAR = dt.datetime(2100, 1, 1)
+ROWS = 150_000  # the service sends a megabyte before it sees the last of them
+
+
+@pytest.fixture(scope="module")
+def with_500() -> Iterator[Connection]:
+    options = ("--form", "nanosecond_status=500")
+    with start(samples=False, options=options) as running, connected(running) as connection:
+        yield connection
+
+
+def rows(count: int = ROWS) -> pa.Table:
+    """Rows whose last time is far away; the others have digits below a microsecond."""
+    times = pa.array([*range(count - 1), int(FAR.timestamp()) * 10**9], pa.timestamp("ns"))
+    return pa.table({"id": pa.array(range(count), pa.int64()), "t": times})
+
+
+@pytest.fixture
+def table(odps: Connection, new_name: Callable[[str], str]) -> Iterator[Table]:
+    """A table whose last row has the time that cannot be read in nanoseconds."""
+    made = odps.create_table(new_name("micro"), "id bigint, t timestamp")
+    made.write(rows(), progress=False)
+    yield made
+    odps.drop_table(made.name)
+
+
+def in_micro(found: pa.Table) -> None:
+    assert found.column_names == ["id", "t"]
+    assert found["id"].to_pylist() == list(range(ROWS))
+    assert found["t"].type == pa.timestamp("us")
+    assert found["t"][1234].as_py() == dt.datetime(1970, 1, 1, 0, 0, 0, 1)
+    assert found["t"][-1].as_py() == FAR
+
+
+COLLECTED: dict[str, Callable[[Any], pa.Table]] = {
+    "arrow": lambda scan: scan.to_arrow(),
+    "pandas": lambda scan: pa.Table.from_pandas(scan.to_pandas()),
+    "polars": lambda scan: scan.to_polars().to_arrow(),
+}
+
+
+@pytest.mark.parametrize("form", COLLECTED)
+def test_a_whole_result_is_read_again_and_has_every_row_once(table: Table, form: str) -> None:
+    """Evidence 152: also where the error comes in the middle."""
+    scan = table.read()
+    with pytest.warns(OdpsNbWarning, match=WARNED) as told:
+        in_micro(COLLECTED[form](scan))
+    assert [warning.filename for warning in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        in_micro(scan.to_arrow())  # the session has learned it
+        assert scan.arrow_schema.field("t").type == pa.timestamp("us")
+        in_micro(pickle.loads(pickle.dumps(scan)).to_arrow())
+
+
+def test_any_status_costs_no_retries(with_500: Connection, new_name: Callable[[str], str]) -> None:
+    """Evidence 152: the status is not known."""
+    table = with_500.create_table(new_name("status"), "id bigint, t timestamp")
+    table.write(rows(), progress=False)
+    told: list[ProgressSnapshot] = []
+
+    class Listener:
+        def start(self, tracker: ProgressTracker) -> None:
+            pass
+
+        def stop(self, snapshot: ProgressSnapshot) -> None:
+            told.append(snapshot)
+
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        frame = table.read().to_pandas(progress=Listener())
+    assert len(frame) == ROWS
+    (snapshot,) = told
+    assert (snapshot.rows, snapshot.retries) == (ROWS, 0)
+    assert sum(split.rows for split in snapshot.splits) == ROWS
+
+
+def test_requests_are_few(watched: Connection, recorder: Recorder, table: Table) -> None:
+    recorder.take()
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        watched.table(table.name).read(where="id = 149999").to_arrow()
+    actions = [dict(one.params).get("Action") for one in recorder.take()]
+    assert actions.count("TableCreateReadSession") == 2
+    assert actions.count("TableRead") <= 4
+
+
+STREAMED: dict[str, Callable[[Any], Any]] = {
+    "batches": lambda scan: scan.batches(),
+    "reader": lambda scan: scan.reader(),
+    "stream": lambda scan: pa.RecordBatchReader.from_stream(scan),
+    "dataset": lambda scan: scan.dataset().scanner().to_batches(),
+}
+
+
+@pytest.mark.parametrize("form", STREAMED)
+def test_a_stream_that_has_begun_says_what_to_pass(table: Table, form: str) -> None:
+    """No row of another session follows: nothing tells that it numbers rows alike."""
+    given: list[pa.RecordBatch] = []
+    kind = pa.ArrowInvalid if form == "stream" else InvalidRequestError
+    with pytest.raises(kind, match=WARNED) as caught:
+        given.extend(STREAMED[form](table.read()))
+    assert "timestamp_unit='us'" in str(caught.value if form == "stream" else caught.value.hint)
+    batches = list(STREAMED[form](table.read(timestamp_unit="us")))
+    in_micro(pa.Table.from_batches(batches))
+
+
+@pytest.mark.parametrize("form", STREAMED)
+def test_a_stream_goes_over_before_its_first_row(
+    odps: Connection, new_name: Callable[[str], str], form: str
+) -> None:
+    table = odps.create_table(new_name("first"), "id bigint, t timestamp")
+    table.write(rows(3), progress=False)
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        found = pa.Table.from_batches(list(STREAMED[form](table.read())))
+    assert found["t"].to_pylist()[-1:] == [FAR]
+    # what was promised before a row was read stays: nanoseconds hold the year 2100
+    promised = "ns" if form in ("stream", "dataset") else "us"
+    assert found["t"].type == pa.timestamp(promised)
+    odps.drop_table(table.name)
+
+
+def test_who_asks_for_nanoseconds_gets_them_or_an_error(table: Table) -> None:
+    with pytest.raises(InvalidRequestError, match=WARNED) as caught:
+        table.read(timestamp_unit="ns").to_arrow()
+    assert "timestamp_unit='us'" in str(caught.value.hint)
+    assert caught.value.code == "ODPS-0422214"
+
+
+def test_rows_without_such_a_time_keep_nanoseconds(table: Table) -> None:
+    near = table.read(limit=20_000).to_arrow()
+    assert near["t"].type == pa.timestamp("ns")
+    assert near["t"][1234].cast(pa.int64()).as_py() == 1234
+    assert table.read(["id"]).to_arrow().num_rows == ROWS
+
+
+def test_a_condition_that_microseconds_cannot_compare_is_refused(table: Table) -> None:
+    scan = table.read(where="t >= '1970-01-01 00:00:00.000001234'")
+    with pytest.raises(ArgumentError, match="the times of this read have microseconds"):
+        scan.to_arrow()
+
+
+def test_another_snapshot_does_not_follow_what_was_told(table: Table) -> None:
+    scan = table.read()
+    assert scan.row_count == ROWS
+    table.write(rows(3), progress=False)
+    with pytest.raises(InvalidRequestError, match=WARNED) as caught:
+        scan.to_arrow()
+    assert any("was changed" in note for note in caught.value.notes)
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        assert table.read().to_arrow().num_rows == ROWS + 3
+
+
+def test_new_rows_of_a_table_are_read_so_too(
+    odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    table = odps.create_table(new_name("since"), "id bigint, t timestamp", primary_key="id")
+    table.upsert(rows(3), progress=False)
+    for options in ({"since": 0}, {"since": 0, "changes": True}):
+        with pytest.warns(OdpsNbWarning, match=WARNED):
+            found = table.read(**options).to_arrow()
+        assert sorted(found["id"].to_pylist()) == [0, 1, 2]
+        assert FAR in found["t"].to_pylist()
+    odps.drop_table(table.name)
+
+
+def test_the_first_rows_show_far_times(odps: Connection, new_name: Callable[[str], str]) -> None:
+    table = odps.create_table(new_name("head"), "id bigint, t timestamp")
+    table.write(rows(3).slice(2), progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OdpsNbWarning)
+        found = table.head(5)
+    assert found["t"].to_list() == [FAR]
+    odps.drop_table(table.name)
+
+
+def test_pages_of_an_explorer_show_far_times(table: Table) -> None:
+    from odps_nb.access.looking.browsing import rows_of
+    from odps_nb.client.calls.cancel import CancelToken
+
+    looking = rows_of(table.read())
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        page = pa.Table.from_batches(list(looking.page(ROWS - 2, 10, CancelToken())))
+    assert page["id"].to_pylist() == [ROWS - 2, ROWS - 1]
+    assert page["t"].to_pylist()[1] == FAR
+    with pytest.warns(OdpsNbWarning, match=WARNED):
+        ((_, found),) = rows_of(table.read()).found("id = 149999")
+    assert found["t"].to_pylist() == [FAR]
+
+
+def test_tasks_say_what_to_pass(table: Table) -> None:
+    """They read one session in several processes, so none of them can go over."""
+    (task,) = table.read()._split_tasks()
+    with pytest.raises(InvalidRequestError, match=WARNED) as caught:
+        task.table()
+    assert "timestamp_unit='us'" in str(pickle.loads(pickle.dumps(caught.value)).hint)
+    (task,) = table.read(timestamp_unit="us")._split_tasks()
+    in_micro(task.table())

@@ -1,0 +1,388 @@
+"""Whatever the Arrow stream of a read is made of, users get plain types (evidence 151, 173)."""
+
+from __future__ import annotations
+
+import io
+import struct
+from datetime import datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from odps_nb.arrow.plain import PlainColumns
+from odps_nb.client.read.splits import ReadSession, iter_split, plan_ranges
+from odps_nb.errors import ConversionError, FramingError, LimitExceededError
+from odps_nb.http.retry import RetryPolicy
+from odps_nb.schema import TableSchema
+from odps_nb.stream_io import ArrowReader, StreamReader
+from odps_nb.terms import RowRangeSplit, TextMode, TextOptions, TimeUnit
+from odps_nb.wire.type_text import parse_columns
+from tests.support.sockets.scripted import TABLE, Service, cut, ipc, raw
+
+ZONES = ["UTC", "GMT", "Etc/UTC", "utc", "Asia/Shanghai", "asia/shanghai", "+08:00", "PRC", "CST",
+         "Mars/Olympus", " ", "", "中国"]  # fmt: skip
+SEC_NANO = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
+
+
+def read(
+    promised: str,
+    *steps,
+    rows: int = 3,
+    unit: TimeUnit = TimeUnit.NANO,
+    attempts: int | None = None,
+    **facts,
+) -> pa.Table:
+    """Read rows that come from a socket; each answer is asked for once."""
+    session = ReadSession(
+        table=TABLE,
+        session_id="s",
+        schema=TableSchema(columns=parse_columns(promised)),
+        splits=plan_ranges(rows, 1),
+        row_count=rows,
+        timestamp_unit=unit,
+        **facts,
+    )
+    answers = [step if callable(step) else raw(step) for step in steps]
+    policy = RetryPolicy(max_attempts=attempts or len(steps), spread=0.0)
+    with Service(ReadRows=answers) as service, service.client(retry=policy) as storage:
+        try:
+            found = list(iter_split(storage, session, RowRangeSplit(0, rows)))
+        finally:
+            assert len(service.calls["ReadRows"]) == len(steps)
+    return pa.Table.from_batches(found)
+
+
+def sent(**columns: pa.Array) -> bytes:
+    return ipc(pa.table(columns))
+
+
+# -- time zones -------------------------------------------------------------------------------
+
+COUNTS = pa.array([-1, None, 1706695200000], pa.int64())
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("kind", ["datetime", "timestamp", "timestamp_ntz"])
+def test_the_number_of_a_time_is_kept_and_its_zone_is_not(kind, zone):
+    """Evidence 151: the name of a zone changes no value; that of a TIMESTAMP_NTZ is dropped too."""
+    came = COUNTS.view(pa.timestamp("ms", zone))
+    expected = pa.table({"t": COUNTS.view(pa.timestamp("ms"))})
+    assert read(f"t {kind}", sent(t=came)).equals(expected)
+
+
+def test_zones_inside_of_nested_values_are_dropped():
+    """Evidence 151, in ARRAY, MAP and STRUCT, with nulls of each level."""
+    kinds = {
+        "array<timestamp>": pa.list_(pa.timestamp("ns", "PRC")),
+        "array<array<datetime>>": pa.large_list(pa.list_(pa.timestamp("ms", "PRC"))),
+        "map<string,datetime>": pa.map_(pa.string(), pa.timestamp("ms", "PRC")),
+        "map<timestamp,struct<t:timestamp,s:string>>": pa.map_(
+            pa.timestamp("ns", "PRC"),
+            pa.struct([("t", pa.timestamp("ns", "+08:00")), ("s", pa.string())]),
+        ),
+        "struct<a:timestamp,b:timestamp_ntz>": pa.struct(
+            [("a", pa.timestamp("ns", "CST")), ("b", pa.timestamp("ns"))]
+        ),
+    }
+    values = {
+        "array<timestamp>": [[1, None], None, []],
+        "array<array<datetime>>": [[[1], None, []], None, [[2, None]]],
+        "map<string,datetime>": [[("a", 1), ("b", None)], None, []],
+        "map<timestamp,struct<t:timestamp,s:string>>": [
+            [(1, {"t": 1, "s": "x"}), (2, None)], None, [(3, {"t": None, "s": None})],
+        ],
+        "struct<a:timestamp,b:timestamp_ntz>": [{"a": 1, "b": 2}, None, {"a": None, "b": None}],
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        found = read(f"v {name}", sent(v=pa.array(values[name], kind)))["v"]
+        assert "tz=" not in str(found.type)
+        assert found.type.num_fields == kind.num_fields
+        zoned = pa.array(values[name], kind).view(found.type)
+        assert found.combine_chunks().equals(zoned)
+
+
+def test_a_read_resumes_though_the_zone_or_the_form_changes():
+    """Evidence 151, 173: the form of a column is that of one stream; the next may have another."""
+    numbers = pa.array(range(30), pa.int64())
+    words = pa.array([None if n % 7 == 3 else f"w{n % 5}" for n in range(30)])
+    expected = pa.table({"t": numbers.view(pa.timestamp("ns")), "s": words})
+    seconds = pa.array([{"sec": 0, "nano": n} for n in range(30)], SEC_NANO)
+    forms = [
+        pa.table({"t": numbers.view(pa.timestamp("ns", "UTC")), "s": words.dictionary_encode()}),
+        pa.table({"t": numbers.view(pa.timestamp("ns", "Asia/Shanghai")), "s": words}),
+        pa.table({"t": seconds, "s": words.dictionary_encode()}),
+    ]
+    for first in forms:
+        for second in forms:
+            # 20 rows are whole, and more of the third batch than the head of its message
+            body = ipc(first, rows=10)
+            whole = len(ipc(first.slice(0, 20), rows=10))
+            got = read(
+                "t timestamp, s string",
+                cut(body, whole + 16),
+                lambda line, seen, second=second: line.answer(
+                    ipc(second.slice(line.peer.calls["ReadRows"][-1].split.offset), rows=10)
+                ),
+                rows=30,
+            )
+            assert got.equals(expected)
+
+
+def test_the_reader_of_streams_shows_neither_zones_nor_dictionaries():
+    """Evidence 151, 173: it knows no columns, so a struct stays as it came."""
+    words = pa.array(["a", None, "a"])
+    seconds = pa.array([seconds_of(1)] * 3, SEC_NANO)
+    zoned = COUNTS.view(pa.timestamp("ms", "PRC"))
+    body = sent(t=zoned, s=words.dictionary_encode(), v=seconds)
+    expected = pa.table({"t": COUNTS.view(pa.timestamp("ms")), "s": words, "v": seconds})
+    with ArrowReader(StreamReader(io.BytesIO(body)), expected_rows=3) as reader:
+        assert reader.schema.equals(expected.schema)
+        assert pa.Table.from_batches(reader).equals(expected)
+
+
+# -- dictionaries -----------------------------------------------------------------------------
+
+
+def stream(batches: list[pa.RecordBatch], *, deltas: bool) -> bytes:
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+@pytest.mark.parametrize("index", [pa.int8(), pa.uint16(), pa.int32(), pa.int64()], ids=str)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()], ids=str)
+def test_dictionaries_that_grow_or_are_replaced_become_plain_text(kind, index, deltas):
+    """Evidence 173: each batch has its own dictionary, or adds to that of the batch before."""
+    dictionaries = [["a", ""], ["a", "", "ü"], ["a", "", "ü", None]]
+    if not deltas:
+        dictionaries[1:] = [["z"], ["b", "a", None]]
+    indices = [[1, None, 0], [0, 0, None], [2, None, 0]]
+    batches = [
+        pa.record_batch({"s": pa.DictionaryArray.from_arrays(
+            pa.array(at, index), pa.array(words).cast(kind)
+        )})
+        for at, words in zip(indices, dictionaries, strict=True)
+    ]  # fmt: skip
+    expected = [
+        None if n is None else words[n]
+        for at, words in zip(indices, dictionaries, strict=True)
+        for n in at
+    ]
+    promised = "s binary" if kind == pa.binary() else "s string"
+    found = read(promised, stream(batches, deltas=deltas), rows=9)
+    assert found.equals(pa.table({"s": pa.array(expected, pa.string()).cast(kind)}))
+
+
+def test_dictionaries_inside_of_nested_values_become_plain():
+    """Evidence 173, in ARRAY, MAP and STRUCT; dictionaries of numbers and times as well."""
+    words = pa.array(["x", None, "y", "x"]).dictionary_encode()
+    times = pa.array([1, 1, None, 2], pa.timestamp("ns", "PRC")).dictionary_encode()
+    numbers = pa.array([1, 1, None, 2]).dictionary_encode()
+    lists = pa.ListArray.from_arrays(pa.array([0, None, 3, 4]), words)
+    maps = pa.MapArray.from_arrays(
+        pa.array([0, 1, 1, 2]), pa.array(["k", "l"]).dictionary_encode(), words[:2]
+    )
+    structs = pa.StructArray.from_arrays(
+        [words[1:], times[1:], numbers[1:]], ["s", "t", "n"], mask=pa.array([False, True, False])
+    )
+    table = pa.table({"l": lists, "m": maps, "r": structs, "t": times[:3]})
+    promised = (
+        "l array<string>, m map<string,string>, r struct<s:string,t:timestamp,n:bigint>, "
+        "t timestamp"
+    )
+    found = read(promised, ipc(table))
+    assert "dictionary" not in str(found.schema)
+    assert "tz=" not in str(found.schema)
+    assert found.to_pylist() == [
+        {"l": ["x", None, "y"], "m": [("k", "x")], "r": _row(None, 1, 1), "t": _at(1)},
+        {"l": None, "m": [], "r": None, "t": _at(1)},
+        {"l": ["x"], "m": [("l", None)], "r": _row("x", 2, 2), "t": None},
+    ]
+
+
+def _at(nanos: int):
+    return pa.scalar(nanos, pa.timestamp("ns")).as_py()
+
+
+def _row(text: str | None, nanos: int, number: int) -> dict[str, object]:
+    return {"s": text, "t": _at(nanos), "n": number}
+
+
+@pytest.mark.parametrize("mode", list(TextMode))
+def test_text_that_is_not_utf_8_may_come_in_a_dictionary(mode):
+    """Evidence 168, 173: bytes in a dictionary are treated as those of a plain column."""
+    values = pa.array([b"a", b"\xff"], pa.binary()).view(pa.string())
+    body = sent(s=pa.DictionaryArray.from_arrays(pa.array([0, None, 1], pa.int32()), values))
+    columns = TableSchema(columns=parse_columns("s string"))
+    promised = "s binary" if mode is TextMode.BINARY else "s string"
+    if mode is TextMode.STRICT:
+        with pytest.raises(ConversionError, match="'s' in row 2 of"):
+            read(promised, body, text=TextOptions(mode), sent=columns)
+        return
+    found = read(promised, body, text=TextOptions(mode), sent=columns)["s"].to_pylist()
+    assert found == (["a", None, "\ufffd"] if mode is TextMode.REPLACE else [b"a", None, b"\xff"])
+
+
+def test_a_small_dictionary_does_not_become_endless_text():
+    """A batch of a few bytes may stand for gigabytes: it is refused before it is made."""
+    value = pa.array(["x" * 100_000, "y"])
+    indices = pa.array(np.zeros(1000, dtype=np.int8))
+    batch = pa.record_batch({"s": pa.DictionaryArray.from_arrays(indices, value)})
+    columns = parse_columns("s string")
+    small = PlainColumns(batch.schema, columns, unit=TimeUnit.NANO, max_bytes=99_999_999)
+    with pytest.raises(LimitExceededError, match="100000000 bytes") as caught:
+        small.apply(batch)
+    assert (caught.value.limit, caught.value.actual) == (99_999_999, 100_000_000)
+    fits = PlainColumns(batch.schema, columns, unit=TimeUnit.NANO, max_bytes=100_000_000)
+    assert fits.apply(batch)["s"].type == pa.string()
+
+
+def test_an_index_outside_of_its_dictionary_is_damage():
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 9, 1]), pa.array(["a", "b"]), safe=False)
+    with pytest.raises(FramingError, match="damaged"):
+        read("s string", sent(s=array))
+
+
+# -- seconds and nanoseconds ------------------------------------------------------------------
+
+NANOS = [0, -1, 1, -1_000_000_000, 999_999_999, -(2**63) + 1, 2**63 - 1, 1706695200123456789]
+
+
+def seconds_of(nanos: int | None) -> dict[str, int] | None:
+    return None if nanos is None else {"sec": nanos // 10**9, "nano": nanos % 10**9}
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_seconds_and_nanoseconds_are_a_timestamp(kind):
+    """Evidence 173: to the ends of the range of int64, with nulls, before and after 1970."""
+    nanos = [*NANOS, -(2**63), None]
+    came = pa.array(list(map(seconds_of, nanos)), SEC_NANO)
+    expected = pa.array(nanos, pa.timestamp("ns"))
+    assert read(f"t {kind}", sent(t=came), rows=10)["t"].combine_chunks().equals(expected)
+
+
+def test_digits_below_the_unit_are_cut_towards_the_past():
+    """Evidence 173: as where the service cuts them."""
+    years = [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)]
+    micros = [pa.scalar(year, pa.timestamp("us")).value for year in years]
+    nanos = [-1, 1999, None, *(micro * 1000 + 1 for micro in micros)]
+    came = pa.array(list(map(seconds_of, nanos)), SEC_NANO)
+    found = read("t timestamp", sent(t=came), rows=5, unit=TimeUnit.MICRO)["t"]
+    assert found.type == pa.timestamp("us")
+    assert found.cast(pa.int64()).to_pylist() == [-1, 1, None, *micros]
+    found = read("t datetime", sent(t=came), rows=5)["t"]
+    assert found.type == pa.timestamp("ms")
+    assert found.cast(pa.int64()).to_pylist() == [-1, 0, None, *(m // 1000 for m in micros)]
+
+
+def test_intervals_come_as_seconds_and_nanoseconds_too():
+    came = pa.array([{"sec": -1, "nano": 5}, None, {"sec": 2, "nano": 0}], SEC_NANO)
+    found = read("i interval_day_time", sent(i=came))["i"]
+    assert found.combine_chunks().equals(pa.array([-999_999_995, None, 2 * 10**9], found.type))
+    assert found.type == pa.duration("ns")
+
+
+def test_nested_seconds_and_nanoseconds_are_timestamps():
+    """Evidence 173: in ARRAY, MAP and STRUCT; what lies below a null is not looked at."""
+    far = pa.StructArray.from_arrays(
+        [pa.array([2**62, 1]), pa.array([0, 5], pa.int32())], fields=list(SEC_NANO)
+    )
+    structs = pa.StructArray.from_arrays([far], ["t"], mask=pa.array([True, False]))
+    lists = pa.array([[seconds_of(-1), None], None], pa.list_(SEC_NANO))
+    maps = pa.array([[("a", seconds_of(7))], []], pa.map_(pa.string(), SEC_NANO))
+    found = read(
+        "r struct<t:timestamp>, l array<timestamp_ntz>, m map<string,timestamp>",
+        sent(r=structs, l=lists, m=maps),
+        rows=2,
+    )
+    assert found.to_pylist() == [
+        {"r": None, "l": [_at(-1), None], "m": [("a", _at(7))]},
+        {"r": {"t": _at(1_000_000_005)}, "l": None, "m": []},
+    ]
+
+
+@pytest.mark.parametrize("nanos", [-(2**63) - 1, 2**63, -62135596800 * 10**9, 2**62 * 10**9])
+def test_a_time_outside_of_the_unit_is_a_typed_error_and_is_not_retried(nanos):
+    """Evidence 173: the error names the column and what to do."""
+    came = pa.array([seconds_of(0), None, seconds_of(nanos)], SEC_NANO)
+    with pytest.raises(ConversionError, match="column 'when'") as caught:
+        read("when timestamp", sent(when=came), attempts=3)
+    assert caught.value.column == "when"
+    assert "timestamp_unit" in caught.value.hint
+
+
+def test_a_struct_of_the_users_own_stays_one():
+    """Only a time is seconds and nanoseconds: STRUCT<sec, nano> of a table is what it says."""
+    came = pa.array([{"sec": 1, "nano": 2}] * 3, SEC_NANO)
+    assert read("v struct<sec:bigint,nano:int>", sent(v=came))["v"].type == SEC_NANO
+
+
+# -- the layout of DECIMAL --------------------------------------------------------------------
+
+LAYOUT = pa.binary(32)
+
+
+def laid_out(*groups: int, before: int = 1, behind: int = 0, sign: int = 0) -> bytes:
+    """Return the bytes of a decimal; groups of nine digits, those in front of the point first."""
+    places = [0] * 6
+    for n in range(before):
+        places[2 + n] = groups[before - 1 - n]
+    for n in range(behind):
+        places[1 - n] = groups[before + n]
+    return struct.pack("<bbbb6i4x", 0, sign, before, behind, *places)
+
+
+def test_decimals_in_the_layout_of_maxcompute_are_read():
+    """Evidence 173 (Java: ArrowDecimalExtensionAccessor): sign, groups of digits, nulls."""
+    values = {
+        "0": laid_out(0),
+        "-1.5": laid_out(1, 500_000_000, behind=1, sign=1),
+        "12345678900000000001.000000001000000023": laid_out(
+            12, 345_678_900, 1, 1, 23, before=3, behind=2
+        ),
+        "0.25": laid_out(250_000_000, before=0, behind=1),
+        "-99999999999999999999": laid_out(99, 999_999_999, 999_999_999, before=3, sign=1),
+    }
+    null = struct.pack("<bbbb6i4x", 1, 0, 1, 0, *[7] * 6)
+    came = pa.array([*values.values(), None, null], LAYOUT)
+    found = read("d decimal, l array<decimal>", sent(d=came, l=_alone(came)), rows=7)
+    expected = [*map(Decimal, values), None, None]
+    assert found["d"].type == pa.decimal128(38, 18)
+    assert found["d"].to_pylist() == expected
+    assert found["l"].to_pylist() == [[value] for value in expected]
+
+
+def _alone(values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        laid_out(1, 0, 0, 0, before=4),
+        laid_out(100, 0, 0, before=3),
+        laid_out(1_000_000_000),
+        laid_out(-1),
+        struct.pack("<bbbb6i4x", 0, 0, 5, 0, *[0] * 6),
+        struct.pack("<bbbb6i4x", 0, 0, 1, -1, *[0] * 6),
+    ],
+)
+def test_a_decimal_without_a_place_in_38_digits_is_a_typed_error(cell):
+    with pytest.raises(ConversionError, match="DECIMAL column 'd'"):
+        read("d decimal", sent(d=pa.array([cell], LAYOUT)), rows=1, attempts=3)
+    with pytest.raises(FramingError, match="'d'"):
+        read("d decimal(10,2)", sent(d=pa.array([cell], LAYOUT)), rows=1)
+
+
+def test_a_stream_without_these_forms_is_not_touched():
+    batch = pa.record_batch({"s": ["a"], "t": pa.array([1], pa.timestamp("ns"))})
+    plain = PlainColumns(
+        batch.schema, parse_columns("s string, t timestamp"), unit=TimeUnit.NANO, max_bytes=0
+    )
+    assert plain.apply(batch) is batch

@@ -1,0 +1,86 @@
+"""CHAR(n) as the real service gives it: padded with blanks to n characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.local.server import launch
+from odps_nb.wire import control
+from tests.support.service.raw import Raw, good, rows_of
+
+COLUMNS = "(id bigint, c char(5), v varchar(5), a array<char(3)>, s struct<x:char(2)>)"
+WRITTEN = {
+    "id": [1, 2, 3, 4],
+    "c": ["ab", "é  ", "", None],
+    "v": ["ab", "é ", "", None],
+    "a": [["x", None], [], ["xyz"], None],
+    "s": [{"x": "q"}, {"x": None}, {"x": " "}, None],
+}
+PADDED = WRITTEN | {
+    "c": ["ab   ", "é    ", "     ", None],
+    "a": [["x  ", None], [], ["xyz"], None],
+    "s": [{"x": "q "}, {"x": None}, {"x": "  "}, None],
+}
+STRIPPED = WRITTEN | {
+    "c": ["ab", "é", "", None],
+    "s": [{"x": "q"}, {"x": None}, {"x": ""}, None],
+}
+
+
+@pytest.fixture(scope="module")
+def stripping() -> Iterator[Raw]:
+    """A service that is told to send CHAR without blanks."""
+    options = ("--form", "char=stripped")
+    with launch.start(samples=False, options=options) as service, Raw(service) as raw:
+        yield raw
+
+
+@pytest.mark.parametrize("form", ["padded", "stripped"])
+def test_every_answer_with_rows_has_char_in_that_form(
+    request: pytest.FixtureRequest, form: str
+) -> None:
+    """evidence 153: a read, a preview, a result, and its CSV (pyodps: test_length_limit_types)"""
+    raw: Raw = request.getfixturevalue("raw" if form == "padded" else "stripping")
+    wanted = PADDED if form == "padded" else STRIPPED
+    name = raw.make(COLUMNS)
+    raw.write(name, pa.table(WRITTEN))
+    assert raw.whole(name, raw.session(name)).to_pydict() == wanted
+    body = {"Limit": 0, "Partition": "", "Columns": []}
+    assert rows_of(raw.ask("TablePreview", raw.table(name), body=body)).to_pydict() == wanted
+    instance = raw.sql(f"select * from {name} order by id;")
+    target = raw.instance(instance)
+    made = good(raw.ask("InstanceCreateReadSession", target, body={"EnableLimit": False})).json()
+    place = {"SessionId": made["DownloadID"], "Count": 4}
+    result = rows_of(raw.ask("InstanceRead", target, place, {"Columns": []}))
+    assert result.to_pydict() == wanted
+    asked = control.GetInstanceResult(project=raw.service.project, instance_id=instance)
+    answer = good(raw.send(asked.encode()))
+    text = asked.decode_answer(answer.content, dict(answer.headers)).tasks[0].text
+    assert [line.split(",")[1] for line in text.splitlines()[1:]] == [
+        "\\N" if value is None else f'"{value}"' for value in wanted["c"]
+    ]
+
+
+@pytest.mark.parametrize("form", ["padded", "stripped"])
+def test_a_predicate_ignores_blanks_at_the_end(request: pytest.FixtureRequest, form: str) -> None:
+    """evidence 153, 157: CHAR is compared without them, in either form (Doris: all_type tests)"""
+    raw: Raw = request.getfixturevalue("raw" if form == "padded" else "stripping")
+    name = raw.make("(id bigint, c char(5))")
+    raw.write(name, pa.table({"id": [1], "c": ["ab"]}))
+    for text, rows in {"c = 'ab'": 1, "c = 'ab   '": 1, "c in ('ab ')": 1, "c = 'a'": 0}.items():
+        session = raw.session(name, FilterPredicate=text)
+        assert raw.whole(name, session).num_rows == rows, text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("char(2)", "abc"), ("char(2)", "ab "), ("array<char(2)>", ["abc"]), ("varchar(2)", "ab ")],
+)
+def test_blanks_count_against_the_length(raw: Raw, kind: str, value: object) -> None:
+    """evidence 153: CHAR(n) has n characters, alone and in an ARRAY"""
+    name = raw.make(f"(c {kind})")
+    with pytest.raises(AssertionError, match="at most 2 fit"):
+        raw.write(name, pa.table({"c": [value]}))

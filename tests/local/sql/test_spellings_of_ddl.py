@@ -1,0 +1,195 @@
+"""Statements about tables as people type them and as older clients send them.
+
+What the embedded service does not run ends in a sentence that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.errors import OdpsNbError
+
+COLUMNS = "(id bigint not null comment \"the 'key'\", note string comment 'x;y')"
+PARTS = 'partitioned by (ds string comment "day", hh bigint)'
+
+
+@pytest.fixture
+def name(odps: Connection, new_name: Callable[[str], str]) -> str:
+    made = new_name("ddl")
+    odps.sql(f"create table {made} {COLUMNS} comment \"a 'c'\" {PARTS} lifecycle 3")
+    odps.sql(f"insert into {made} partition (ds='1', hh=1) values (1, 'a'), (2, 'b')")
+    return made
+
+
+def _column(odps: Connection, text: str, name: str) -> list[object]:
+    found: list[object] = odps.sql(text).to_pandas()[name].tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "(id bigint) stored as aliorc",
+        '(id bigint) STORED AS ALIORC TBLPROPERTIES ("a"="b") LIFECYCLE 7',
+        "(id bigint) lifecycle 7 comment 'after' tblproperties ('a'='b')",
+        "(id BIGINT /* a, b */, note String -- c,\n, d Double) lifecycle 1",
+        "(id bigint) clustered by (id) sorted by (id desc) into 4 buckets",
+        "(id bigint) range clustered by (id) sorted by (id asc) into 4 buckets",
+        "(id bigint) range clustered by (id)",
+        "(id bigint primary key) tblproperties ('transactional'='true')",
+        "lifecycle 3 as select 1 as id",
+        "comment 'c' lifecycle 2 as select 1 as id",
+    ],
+)
+def test_a_table_is_made(odps: Connection, new_name: Callable[[str], str], rest: str) -> None:
+    made = new_name("ddl")
+    odps.sql(f"create table if not exists {made} {rest};")
+    assert odps.table(made).schema.names[0].lower() == "id"
+
+
+def test_a_table_like_another_has_a_lifecycle_of_its_own(odps: Connection, name: str) -> None:
+    odps.sql(f"create table if not exists {name}_like like {name} lifecycle 9")
+    made = odps.table(f"{name}_like")
+    assert (made.info.lifecycle, made.schema.names) == (9, ("id", "note", "ds", "hh"))
+    odps.drop_table(made.name.table)
+    with pytest.raises(OdpsNbError, match="unexpected text after the statement"):
+        odps.sql(f"create table {name}_like like {name} 9")
+
+
+def test_a_table_is_replaced_by_its_own_rows(odps: Connection, name: str) -> None:
+    odps.sql(f"create or replace table {name} as select id, hh from {name} where id = 2")
+    assert odps.table(name).read().to_pandas().values.tolist() == [[2, 1]]
+    odps.sql(f"create or replace table {name} (other string)")
+    assert (odps.table(name).schema.names, odps.table(name).info.record_count) == (("other",), 0)
+    with pytest.raises(OdpsNbError, match="no_such"):
+        odps.sql(f"create or replace table {name} as select no_such from {name}")
+    assert odps.table(name).schema.names == ("other",)
+
+
+def test_columns_are_added_and_described_anew(odps: Connection, name: str) -> None:
+    for rest in (
+        "add column c string",
+        'add columns (c1 string, c2 bigint comment "x")',
+        "add columns c3 string, c4 bigint",
+        "add column if not exists c string",
+        "add columns if not exists (c string, c5 array<string>)",
+        "change column note note string comment 'anew'",
+        'change c c string comment "c\'s"',
+        "change column c1 comment 'c1'",
+        "change column id null",
+    ):
+        odps.sql(f"alter table {name} {rest}")
+    table = odps.table(name)
+    assert [(c.name, c.comment) for c in table.schema.columns] == [
+        *(("id", "the 'key'"), ("note", "anew"), ("c", "c's"), ("c1", "c1"), ("c2", "x")),
+        *(("c3", ""), ("c4", ""), ("c5", "")),
+    ]
+    odps.sql(f"insert into {name} partition (ds='1', hh=1) (note) values ('n')")
+    found = table.read(["id", "note"]).to_pandas().sort_values("note")
+    assert found["note"].tolist() == ["a", "b", "n"]
+    assert found["id"].isna().tolist() == [False, False, True]
+
+
+def test_partitions_are_added_renamed_touched_and_dropped(odps: Connection, name: str) -> None:
+    for rest in (
+        "add if not exists partition (ds='1', hh=1) partition (ds='2', hh=2)",
+        "add if not exists partition (ds='3', hh=3), partition (ds='4'/hh=4)",
+        "touch partition (ds='1', hh=1)",
+        "partition (ds='1', hh=1) rename to partition (ds='5', hh=5)",
+        "drop if exists partition (ds='3', hh=3), partition (ds='9', hh=9)",
+        "drop partition (ds='2', hh=2)",
+    ):
+        odps.sql(f"alter table {name} {rest}")
+    table = odps.table(name)
+    assert [str(one) for one in table.partitions()] == ["ds=4,hh=4", "ds=5,hh=5"]
+    assert table.read(partitions="ds=5").to_pandas()["ds"].tolist() == ["5", "5"]
+    assert table.read(partitions="ds=4").to_pandas().empty
+    with pytest.raises(OdpsNbError, match="exists"):
+        odps.sql(f"alter table {name} partition (ds='4', hh=4) rename to partition (ds='5', hh=5)")
+    for gone in (
+        "touch partition (ds='9')",
+        "partition (ds='9', hh=9) rename to partition (ds='8', hh=8)",
+    ):
+        with pytest.raises(OdpsNbError, match="partition does not exist"):
+            odps.sql(f"alter table {name} {gone}")
+    odps.sql(f"truncate table {name} partition (ds='5', hh=5), partition (ds='4', hh=4)")
+    assert table.read().to_pandas().empty
+
+
+@pytest.mark.parametrize(
+    ("rest", "problem"),
+    [
+        ("partition (ds='1') rename to partition (ds='8', hh=8)", "lacks 'hh'"),
+        ("partition (ds='1', hh=1) rename to partition (ds='8')", "lacks 'hh'"),
+        ("partition (ds='1', hh=1) rename to t", "expected one PARTITION"),
+        ("partition (ds='1', hh=1) partition (ds='2', hh=2) rename to t", "expected one PARTITION"),
+        ("partition (ds='1', hh=1) rename to partition (ds='2', hh='x')", "hh"),
+        ("change column", "expected a name"),
+        ("change column note", "expected an expression"),
+        ("change column note note", "expected a type"),
+    ],
+)
+def test_half_a_statement_is_refused(odps: Connection, name: str, rest: str, problem: str) -> None:
+    with pytest.raises(OdpsNbError, match=problem):
+        odps.sql(f"alter table {name} {rest}")
+    assert [str(one) for one in odps.table(name).partitions()] == ["ds=1,hh=1"]
+
+
+def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
+    for rest in ("set lifecycle 7", 'set comment "new"', "touch", f"rename to {name}_b"):
+        odps.sql(f"alter table {name} {rest}")
+    info = odps.table(f"{name}_b").info
+    assert (info.lifecycle, info.comment) == (7, "new")
+    for text in (f"desc table {name}_b", f"describe extended {name}_b", f"desc {name}_b"):
+        assert _column(odps, text, "name")[:2] == ["id", "note"]
+    assert _column(odps, f'show tables like "{name}*"', "table_name") == [f"{name}_b"]
+    assert _column(odps, f"show partitions {name}_b", "partition") == ["ds=1/hh=1"]
+    odps.sql(f"drop table if exists {name}_b purge;")
+    odps.sql(f"drop table if exists {name}_b")
+
+
+@pytest.mark.parametrize(
+    ("rest", "rows"),
+    [
+        ("", [[1, "a", "1", 1], [2, "b", "1", 1]]),
+        ("1", [[1, "a", "1", 1]]),
+        ("(note)", [["a"], ["b"]]),
+        ("(`note`, id) partition (ds='1', hh=1) 1", [["a", 1]]),
+        ("partition (ds='it''s')", []),
+    ],
+)
+def test_rows_are_read_by_read(
+    odps: Connection, name: str, rest: str, rows: list[list[object]]
+) -> None:
+    assert odps.sql(f"read {name} {rest}").to_pandas().values.tolist() == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "lacked"),
+    [
+        ("create table {0}_x (id bigint) stored as orc", "STORED AS ORC in CREATE TABLE"),
+        ("create table {0}_x (id bigint default 3)", "DEFAULT value of a column"),
+        ("alter table {0} add column c string default 'x'", "DEFAULT value of a column"),
+        ("alter table {0} drop partition (ds < '2')", r"condition in PARTITION \(…\)"),
+        ("alter table {0} change column note n string", "CHANGE COLUMN to another name"),
+        ("alter table {0} change column note rename to n", "CHANGE COLUMN to another name"),
+        ("alter table {0} change column id id int", "CHANGE COLUMN to another type"),
+        ("alter table {0} partition (ds='1', hh=1) merge smallfiles", "MERGE SMALLFILES in ALTER"),
+        ("alter table {0} disable lifecycle", "DISABLE LIFECYCLE in ALTER TABLE"),
+        ("alter table {0} drop column note", "DROP COLUMN in ALTER TABLE"),
+    ],
+)
+def test_what_is_not_run_is_named(odps: Connection, name: str, text: str, lacked: str) -> None:
+    with pytest.raises(
+        OdpsNbError, match=f"the embedded service has no {lacked}.*; MaxCompute does"
+    ):
+        odps.sql(text.format(name))
+    assert odps.table(name).schema.names == ("id", "note", "ds", "hh")
+
+
+def test_a_column_that_is_not_there_cannot_be_changed(odps: Connection, name: str) -> None:
+    with pytest.raises(OdpsNbError, match="has no column 'none'"):
+        odps.sql(f"alter table {name} change column none comment 'x'")

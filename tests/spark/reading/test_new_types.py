@@ -1,0 +1,63 @@
+"""GEOGRAPHY, VECTOR and wide DECIMAL columns in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+import odps_nb.spark
+from odps_nb.errors import ConversionError
+from odps_nb.wire.type_text import format_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+
+
+@pytest.mark.spark
+def test_vectors_and_geography_go_both_ways(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    """Evidence 154, 155: ArrayType(FloatType) and binary, read and written, with nulls."""
+    table = odps.create_table(new_name("v"), "id bigint, g geography, v vector(float,2)")
+    rows = {"id": [1, 2], "g": [b"\x01", None], "v": [[0.5, 1.0], None]}
+    table.write(rows)
+    frame = odps_nb.spark.read(spark, odps, str(table.name))
+    assert frame.schema.simpleString() == "struct<id:bigint,g:binary,v:array<float>>"
+    assert [tuple(row) for row in frame.orderBy("id").collect()] == [
+        (1, bytearray(b"\x01"), [0.5, 1.0]),
+        (2, None, None),
+    ]
+    copy = new_name("v2")
+    odps_nb.spark.write(frame, odps, copy, create=True)
+    assert [format_type(one.type) for one in odps.table(copy).schema] == [
+        "bigint",
+        "geography",
+        "vector(float,2)",
+    ]
+    assert odps.table(copy).read().to_arrow().sort_by("id").to_pydict() == rows
+    short = spark.createDataFrame([(3, [1.0])], "id bigint, v array<float>")
+    with pytest.raises(ConversionError, match="it does not have 2 elements"):
+        odps_nb.spark.write(short, odps, copy)
+
+
+@pytest.mark.spark
+def test_a_decimal_of_more_than_38_digits_is_left_out(
+    spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
+) -> None:
+    """Evidence 174: the error says which columns to choose."""
+    table = odps.create_table(new_name("d"), "id bigint, d decimal(60,2), bare decimal(38,18)")
+    table.write({"id": [1], "d": [Decimal("1.5")], "bare": [Decimal("0.25")]})
+    with pytest.raises(ConversionError, match=r"'d': Spark, .* 38 digits, has no type") as caught:
+        odps_nb.spark.read(spark, odps, str(table.name))
+    assert "columns=['id', 'bare']" in str(caught.value.hint)
+    frame = odps_nb.spark.read(spark, odps, str(table.name), columns=["id", "bare"])
+    assert [row.bare for row in frame.collect()] == [Decimal("0.25")]
+    query = f"select id, bare from {table.name}"
+    assert [tuple(row) for row in odps_nb.spark.sql(spark, odps, query).collect()] == [
+        (1, Decimal("0.25"))
+    ]

@@ -1,0 +1,86 @@
+"""Each code of a type has an answer in each place that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odps_nb.client.read import stream_schema
+from odps_nb.convert import arrow_types
+from odps_nb.convert.fitting import leaf
+from odps_nb.errors import ConversionError, InvalidRequestError
+from odps_nb.local.reading import arrow_types as stored_types
+from odps_nb.local.sql.duck_types import duck_type
+from odps_nb.schema import (
+    ArrayType,
+    DecimalType,
+    LengthType,
+    MapType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TypeCode,
+    UnknownType,
+    VectorType,
+)
+from odps_nb.spark.tasks.types import spark_type
+from odps_nb.wire.type_text import format_type, read_type
+
+BIGINT, FLOAT = PrimitiveType(TypeCode.BIGINT), PrimitiveType(TypeCode.FLOAT)
+COMPOSED: dict[TypeCode, OdpsType] = {
+    TypeCode.DECIMAL: DecimalType(10, 2),
+    TypeCode.CHAR: LengthType(TypeCode.CHAR, 3),
+    TypeCode.VARCHAR: LengthType(TypeCode.VARCHAR, 3),
+    TypeCode.ARRAY: ArrayType(BIGINT),
+    TypeCode.MAP: MapType(BIGINT, BIGINT),
+    TypeCode.STRUCT: StructType((StructField("a", BIGINT),)),
+    TypeCode.VECTOR: VectorType(FLOAT, 3),
+    TypeCode.UNKNOWN: UnknownType("foo(3)"),
+}
+NESTED = {TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT}
+UNREAD = {TypeCode.VARIANT, TypeCode.UNKNOWN}
+
+
+def one_of(code: TypeCode) -> OdpsType:
+    return COMPOSED.get(code, PrimitiveType(code))
+
+
+@pytest.mark.parametrize("code", TypeCode)
+def test_a_text_names_it(code: TypeCode) -> None:
+    assert read_type(format_type(one_of(code))) == one_of(code)
+
+
+@pytest.mark.parametrize("code", TypeCode)
+def test_it_has_an_arrow_type_of_reads_and_writes(code: TypeCode) -> None:
+    for for_write in (False, True):
+        assert arrow_types.arrow_type(one_of(code), for_write=for_write) is not None
+
+
+def test_it_is_known_in_which_forms_it_arrives() -> None:
+    assert set(stream_schema._FORMS) == set(TypeCode) - NESTED - {TypeCode.DECIMAL}
+
+
+def test_it_is_known_what_fits() -> None:
+    assert set(leaf._FITS) == set(TypeCode) - NESTED - UNREAD - {TypeCode.VECTOR}
+
+
+@pytest.mark.parametrize("code", TypeCode)
+@pytest.mark.parametrize(
+    ("place", "refusal"),
+    [
+        (spark_type, ConversionError),
+        (stored_types.arrow_type, InvalidRequestError),
+        (duck_type, InvalidRequestError),
+    ],
+)
+def test_spark_and_the_embedded_service_take_it_or_refuse_it(
+    place: Callable[[OdpsType], Any], refusal: type[Exception], code: TypeCode
+) -> None:
+    if code in UNREAD:
+        with pytest.raises(refusal):
+            place(one_of(code))
+    else:
+        assert place(one_of(code))
