@@ -22,10 +22,6 @@ _SHOWN = 200
 class FarTime(InvalidRequestError):
     """The query read text with nanoseconds, which have no such year; it runs in microseconds."""
 
-    def __init__(self) -> None:
-        said = with_advice(f"ODPS-0121095: {FAR}", "filter such rows, or use microseconds")
-        super().__init__(said, status=400)
-
 
 _NEAR, _NEAR_WORD = 0.6, 0.7
 _WORDS = (
@@ -282,8 +278,14 @@ _NOT_UTF8 = (
     "comparisons and groups do"
 )
 _BYTES = "filter such rows, or compute on what table.read(text='binary') gives"
+
+
+def _far() -> Exception:
+    return FarTime(with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400)
+
+
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
-    (f"{FAR}|Could not convert Timestamp to higher precision", lambda _found, _names: FarTime()),
+    (f"{FAR}|Could not convert Timestamp to higher precision", lambda _found, _names: _far()),
     (
         r"does not fit in precision|Decimal value|for Decimal d:",
         lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),

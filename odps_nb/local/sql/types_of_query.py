@@ -106,8 +106,25 @@ def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
         typed = sql_parser.annotate(query, columns, _annotating())
     except (SqlglotError, RecursionError):
         return Types({})  # DuckDB, or who writes the query for it, says what is wrong
-    found = {n.meta[_MARK]: n.type for n in typed.walk() if _MARK in n.meta and n.type}
+    elements = _exploded(typed)
+    found = {
+        n.meta[_MARK]: elements.get(getattr(n, "table", ""), n.type)
+        for n in typed.walk()
+        if _MARK in n.meta and n.type
+    }
     return Types(found, typed.selects)
+
+
+def _exploded(query: Any) -> dict[str, Any]:
+    """Return the types of the columns of LATERAL VIEW EXPLODE by alias; sqlglot gets them wrong."""
+    from sqlglot import exp
+
+    views = query.find_all(exp.Lateral)
+    return {
+        one.alias: one.this.type
+        for one in views
+        if one.alias and type(one.this) is exp.Explode and one.this.type
+    }
 
 
 def forget(node: Any) -> None:

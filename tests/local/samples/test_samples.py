@@ -80,7 +80,7 @@ def test_orders_batches_are_valid_and_in_the_declared_types(order_batches):
 
 def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
     codes = {column.type.code for column in orders.SCHEMA.columns}
-    wanted = set(TypeCode) - {
+    wanted = {code for code in TypeCode if code >= 0} - {
         TypeCode.JSON,
         TypeCode.BLOB,
         TypeCode.VARIANT,
@@ -93,7 +93,7 @@ def test_orders_meets_every_scalar_type_and_the_three_nested_ones():
 def test_types_all_meets_every_scalar_type():
     codes = {column.type.code for column in sample("types_all").schema.columns}
     nested = {TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT, TypeCode.BLOB, TypeCode.VARIANT}
-    assert codes == set(TypeCode) - nested - {
+    assert codes == {code for code in TypeCode if code >= 0} - nested - {
         TypeCode.INTERVAL_DAY_TIME,
         TypeCode.INTERVAL_YEAR_MONTH,
     }

@@ -248,6 +248,15 @@ def test_an_expression_gives_what_the_clock_of_the_session_says(
     assert query(peer, zone, text) == expected
 
 
+@pytest.mark.parametrize("shown", ["k || ''", "x.k || ''", "cast(k AS string)", "concat_ws('', k)"])
+def test_elements_of_an_array_are_shown_by_the_clock(
+    session: tuple[str, Peer, str], shown: str
+) -> None:
+    zone, peer, name = session
+    text = f"SELECT {shown} AS v FROM {name} LATERAL VIEW explode(array(dt)) x AS k WHERE id = 5;"
+    assert query(peer, zone, text) == [Row(instants()[4], zone).text]
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
@@ -339,13 +348,15 @@ def test_text_of_years_beyond_nanoseconds_is_read_in_microseconds(
 ) -> None:
     peer = Peer(bare)
     zoned = {"odps.sql.timezone": zone}
-    name = make_table(peer, "(ts timestamp, f string)")
+    name = make_table(peer, "(ts timestamp, f string) TBLPROPERTIES ('transactional'='true')")
     far, near = datetime(9999, 12, 30, 12, 0, 0, 250_000), datetime(2024, 7, 1)
     texts = [str(far), str(near)]
     peer.sql(f"INSERT INTO {name} VALUES (null, '{texts[0]}'), (null, '{texts[1]}');", zoned)
     expected = [Row(at, zone).read(at) for at in (near, far)]
     assert query(peer, zone, f"SELECT cast(f AS timestamp) FROM {name} ORDER BY f;") == expected
     peer.sql(f"INSERT OVERWRITE TABLE {name} SELECT f, f FROM {name};", zoned)
+    assert query(peer, zone, f"SELECT ts FROM {name} ORDER BY f;") == expected
+    peer.sql(f"UPDATE {name} SET ts = f WHERE f > '3';", zoned)
     assert query(peer, zone, f"SELECT ts FROM {name} ORDER BY f;") == expected
     assert query(peer, zone, f"SELECT count(*) FROM {name} WHERE ts < '9999-12-31';") == [2]
     assert query(peer, zone, f"SELECT count(*) FROM {name} WHERE ts = f;") == [2]

@@ -147,7 +147,7 @@ class Peer:
             offset=0,
             count=made.record_count,
         )
-        return pa.ipc.open_stream(self.ok(read.encode()).content).read_all()
+        return _without_zones(pa.ipc.open_stream(self.ok(read.encode()).content).read_all())
 
     # -- rows ---------------------------------------------------------------------------------
 
@@ -304,3 +304,12 @@ def make_table(peer: Peer, definition: str) -> str:
     else:
         peer.sql(f"CREATE TABLE {name} {definition};")
     return name
+
+
+def _without_zones(rows: pa.Table) -> pa.Table:
+    """Return rows without the zones of their columns, which are UTC whatever their name is."""
+    for place, one in enumerate(rows.schema):
+        if pa.types.is_timestamp(one.type) and one.type.tz:
+            naive = one.with_type(pa.timestamp(one.type.unit))
+            rows = rows.set_column(place, naive, rows.column(place).cast(naive.type))
+    return rows
