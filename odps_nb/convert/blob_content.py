@@ -8,7 +8,6 @@ Must not know: blobs, the service, how bytes are recognised.
 
 from __future__ import annotations
 
-import codecs
 import io
 import math
 import warnings
@@ -25,6 +24,7 @@ from odps_nb.errors import (
     LimitExceededError,
     OdpsNbError,
 )
+from odps_nb.parsing.encodings import detect
 from odps_nb.terms import format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
@@ -37,14 +37,7 @@ _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"
 _ARROW_FILE = "application/vnd.apache.arrow.file"
 _ARROW_STREAM = "application/vnd.apache.arrow.stream"
-_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t"}
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": "\x01"}
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # of CSV; no row may be longer
 _MAX_COLUMNS = 10_000  # of CSV; each takes some KiB, whatever the rows hold
@@ -137,14 +130,17 @@ def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
 
 
 def as_text(data: bytes, encoding: str | None) -> str:
-    """Return text, in the encoding that its first bytes tell, UTF-8 where they tell nothing.
+    """Return text, in the encoding that `odps_nb.parsing.encodings` finds where none is named.
 
     Raises
     ------
     ConversionError
         It is no text of that encoding, or the encoding is unknown.
     """
-    stated = encoding or next((name for bom, name in _BOMS if data.startswith(bom)), "utf-8")
+    found = None if encoding else detect(data)
+    if encoding is None and found is None:
+        raise _no_text("the blob is no text of an encoding that is recognised")
+    stated = encoding or found.name  # type: ignore[union-attr]
     try:
         text = data.decode(stated)
     except LookupError as error:
@@ -154,13 +150,18 @@ def as_text(data: bytes, encoding: str | None) -> str:
     except UnicodeError as error:
         at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
         raise _no_text(f"the blob is not {stated}{at}") from None
-    if encoding is None and "\0" in text:
-        raise _no_text("the blob is binary")
     return text
 
 
-def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file.
+def as_table(
+    data: bytes,
+    mime: str,
+    *,
+    max_bytes: int,
+    encoding: str | None = None,
+    separator: str | None = None,
+) -> pa.Table:
+    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of a text with a separator.
 
     Raises
     ------
@@ -169,14 +170,15 @@ def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
     LimitExceededError
         It unpacks to more than ``max_bytes``.
     """
-    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM, *_DELIMITED):
-        hint = "Parquet, Arrow, CSV and TSV files are tables"
+    is_text = mime in _DELIMITED or separator is not None
+    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
+        hint = "Parquet, Arrow, CSV and TSV files are tables, other texts with separator="
         raise _other_kind(
             mime, "table", hint + "; others: read blob.open(seek=True) with a library"
         )
     try:
-        if mime in _DELIMITED:
-            return _delimited(data, _DELIMITED[mime], max_bytes)
+        if is_text:
+            return _delimited(as_text(data, encoding), mime, separator, max_bytes)
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
@@ -246,12 +248,12 @@ def _ipc(data: bytes, max_bytes: int) -> pa.Table:
         return _collected(reader, reader.schema, max_bytes)
 
 
-def _delimited(data: bytes, delimiter: str, max_bytes: int) -> pa.Table:
+def _delimited(text: str, mime: str, separator: str | None, max_bytes: int) -> pa.Table:
     from pyarrow import csv
 
-    text = as_text(data, None)
+    delimiter = separator or _DELIMITED[mime]
     line = text[: len(text) if (end := _line_end(text)) < 0 else end]
-    if delimiter == "," and line.count(";") > line.count(","):
+    if not separator and delimiter == "," and line.count(";") > line.count(","):
         delimiter = ";"
     if (columns := line.count(delimiter) + 1) > _MAX_COLUMNS:
         raise LimitExceededError(
@@ -260,10 +262,16 @@ def _delimited(data: bytes, delimiter: str, max_bytes: int) -> pa.Table:
             actual=columns,
             hint="read blob.open(seek=True) with a library",
         )
+    hive = delimiter == "\x01"  # Hive names no columns, quotes nothing, and writes a null as \\N
     rows = csv.read_csv(
-        pa.BufferReader(text.encode()),
-        read_options=csv.ReadOptions(block_size=_BLOCK),
-        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pa.BufferReader(text.removeprefix("\ufeff").encode()),
+        read_options=csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
+        parse_options=csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=not hive, quote_char=False if hive else '"'
+        ),
+        convert_options=csv.ConvertOptions(
+            null_values=["\\N"] if hive else None, strings_can_be_null=hive
+        ),
     )
     _require_unpacked(rows.nbytes, max_bytes)
     return rows

@@ -38,8 +38,15 @@ _WIDER: Final = {
     "iso8859_1": "cp1252", "ascii": "cp1252",
 }  # fmt: skip
 """Supersets that files have where the narrower encoding is stated."""
+_HIVE_LINES: Final = 20
+_VARIETY: Final = 3  # different bytes that a text has at least
 _PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
 """ASCII, and the common characters of GB 2312: its level 1, and punctuation."""
+
+_CHINESE: Final = re.compile(
+    rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
+)
+"""Of these, one whose bytes no word of Korean has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +114,16 @@ def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
         text = decode(sample, name, whole=whole)
     except (UnicodeError, LookupError):
         return False
+    if "\x01" in text and _is_hive(text):
+        text = text.replace("\x01", "")
     return bool(text or not sample) and not CONTROLS.search(text)
+
+
+def _is_hive(text: str) -> bool:
+    """Whether every line has the same number of ``\\x01``, which separate fields in Hive."""
+    lines = text.split("\n")
+    whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
+    return len({line.count("\x01") for line in whole}) == 1
 
 
 def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
@@ -115,17 +131,22 @@ def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
 
     if not whole:  # a character that is cut at the end would speak against its own encoding
         sample = sample[: sample.rfind(b"\n") + 1] or sample
+    if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
+        return Encoding(name="gb18030", guessed=True)
     matches = list(from_bytes(sample))
-    if not matches:
+    if not matches or len(set(sample)) < _VARIETY:
         return None
     best = matches[0]
+    if not _ADJACENT.search(sample):  # letters with accents: Western where that is as likely
+        western = [one for one in matches if "cp1252" in (one.encoding, *one.could_be_from_charset)]
+        if western and western[0].coherence >= best.coherence:
+            return Encoding(name="cp1252", guessed=True)
     equal = [one for one in matches if (one.chaos, one.coherence) == (best.chaos, best.coherence)]
     names = [name for one in equal for name in (one.encoding, *one.could_be_from_charset)]
     if len(equal) > 1:
         if not _PAIRS.fullmatch(sample):
             names = [name for name in names if _WIDER.get(name, name) != "gb18030"]
-        common = _COMMON if _ADJACENT.search(sample) else ("cp1252",)  # letters with accents
-        names.sort(key=lambda name: common.index(name) if name in common else len(common))
+        names.sort(key=lambda name: _COMMON.index(name) if name in _COMMON else len(_COMMON))
     names += [_WIDER[name] for name in names if name in _WIDER]
     for name in names:
         if _is_text(sample, name, whole=whole) and not _UNASSIGNED.search(

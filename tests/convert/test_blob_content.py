@@ -207,7 +207,7 @@ def test_text_is_decoded_as_it_says_or_refused():
     for name in ("utf-8-sig", "utf-16", "utf-32"):
         assert as_text("静夜思".encode(name), None) == "静夜思"
     assert as_text("静夜思".encode("gb18030"), "gb18030") == "静夜思"
-    for data, encoding in ((b"a\xff", None), (b"a\0b", None), ("ü".encode(), "ascii")):
+    for data, encoding in ((b"\xff\xff", None), (b"a\0b", None), ("ü".encode(), "ascii")):
         with pytest.raises(ConversionError) as caught:
             as_text(data, encoding)
         assert "encoding=" in caught.value.hint

@@ -107,7 +107,8 @@ class BlobContent:
         Parameters
         ----------
         encoding
-            Name of the encoding; by default the one of its byte order mark, else UTF-8.
+            Name of the encoding. By default the one that the text states (byte order mark, XML,
+            HTML, ``coding:``), else UTF-8, else one guessed by ``charset-normalizer``.
         max_bytes
             Bytes of the blob that are accepted.
 
@@ -122,14 +123,27 @@ class BlobContent:
 
         return as_text(self._content(max_bytes), encoding)
 
-    def to_table(self, *, max_bytes: int = MAX_BYTES, trusted: bool = False) -> pa.Table:
+    def to_table(
+        self,
+        *,
+        encoding: str | None = None,
+        separator: str | None = None,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
+    ) -> pa.Table:
         """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
 
-        The first line of CSV and TSV names the columns, whose types are inferred. The file is read
-        in a process aside, as in `to_pil`.
+        The first line of CSV and TSV names the columns, whose types are inferred; a text of Hive,
+        whose fields end with ``\\x01``, has no names and ``\\N`` for null. The file is read in a
+        process aside, as in `to_pil`.
 
         Parameters
         ----------
+        encoding
+            Of a text; see `to_text`.
+        separator
+            The character between the fields of a text, for example ``|``; by default it is told
+            from the first lines.
         max_bytes
             Bytes that are accepted: of the blob, and of its rows when unpacked.
         trusted
@@ -153,7 +167,8 @@ class BlobContent:
 
         data = self._content(max_bytes)
         convert = blob_content.as_table if trusted else blob_conversion.table
-        return convert(data, self._recognise(data), max_bytes=max_bytes)
+        mime = self._recognise(data)
+        return convert(data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator)
 
 
 def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image.Image:

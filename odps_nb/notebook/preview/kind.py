@@ -7,14 +7,13 @@ it there. A format that needs a parser in native code adds a file in
 
 from __future__ import annotations
 
-import codecs
-import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.encodings import decode, detect
 from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
@@ -62,9 +61,9 @@ class Format:
         First bytes that prove the format. What needs more than that is for `Kind.recognise`.
     brands
         Brands of an ISO base media file (the box ``ftyp``) that prove it.
-    kind, encoding, delimiter
+    kind, encoding, guessed, delimiter
         Of recognised bytes: name of the kind; Python's name of the text encoding, empty unless it
-        is a kind of text; what separates the cells of CSV or TSV.
+        is a kind of text, and whether it was guessed; what separates the cells of CSV or TSV.
     """
 
     mime: str
@@ -74,17 +73,8 @@ class Format:
     brands: tuple[bytes, ...] = ()
     kind: str = ""
     encoding: str = ""
+    guessed: bool = False
     delimiter: str = ""
-
-
-_BOMS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +87,8 @@ class Head:
         At most `HEAD` bytes.
     whole
         Whether they are all there are.
-    text, encoding
-        The bytes as text, and their encoding; empty when they are no text.
+    text, encoding, guessed
+        The bytes as text, their encoding, and whether it was guessed; empty when they are no text.
     brand
         The first known brand of an ISO base media file; else empty.
     """
@@ -107,20 +97,30 @@ class Head:
     whole: bool
     text: str = ""
     encoding: str = ""
+    guessed: bool = False
     brand: bytes = b""
 
     @classmethod
-    def of(cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset()) -> Head:
-        """Decode the bytes if they are text; look for one of ``brands``."""
-        encoding = next((name for bom, name in _BOMS if data.startswith(bom)), "utf-8")
+    def of(
+        cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
+    ) -> Head:
+        """Decode the bytes if they are text; look for one of ``brands``.
+
+        With ``guess``, an encoding is guessed where none is stated and it is not UTF-8.
+        """
         brand = _brand(data, brands)
-        try:
-            text = _decode(data, encoding, whole=whole)
-        except UnicodeDecodeError:
+        found = detect(data, whole=whole, guess=guess) if data else None
+        if found is None:
             return cls(data=data, whole=whole, brand=brand)
-        if not data or _CONTROLS.search(text):
-            return cls(data=data, whole=whole, brand=brand)
-        return cls(data=data, whole=whole, text=text, encoding=encoding, brand=brand)
+        text = decode(data, found.name, whole=whole)
+        return cls(
+            data=data,
+            whole=whole,
+            text=text,
+            encoding=found.name,
+            guessed=found.guessed,
+            brand=brand,
+        )
 
     def __repr__(self) -> str:
         return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
@@ -185,7 +185,8 @@ class Kind:
             found = self.recognise(head)
         if found is None:
             return None
-        return replace(found, kind=self.name, encoding=head.encoding if is_text else "")
+        encoding = head.encoding if is_text else ""
+        return replace(found, kind=self.name, encoding=encoding, guessed=is_text and head.guessed)
 
 
 def _proves(head: Head, format: Format) -> bool:
@@ -201,11 +202,6 @@ def _brand(data: bytes, known: Set[bytes]) -> bytes:
     return next((brand for brand in brands if brand in known), b"")
 
 
-def _decode(data: bytes, encoding: str, *, whole: bool) -> str:
-    """Return ``data`` as text; a character that was cut at the end is dropped unless ``whole``."""
-    return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
-
-
 def text_of(excerpt: Excerpt, format: Format) -> str:
     """Return the excerpt as text.
 
@@ -215,7 +211,7 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         When it is not in the encoding that its head has.
     """
     try:
-        return _decode(excerpt.data, format.encoding, whole=excerpt.whole)
+        return decode(excerpt.data, format.encoding, whole=excerpt.whole)
     except UnicodeDecodeError as error:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
 

@@ -182,6 +182,9 @@ def _head_note(excerpt: Excerpt, keep: str) -> str:
 
 def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
     what = [about.format.label, *drawing.facts]
+    if about.format.encoding not in ("", "utf-8", "utf-8-sig"):
+        name = about.format.encoding.replace("_", "-")
+        what.append(f"{name} (guessed)" if about.format.guessed else name)
     if about.size is not None:
         what.append(format_bytes(about.size))
     words = " · ".join(what)
