@@ -16,6 +16,7 @@ import numpy as np
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
@@ -121,7 +122,7 @@ def _header(data: bytes, at: int) -> _Unit:
             return _Unit(cards=cards, values=values, begins=-(-ends // _BLOCK) * _BLOCK)
         if text.strip():
             cards.append(_card(text))
-    raise UnshowableError("its header is cut or corrupt")
+    raise UnshowableError(f"{DAMAGED}: its header has no end")
 
 
 def _card(text: str) -> _Card:

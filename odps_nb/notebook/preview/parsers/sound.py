@@ -13,6 +13,7 @@ import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.shared import length_of
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Sa
                 break
     except FAILURES as error:
         if not parts:
-            raise UnshowableError(f"cut or corrupt: {error}") from None
+            raise UnshowableError(refusal_of(error)) from None
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
