@@ -8,7 +8,7 @@ import itertools
 from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, table_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
@@ -56,13 +56,14 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not excerpt.whole:
         text = text[: text.rfind("\n") + 1] or text  # the last line may be cut
     try:
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=format.delimiter)
+        # as `to_table`, which passes over lines without anything
+        rows = filter(None, csv.reader(io.StringIO(text, newline=""), delimiter=format.delimiter))
         head, *body = itertools.islice(rows, size.rows + 1)  # the first line names the columns
         left = sum(1 for _ in rows)
     except (csv.Error, ValueError) as error:
         raise UnshowableError(f"not {format.label}: {error}") from None
-    count = f"{len(body) + left:,} rows" if excerpt.whole else "first rows"
-    facts = (f"{count} × {len(head)} columns",)
+    count = count_of(len(body) + left, "row") if excerpt.whole else "first rows"
+    facts = (f"{count} × {count_of(len(head), 'column')}",)
     return Drawing(html=table_of(head, body, size, label=f"first rows of {name}"), facts=facts)
 
 

@@ -35,8 +35,10 @@ _CALC = Format(
     aliases=("application/zip",),
 )
 # a file inside of the ZIP, by its local header: 26 bytes of numbers between the mark and the name
-_SHEET_PART = re.compile(
-    rb"PK\x03\x04.{26}xl/(?:workbook|worksheets|sharedStrings|_rels)", re.DOTALL
+# the first of these folders decides: a presentation may hold a workbook that is not packed
+_PART = re.compile(rb"PK\x03\x04.{26}/?(xl|word|ppt)[/\\]", re.DOTALL | re.IGNORECASE)
+_CALC_PART = re.compile(
+    rb"PK\x03\x04.{26}mimetype.{0,64}?" + re.escape(_CALC.mime.encode()) + rb"(?!-)", re.DOTALL
 )
 
 
@@ -58,10 +60,11 @@ def _recognise(head: Head) -> Format | None:
         return _OLD if is_book else None
     if not data.startswith(b"PK\x03\x04"):
         return None
-    # OpenDocument says in the first file, which is not packed, what it is
-    if data.startswith(b"mimetype" + _CALC.mime.encode(), 30):
+    # OpenDocument says in a file that is not packed, mostly the first one, what it is
+    if _CALC_PART.search(data):
         return _CALC
-    return _EXCEL if _SHEET_PART.search(data) else None
+    part = _PART.search(data)
+    return _EXCEL if part and part[1].lower() == b"xl" else None
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

@@ -33,6 +33,7 @@ _DEMUXERS: Final = {
     "audio/ogg": ("ogg", "ogg"),
     "audio/mpeg": ("mp3", "mp3"),
     "audio/flac": ("flac", "flac"),
+    "audio/aac": ("aac", "aac"),
     "audio/wav": ("wav", "wav"),
 }
 #: Decoders that are used, by FFmpeg's name, and what people call them.

@@ -46,7 +46,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """
     mime, whole = options["mime"], options["whole"] == "yes"
     with opened(data, mime) as container:
-        film = next(iter(container.streams.video), None)
+        films = [one for one in container.streams.video if not _is_cover(one)]
+        film = next(iter(films), None)  # a cover is no film
         if film is None:
             part = "inside" if whole else "in the part that was read"
             raise UnshowableError(f"no moving picture was found {part}")
@@ -61,6 +62,10 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         if container.duration and (whole or mime in _INDEXED):
             facts.insert(0, length_of(container.duration / 1_000_000))
         return {"facts": facts}, thumbnail(picture, Size(**options["size"]))
+
+
+def _is_cover(film: VideoStream) -> bool:
+    return bool(film.disposition & film.disposition.attached_pic)
 
 
 def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Image.Image:
