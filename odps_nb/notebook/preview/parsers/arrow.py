@@ -58,6 +58,8 @@ def first_rows(
     size = Size(**options["size"])
     try:
         batch, count = read(size)
+        # one column more than is shown tells that there are more
+        shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     except KeyError:  # of the number of a type
         raise UnshowableError(UNKNOWN_TYPE) from None
     except ConversionError as error:
@@ -68,8 +70,6 @@ def first_rows(
         batch.validate(full=True)
     except pa.ArrowException as error:
         raise UnshowableError(f"cut or damaged: {reason_of(error)}") from None
-    # one column more than is shown tells that there are more
-    shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     fields = list(batch.schema)[: size.columns + 1]
     head = [f"{field.name[:_LONGEST]} · {str(field.type)[:_LONGEST]}" for field in fields]
     rows = list(zip(*(_texts(column) for column in shown), strict=True))

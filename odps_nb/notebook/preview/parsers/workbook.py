@@ -20,8 +20,6 @@ __all__ = ["MAX_UNPACKED", "parse"]
 
 #: Bytes that a workbook may unpack to.
 MAX_UNPACKED: Final = 128 << 20
-#: Said of a workbook with a password.
-LOCKED: Final = "locked with a password: not decoded here"
 _LONGEST: Final = 200
 _SHEETS: Final = 50
 
@@ -54,9 +52,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
                 return {"sheets": _texts(names), "rows": [], "shape": "", "sheet": ""}, b""
             rows = sheet.to_python(nrows=size.rows + 1)
             shape = f"{count_of(sheet.height, 'row')} × {count_of(sheet.width, 'column')}"
-    except python_calamine.PasswordError:
-        raise UnshowableError(LOCKED) from None
     except (python_calamine.CalamineError, ValueError) as error:
+        if "password" in str(error).lower():
+            raise UnshowableError("locked with a password: not decoded here") from None
         raise UnshowableError(refusal_of(error)) from None
     shown = [_texts(row[: size.columns + 1]) for row in rows]
     return {
