@@ -189,14 +189,27 @@ def test_avro_with_snappy_has_its_rows_or_names_the_library_that_is_missing():
         assert made.notes == ()
 
 
-def test_avro_with_a_damaged_block_is_damaged_and_one_without_records_is_not():
+def test_avro_with_a_damaged_block_is_damaged():
     schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "string"}]}
     out = io.BytesIO()
     fastavro.writer(out, schema, [{"s": "x" * 900}])
     assert "rows cut or damaged: its bytes end early" in notes(out.getvalue()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "says"),
+    [
+        ("string", "a cake", "(value) · stringa cake"),
+        ({"type": "map", "values": "int"}, {"a": 1}, "(value) · map{'a': 1}"),
+        (["null", "long"], 5, "(value) · null or long5"),
+    ],
+)
+def test_avro_without_records_has_one_column(schema, value, says):
     out = io.BytesIO()
-    fastavro.writer(out, "string", ["a"])
-    assert notes(out.getvalue()) == "not drawn: its schema is string, and no record"
+    fastavro.writer(out, schema, [value])
+    made = tile(Value(out.getvalue()))
+    assert says in Seen(made.html).text
+    assert made.notes == ()
 
 
 @pytest.mark.parametrize(

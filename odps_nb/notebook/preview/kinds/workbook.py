@@ -50,7 +50,8 @@ _OLD = Format(
 _LOCKED = Format(
     mime="application/encrypted",
     label="Office with a password",
-    aliases=(
+    aliases=(  # of the same files without one, which are ZIP or compound files
+        "application/zip",
         *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
         "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
         "application/vnd.openxmlformats-officedocument.presentationml.presentation",

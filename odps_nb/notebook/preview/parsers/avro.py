@@ -18,6 +18,7 @@ from odps_nb.parsing.values import UnshowableError
 __all__ = ["parse"]
 
 _LONGEST: Final = 200
+_VALUE: Final = "(value)"  # no name of a field
 # how fastavro names the library of a codec: its error has no class of its own
 _NEEDS: Final = re.compile(r"need to install one of the following libraries: \W*([\w.-]+)")
 
@@ -38,7 +39,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Raises
     ------
     UnshowableError
-        When the header holds no schema of records.
+        When the header holds no schema.
     """
     size = Size(**options["size"])
     codec, fields = _header(data)
@@ -63,7 +64,8 @@ def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[li
         if not whole and isinstance(error, EOFError):
             return [], "its first block ends behind the part that was read"
         return [], f"rows {refusal_of(error)}"
-    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in found], ""
+    rows = [row if isinstance(row, dict) and names != [_VALUE] else {_VALUE: row} for row in found]
+    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in rows], ""
 
 
 def _text(value: object) -> str:
@@ -100,7 +102,7 @@ def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
         raise UnshowableError("no Avro schema in its header") from None
     fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        raise UnshowableError(f"not drawn: its schema is {_kind(schema)}, and no record")
+        fields = [{"name": _VALUE, "type": schema}]  # values that are no records
     return meta.get("avro.codec", b"null").decode("utf-8", "replace"), fields
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
 from odps_nb.notebook.preview.shared import Size, length_of
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
         first = _next_frame(container, film)
     except UnshowableError:
         raise
-    except FAILURES:
-        first = None
+    except FAILURES as error:
+        raise UnshowableError(f"no frame: {refusal_of(error)}") from None
     if first is None:
-        part = "" if whole else " from the part that was read"
-        raise UnshowableError(f"no frame could be decoded{part}")
+        part = "it" if whole else "the part that was read"
+        raise UnshowableError(f"no frame was found in the first packets of {part}")
     levels = np.asarray(first.convert("L"))
     if whole and levels.max() - levels.min() < _DULL and container.duration:
         with contextlib.suppress(*FAILURES):
