@@ -7,6 +7,7 @@ system, or a Python object's repr never gets into them.
 from __future__ import annotations
 
 import re
+import struct
 from typing import Final
 
 __all__ = ["DAMAGED", "reason_of", "refusal_of"]
@@ -15,22 +16,24 @@ __all__ = ["DAMAGED", "reason_of", "refusal_of"]
 DAMAGED: Final = "cut or damaged"
 
 _LONGEST: Final = 200
+_FORM: Final = "it has a form that the decoder does not know"
+_RANGE: Final = "a number in it is out of range"
 # by the name of the class: this module loads none of the libraries
 _OURS: Final = {
-    "AssertionError": "it has a form that the decoder does not know",
-    "AttributeError": "it has a form that the decoder does not know",
+    **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
+    **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
+    **dict.fromkeys(("OverflowError", "ZeroDivisionError"), _RANGE),
     "EOFError": "its bytes end early",
-    "IndexError": "its bytes end early",
     "InvalidDataError": "the decoder finds invalid data in it",
-    "KeyError": "it has a form that the decoder does not know",
-    "OverflowError": "a number in it is out of range",
+    "MemoryError": "it needs more memory than a preview has",
     "RecursionError": "it is nested too deeply",
-    "StopIteration": "its bytes end early",
-    "TypeError": "it has a form that the decoder does not know",
     "UnidentifiedImageError": "it has a form that Pillow does not know",
-    "ZeroDivisionError": "a number in it is out of range",
-    "error": "its bytes end early",  # of struct; zlib's has words of its own
 }
+# by what a library says
+_SAID: Final = (
+    (re.compile(r"(?i)image file is truncated|truncated file read"), "its bytes end early"),
+    (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
+)
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
 _OBJECT: Final = re.compile(r"\s*['\"]?<[A-Za-z_][\w.]*(?: object)?(?: at 0x[0-9a-fA-F]+)?>['\"]?")
 _ADDRESS: Final = re.compile(
@@ -47,12 +50,16 @@ _DAMAGE: Final = re.compile(
 def reason_of(error: BaseException) -> str:
     """Return one line that says why ``error`` was raised."""
     name = type(error).__name__
-    text = getattr(error, "strerror", None) or str(error)
-    if name in _OURS and not (name == "error" and type(error).__module__ == "zlib"):
+    name = "struct.error" if isinstance(error, struct.error) else name
+    if name in _OURS:
         return _OURS[name]
     if isinstance(error, UnicodeDecodeError):
         return f"a text in it is not {error.encoding}"
+    text = getattr(error, "strerror", None) or str(error)
     line = next(iter(text.strip().splitlines()), "")
+    ours = next((words for said, words in _SAID if said.match(line)), None)
+    if ours is not None:
+        return ours
     line = _OBJECT.sub("", _NUMBER.sub("", line)).strip()
     if not line or _ADDRESS.search(line):
         return "the decoder does not say why"
