@@ -156,10 +156,15 @@ def test_big_tiff_is_a_picture():
     assert "TIFF · 64 × 48" in tile(Value(data)).text
 
 
-def test_a_photograph_of_50_megapixels_is_decoded_at_a_fraction():
+@pytest.mark.parametrize(
+    "more", [{}, {"format": "MPO", "append_images": [Image.new("RGB", (9, 9))]}]
+)
+def test_a_photograph_of_50_megapixels_is_decoded_at_a_fraction(more):
     out = io.BytesIO()
-    Image.new("RGB", (8192, 6144), (200, 40, 40)).save(out, "JPEG")
+    photograph = Image.new("RGB", (8192, 6144), (200, 40, 40))
+    photograph.save(out, **{"format": "JPEG", **more}, **({"save_all": True} if more else {}))
     made = tile(Value(out.getvalue()))
+    assert "animated" not in made.text
     assert "8192 × 6144" in made.text
     assert "data:image/" in made.html
 

@@ -25,6 +25,7 @@ __all__ = ["MAX_PIXELS", "check_pixels", "grey", "parse", "pixels", "thumbnail"]
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
+_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO has more pictures behind the first one
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
 
@@ -127,13 +128,14 @@ def _require_pillow() -> None:
 
 def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
     width, height = image.size
-    if image.format == "JPEG":
+    if image.format in _JPEG:
         image.draft(None, _box(size))  # decodes at a fraction of the size where it can
     check_pixels(*image.size)
     if _orientation(image) in (5, 6, 7, 8):
         width, height = height, width  # stored lying on its side
     facts = [f"{width} × {height}"]
-    animated = bool(getattr(image, "is_animated", False))
+    # a telephone puts depths and previews behind a JPEG: they are no frames
+    animated = bool(getattr(image, "is_animated", False)) and image.format not in _JPEG
     if animated:
         facts.append("animated")
     data = _moving(image, size) if animated and size.layout == "single" else b""
