@@ -33,14 +33,7 @@ from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = [
-    "as_array",
-    "as_picture",
-    "as_table",
-    "as_text",
-    "check_picture",
-    "pixels_of",
-]
+__all__ = ["as_array", "as_picture", "as_table", "as_text", "check_picture", "pixels_of"]
 
 _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"

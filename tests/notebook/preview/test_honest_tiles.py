@@ -13,11 +13,15 @@ import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from fuzz import media_files
+from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import differs
 from odps_nb.notebook.preview.media_type import media_type
-from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.reasons import reason_of, refusal_of
+from odps_nb.parsing.values import UnshowableError
 from tests.support.previews import Seen, Value, seen
 
 INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", re.IGNORECASE)
@@ -243,6 +247,19 @@ def test_one_row_and_one_column_are_singular():
     out = io.BytesIO()
     pa.parquet.write_table(pa.table({"n": [1]}), out)
     assert "1 row × 1 column" in tile(Value(out.getvalue())).text
+
+
+def test_a_part_of_a_large_file_is_never_called_damaged():
+    """Where only the first bytes are read, their end proves nothing."""
+    film = media_files.film("webm", "libvpx")
+    cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends behind it
+    cards = ("SIMPLE  =                    T", "BITPIX  = 8", *["COMMENT"] * 500)
+    for data in (cut, "".join(card.ljust(80) for card in cards).encode()):
+        format = sniff(data, 1 << 30)
+        excerpt = Excerpt(data=data, whole=False, size=1 << 30)
+        with pytest.raises(UnshowableError, match="the part that was read") as caught:
+            kinds()[format.kind].draw(excerpt, format, GRID, name="it")
+        assert "damaged" not in str(caught.value)
 
 
 # -- labels ---------------------------------------------------------------------------------------

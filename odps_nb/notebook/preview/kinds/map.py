@@ -50,7 +50,7 @@ def _recognise(head: Head) -> Format | None:
     if found is None or _HOLDS.get(found[1], '"coordinates"') not in judged:
         return None
     if _TOPOLOGY.search(judged):
-        return None  # TopoJSON, whose arcs and transforms are not coordinates of degrees
+        return None  # TopoJSON: its arcs are no coordinates
     return None if head.whole and _loaded(head.text) is None else _GEOJSON
 
 

@@ -36,7 +36,10 @@ _CALC = Format(
 )
 # a file inside of the ZIP, by its local header: 26 bytes of numbers between the mark and the name
 # the first of these folders decides: a presentation may hold a workbook that is not packed
-_PART = re.compile(rb"PK\x03\x04.{26}/?(xl|word|ppt)[/\\]", re.DOTALL | re.IGNORECASE)
+_PART = re.compile(
+    rb"PK\x03\x04.{26}/?(?:(xl)[/\\][\w/\\. -]{1,80}?\.(?:xml|bin|rels)|(?:word|ppt)[/\\])",
+    re.DOTALL | re.IGNORECASE,
+)
 _CALC_PART = re.compile(
     rb"PK\x03\x04.{26}mimetype.{0,64}?" + re.escape(_CALC.mime.encode()) + rb"(?!-)", re.DOTALL
 )
@@ -77,7 +80,7 @@ def _recognise(head: Head) -> Format | None:
     if _CALC_PART.search(data):
         return _CALC
     part = _PART.search(data)
-    return _EXCEL if part and part[1].lower() == b"xl" else None
+    return _EXCEL if part and part[1] else None
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

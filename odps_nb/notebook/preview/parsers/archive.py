@@ -83,7 +83,10 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
     except (tarfile.TarError, EOFError, ValueError, OSError):
         more = True  # only the first part was unpacked, and it ends where it ends
     if not found:
-        raise UnshowableError(f"{DAMAGED}: no file in it is whole")
+        part = (
+            f"{DAMAGED}: no file in it is whole" if whole else "no file in the part that was read"
+        )
+        raise UnshowableError(part)
     return {**_entries(found), "tar": "first files" if more else "all"}
 
 

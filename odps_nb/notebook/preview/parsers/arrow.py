@@ -16,7 +16,7 @@ import pyarrow as pa
 from odps_nb.convert.unions import check_unions
 from odps_nb.errors import ConversionError
 from odps_nb.notebook.preview.shared import Size, count_of
-from odps_nb.parsing.reasons import reason_of, refusal_of
+from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -24,8 +24,6 @@ __all__ = ["MAX_UNPACKED", "check_unpacked", "empty_batch", "first_rows", "parse
 
 #: Bytes that the first rows may take when unpacked.
 MAX_UNPACKED: Final = 64 * 1024 * 1024
-#: Said of Arrow's intervals of months or of days, which pyarrow has no class for.
-UNKNOWN_TYPE: Final = "not decoded here: a column has a type that pyarrow does not read"
 _LONGEST: Final = 200
 
 
@@ -60,8 +58,9 @@ def first_rows(
         batch, count = read(size)
         # one column more than is shown tells that there are more
         shown = batch.slice(0, size.rows).columns[: size.columns + 1]
-    except KeyError:  # of the number of a type
-        raise UnshowableError(UNKNOWN_TYPE) from None
+    except KeyError:  # pyarrow has no class for Arrow's intervals of months or of days
+        why = "not decoded here: a column has a type that pyarrow does not read"
+        raise UnshowableError(why) from None
     except ConversionError as error:
         raise UnshowableError(error.message) from None
     except (pa.ArrowException, OSError, struct.error, MemoryError) as error:
@@ -69,7 +68,7 @@ def first_rows(
     try:
         batch.validate(full=True)
     except pa.ArrowException as error:
-        raise UnshowableError(f"cut or damaged: {reason_of(error)}") from None
+        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
     fields = list(batch.schema)[: size.columns + 1]
     head = [f"{field.name[:_LONGEST]} · {str(field.type)[:_LONGEST]}" for field in fields]
     rows = list(zip(*(_texts(column) for column in shown), strict=True))

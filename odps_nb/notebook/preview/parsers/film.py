@@ -14,7 +14,7 @@ import numpy as np
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
 from odps_nb.notebook.preview.shared import Size, length_of
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
@@ -46,6 +46,15 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         Without PyAV.
     """
     mime, whole = options["mime"], options["whole"] == "yes"
+    try:
+        return _parsed(data, mime, Size(**options["size"]), whole=whole)
+    except UnshowableError as error:
+        if whole or DAMAGED not in str(error):
+            raise
+        raise UnshowableError("no frame was found in the part that was read") from None
+
+
+def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[str, Any], bytes]:
     with opened(data, mime) as container:
         films = [one for one in container.streams.video if not _is_cover(one)]
         film = next(iter(films), None)  # a cover is no film
@@ -62,7 +71,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # what has no index in front would state the length of the part that was read
         if container.duration and (whole or mime in _INDEXED):
             facts.insert(0, length_of(container.duration / 1_000_000))
-        return {"facts": facts}, thumbnail(picture, Size(**options["size"]))
+        return {"facts": facts}, thumbnail(picture, size)
 
 
 def _is_cover(film: VideoStream) -> bool:

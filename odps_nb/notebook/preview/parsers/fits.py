@@ -103,8 +103,10 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
             unit = _header(data, at)
             following = unit.begins + -(-unit.length // _BLOCK) * _BLOCK
         except UnshowableError:
-            if not found:
+            if not found and all_of_it:
                 raise
+            if not found:
+                raise UnshowableError("its header ends behind the part that was read") from None
             break  # what follows the last unit means nothing
         found.append(unit)
         if not all_of_it or following <= at:
