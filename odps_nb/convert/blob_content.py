@@ -18,13 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
-from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register
+from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
+from odps_nb.convert.unions import check_unions
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
     OdpsNbError,
 )
 from odps_nb.parsing.encodings import detect
+from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.terms import format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
@@ -77,15 +79,10 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
         ) from None
     except MemoryError:
         raise _no_memory(max_pixels) from None
-    except UnidentifiedImageError:  # its text holds an address of memory
-        raise ConversionError(
-            f"the blob begins as {mime}, of a form that Pillow does not decode, or is damaged",
-            source_type=mime,
-            target_type="picture",
-            hint="read blob.open(seek=True) with another library",
-        ) from None
     except Exception as error:  # codecs raise whatever they like
-        raise _not_readable(mime, "picture", error) from error
+        unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
+        what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
+        raise _not_readable(mime, "picture", error, what) from error
     return picture
 
 
@@ -188,7 +185,7 @@ def as_table(
         raise _not_readable(mime, "table", error) from error
     except MemoryError:
         raise _no_memory(max_bytes) from None
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # KeyError: of a type
         raise _not_readable(mime, "table", error) from error
 
 
@@ -283,7 +280,7 @@ def _line_end(text: str) -> int:
 
 
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
-    _check_unions(schema)
+    check_unions(schema)
     kept, held = [], 0
     for batch in batches:
         validate(batch)
@@ -291,23 +288,6 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
         _require_unpacked(held, max_bytes)
         kept.append(batch)
     return pa.Table.from_batches(kept, kept[0].schema if kept else schema)
-
-
-def _check_unions(schema: pa.Schema) -> None:
-    """Refuse unions whose type codes are not 0, 1, 2, …: pyarrow reads past its own table."""
-    types = list(schema.types)
-    while types:
-        kind = types.pop()
-        types += [kind.field(at).type for at in range(kind.num_fields)]
-        if pa.types.is_dictionary(kind):
-            types.append(kind.value_type)
-        if pa.types.is_union(kind) and kind.type_codes != list(range(kind.num_fields)):
-            raise ConversionError(
-                "the table holds a union with type codes of its own, which pyarrow cannot read",
-                source_type=str(kind)[:200],
-                target_type="table",
-                hint="write it again with the type codes 0, 1, 2, …",
-            )
 
 
 def _own_bytes(column: pa.Array) -> int:
@@ -358,13 +338,18 @@ def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
     )
 
 
-def _not_readable(mime: str, wanted: str, error: BaseException) -> ConversionError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+def _not_readable(
+    mime: str, wanted: str, error: BaseException, reason: str = ""
+) -> ConversionError:
+    reason = reason or refusal_of(error).removeprefix("not decoded here: ")
+    hint = "read blob.open(seek=True) with another library"
+    if reason.startswith(DAMAGED):
+        hint = "upload the file again: all its checksums hold, so it was damaged before its upload"
     return ConversionError(
         f"the blob begins as {mime} and cannot be read: {reason}",
         source_type=mime,
         target_type=wanted,
-        hint="the file is cut or damaged since before its upload: all its checksums hold",
+        hint=hint,
     )
 
 

@@ -104,7 +104,7 @@ def _known(name: str) -> str | None:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
         return None
-    if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):  # type: ignore[attr-defined]
+    if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):
         return None
     return info.name
 

@@ -34,6 +34,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
 __all__ = ["GROUP", "LENGTHS", "main"]
@@ -126,8 +127,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         return _pack({"stopped": "too much memory"})
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours, and
         # these raise what they like; the reason is shown on the tile
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        return _pack({"unshowable": f"corrupt: {reason[0]}"})
+        return _pack({"unshowable": refusal_of(error)})
 
 
 @functools.cache

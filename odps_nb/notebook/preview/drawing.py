@@ -17,7 +17,7 @@ from odps_nb.notebook.display.html import (
     element,
     scroller,
 )
-from odps_nb.notebook.preview.shared import GRID, Size
+from odps_nb.notebook.preview.shared import GRID, Size, count_of
 from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
@@ -72,11 +72,6 @@ class Drawing:
 def clip(text: str, limit: int) -> str:
     """Return at most ``limit`` characters, with an ellipsis where something was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def count_of(count: int, thing: str) -> str:
-    """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def framed(picture: str, size: Size) -> Html:

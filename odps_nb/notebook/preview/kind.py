@@ -175,18 +175,24 @@ class Kind:
     head: int = HEAD
     embedded: bool = False
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it is asked only about bytes that are text."""
+        return TEXTS <= self.precedence < BINARIES
+
     def match(self, head: Head) -> Format | None:
         """Return the format that the bytes have, or ``None`` when they are of another kind."""
-        is_text = TEXTS <= self.precedence < BINARIES
-        if is_text and not head.encoding:
+        if self.is_text and not head.encoding:
             return None
         found = next((format for format in self.formats if _proves(head, format)), None)
         if found is None and self.recognise is not None:
             found = self.recognise(head)
         if found is None:
             return None
-        encoding = head.encoding if is_text else ""
-        return replace(found, kind=self.name, encoding=encoding, guessed=is_text and head.guessed)
+        encoding = head.encoding if self.is_text else ""
+        return replace(
+            found, kind=self.name, encoding=encoding, guessed=self.is_text and head.guessed
+        )
 
 
 def _proves(head: Head, format: Format) -> bool:
@@ -216,20 +222,51 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
 
 
+_LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
 # Labels that promise nothing in particular contradict nothing.
 _VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
+# What others are packed in: a label may name what is inside.
+_PACKED: Final = frozenset(
+    {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
+)
+# What others are made of: a label that we do not know may know better.
+_OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
+# Texts that browsers run, and labels that promise no more than a text.
+_ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
+_HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
 
 
 def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts what the bytes are.
+    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
 
-    Parameters of the type (``; charset=…``), case, aliases and vague labels
-    (``application/octet-stream``) contradict nothing.
+    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
+    bytes a text that are none, when a page that browsers run is called something else, and when a
+    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
+    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
+    text, or of a container that the format is made of (``.docx`` and ZIP).
     """
+    from odps_nb.notebook.preview.registry import kinds  # it imports this module
+
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:
         return False
-    if format.mime == UNKNOWN:
-        # we do not know it, so we cannot say that the label lies, unless it names a known kind
-        return label.startswith(("image/", "audio/", "video/", "text/"))
-    return True
+    if not _LABEL.fullmatch(label):
+        return True  # it is no media type at all
+    named = [
+        (kind.is_text, other)
+        for kind in kinds()
+        for other in kind.formats
+        if label == other.mime or label in other.aliases
+    ]
+    if any(format.mime in other.aliases for _, other in named):
+        return False  # it is made of this
+    if label.startswith("text/") or any(is_text for is_text, _ in named):
+        if format.encoding:
+            return format.mime in _ACTIVE and label not in _HARMLESS
+        return format.mime not in _PACKED
+    if named:
+        return True
+    if format.encoding:
+        return format.mime in _ACTIVE
+    is_open = format.mime in _OPEN or format.kind == "binary"
+    return not is_open and label.partition("/")[0] != format.mime.partition("/")[0]

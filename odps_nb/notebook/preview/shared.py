@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["GRID", "LIST", "SINGLE", "Size", "length_of", "words"]
+__all__ = ["GRID", "LIST", "SINGLE", "Size", "count_of", "length_of", "words"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,11 @@ SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines
 def words(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
+
+
+def count_of(count: int, thing: str) -> str:
+    """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def length_of(seconds: float) -> str:

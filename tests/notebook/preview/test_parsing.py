@@ -142,7 +142,7 @@ def test_arrow_with_offsets_out_of_range_is_a_tile():
 def test_a_value_outside_its_buffer_is_not_shown():
     for data in list(wrong_offsets())[4:12]:
         made = tile(Value(data))
-        assert "not readable" in made.html
+        assert "cut or damaged" in made.html
         assert "<table" not in made.html
 
 
@@ -505,13 +505,14 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
         *(
             "convert",
             "convert.pictures",
+            "convert.unions",
             "errors",
             "notebook",
             "notebook.preview",
             "notebook.preview.parsers",
             "notebook.preview.shared",
         ),
-        *("parsing", "parsing.process", "parsing.values", "terms"),
+        *("parsing", "parsing.process", "parsing.reasons", "parsing.values", "terms"),
     ]
 
 

@@ -6,12 +6,13 @@ plays in the browser. Length of WAV and FLAC stands in their first bytes.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size, length_of
 from odps_nb.parsing.values import UnshowableError
@@ -21,25 +22,27 @@ __all__ = ["KIND"]
 _WAV = Format(
     mime="audio/wav", label="WAV", aliases=("audio/x-wav", "audio/wave", "audio/vnd.wave")
 )
-_MP3 = Format(
-    mime="audio/mpeg", label="MP3", aliases=("audio/mp3", "audio/x-mpeg"), starts=(b"ID3",)
+_MP3 = Format(mime="audio/mpeg", label="MP3", aliases=("audio/mp3", "audio/x-mpeg"))
+_FLAC = Format(mime="audio/flac", label="FLAC", aliases=("audio/x-flac",), starts=(b"fLaC",))
+_AAC = Format(mime="audio/aac", label="AAC", aliases=("audio/x-aac", "audio/aacp"))
+_OGG = Format(
+    mime="audio/ogg",
+    label="Ogg",
+    aliases=("application/ogg", "audio/opus", "audio/vorbis"),
+)
+_M4A = Format(
+    mime="audio/mp4",
+    label="M4A",
+    aliases=("audio/x-m4a", "audio/m4a", "video/mp4"),
+    brands=(b"M4A ", b"M4B "),
 )
 _FORMATS = (
     _WAV,
     _MP3,
-    Format(mime="audio/flac", label="FLAC", aliases=("audio/x-flac",), starts=(b"fLaC",)),
-    Format(
-        mime="audio/ogg",
-        label="Ogg",
-        aliases=("application/ogg", "audio/opus", "audio/vorbis"),
-        starts=(b"OggS",),
-    ),
-    Format(
-        mime="audio/mp4",
-        label="M4A",
-        aliases=("audio/x-m4a", "audio/m4a", "video/mp4"),
-        brands=(b"M4A ", b"M4B "),
-    ),
+    _FLAC,
+    _AAC,
+    _OGG,
+    _M4A,
 )
 # kbit/s of MPEG-1 and MPEG-2 layer III; index 0 is "free", 15 is not allowed
 _RATES_1: Final = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
@@ -49,11 +52,62 @@ _HERTZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 
 
 
 def _recognise(head: Head) -> Format | None:
-    if head.data.startswith(b"RIFF") and head.data[8:12] == b"WAVE":
+    data = head.data
+    if data.startswith(b"RIFF") and data[8:12] == b"WAVE":
         return _WAV
-    # without an ID3 tag two frames in a row must fit: one alone is 11 bits of luck
-    length = _mp3_frame(head.data, 0)
-    return _MP3 if length and _mp3_frame(head.data, length) else None
+    if data.startswith(b"OggS"):
+        return None if b"\x80theora" in data[:512] else _OGG
+    if data[4:8] == b"ftyp":
+        return _M4A if head.brand and _has_sound_alone(data) else None
+    if data.startswith(b"ID3"):
+        begins = _behind_tag(data)
+        if data.startswith(b"fLaC", begins):
+            return _FLAC
+        return _AAC if _aac_frame(data, begins) else _MP3
+    # without a tag two frames in a row must fit: one alone is 11 bits of luck
+    for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame)):
+        length = frame(data, 0)
+        if length and frame(data, length):
+            return format
+    return None
+
+
+def _behind_tag(data: bytes) -> int:
+    """Return where the sound begins behind an ID3 tag; its length has 7 bits in each byte."""
+    length = 0
+    for byte in data[6:10]:
+        length = length << 7 | byte & 0x7F
+    footer = 10 if len(data) > 5 and data[5] & 0x10 else 0
+    return 10 + length + footer
+
+
+def _has_sound_alone(data: bytes) -> bool:
+    """Whether the index of an MP4 file is among the first bytes and names tracks of sound only."""
+    at = 0
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        if data[at + 4 : at + 8] == b"moov":
+            index = data[at : at + length]
+            handlers = {index[at + 12 : at + 16] for at in _places(index, b"hdlr")}
+            return len(index) == length and b"soun" in handlers and b"vide" not in handlers
+        if length < 8:
+            return False
+        at += length
+    return False
+
+
+def _places(data: bytes, mark: bytes) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(mark), data)]
+
+
+def _aac_frame(head: bytes, at: int) -> int | None:
+    """Return the length of the ADTS frame at ``at``, or ``None`` if there is none."""
+    if len(head) < at + 7 or head[at] != 0xFF or head[at + 1] & 0xF6 != 0xF0:
+        return None
+    if head[at + 2] >> 2 & 15 > 12:  # sampling rates
+        return None
+    length = (head[at + 3] & 3) << 11 | head[at + 4] << 3 | head[at + 5] >> 5
+    return length if length > 7 else None
 
 
 def _mp3_frame(head: bytes, at: int) -> int | None:
@@ -168,7 +222,6 @@ KIND = Kind(
     formats=_FORMATS,
     draw=_draw,
     recognise=_recognise,
-    precedence=BINARIES + 10,  # after video: an Ogg file begins alike, whatever is inside
     limit=8 * MIB,
     embedded=True,
 )

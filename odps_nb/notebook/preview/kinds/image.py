@@ -26,7 +26,10 @@ _FORMATS = (
     ),
     Format(mime="image/gif", label="GIF", starts=(b"GIF87a", b"GIF89a")),
     Format(
-        mime="image/tiff", label="TIFF", aliases=("image/tif",), starts=(b"II*\x00", b"MM\x00*")
+        mime="image/tiff",
+        label="TIFF",
+        aliases=("image/tif",),
+        starts=(b"II*\x00", b"MM\x00*", b"II+\x00\x08\x00\x00\x00", b"MM\x00+\x00\x08\x00\x00"),
     ),
     Format(mime="image/avif", label="AVIF", brands=(b"avif", b"avis")),
     Format(
@@ -63,7 +66,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     parsed = parse("picture", excerpt.data, size, mime=format.mime)
     facts = parsed.texts("facts")
     html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
-    return Drawing(html=html, facts=facts)
+    return Drawing(html=html, facts=facts, note=parsed.text("note"))
 
 
 KIND = Kind(name="image", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=16 * MIB)

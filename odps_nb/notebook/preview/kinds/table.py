@@ -8,7 +8,7 @@ import itertools
 from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, table_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
@@ -64,14 +64,15 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             delimiter=format.delimiter,
             quoting=csv.QUOTE_NONE if format.mime == _HIVE.mime else csv.QUOTE_MINIMAL,
         )
+        rows = filter(None, rows)  # as `to_table`, which passes over lines without anything
         head, *body = itertools.islice(rows, size.rows + 1)  # the first line names the columns
         if format.mime == _HIVE.mime:  # it is a row
             head, body = [f"f{place}" for place in range(len(head))], [head, *body]
         left = sum(1 for _ in rows)
     except (csv.Error, ValueError) as error:
         raise UnshowableError(f"not {format.label}: {error}") from None
-    count = f"{len(body) + left:,} rows" if excerpt.whole else "first rows"
-    facts = (f"{count} × {len(head)} columns",)
+    count = count_of(len(body) + left, "row") if excerpt.whole else "first rows"
+    facts = (f"{count} × {count_of(len(head), 'column')}",)
     return Drawing(html=table_of(head, body, size, label=f"first rows of {name}"), facts=facts)
 
 

@@ -7,6 +7,7 @@ pictures there is a card: only all of it would show a frame, because the protoco
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
@@ -36,6 +37,12 @@ _MP4 = Format(
     ),
 )
 _QUICKTIME = Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",))
+# old films without the box ftyp: the pictures, their index, or free space before one of these
+_QUICKTIME_START = re.compile(
+    rb".{4}(?:mdat|moov.{4}(?:mvhd|cmov|rmra))"
+    rb"|\0\0\0\x08(?:wide|free|skip).{4}(?:mdat|moov)",
+    re.DOTALL,
+)
 #: Boxes of a film that are passed in search of its index.
 _BOXES: Final = 64
 #: Media types that browsers play.
@@ -44,10 +51,10 @@ _PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    # the DocType element of EBML (id 42 82) stands in the first bytes
     if data.startswith(b"\x1a\x45\xdf\xa3"):
-        kinds = ((b"\x42\x82\x84webm", _WEBM), (b"\x42\x82\x88matroska", _MATROSKA))
-        return next((format for mark, format in kinds if mark in data[:64]), None)
+        return {b"webm": _WEBM, b"matroska": _MATROSKA}.get(_doc_type(data[:96]))
+    if _QUICKTIME_START.match(data):
+        return _QUICKTIME
     if data.startswith(b"RIFF") and data[8:12] == b"AVI ":
         return _AVI
     return _OGG if data.startswith(b"OggS") and b"\x80theora" in data[:512] else None
@@ -77,6 +84,19 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         facts=facts,
         note="too large to play here" if format.mime in _PLAYED else "browsers do not play it",
     )
+
+
+def _doc_type(data: bytes) -> bytes:
+    """Return the element DocType (42 82) of EBML; its length may have up to 8 bytes, and padding.
+
+    The first bit that is set in a length says how many bytes it has (RFC 8794, 4).
+    """
+    at = data.find(b"\x42\x82") + 2
+    if at < 2 or at >= len(data) or not data[at]:
+        return b""
+    width = 9 - data[at].bit_length()
+    length = int.from_bytes(data[at : at + width], "big") & (1 << 7 * width) - 1
+    return data[at + width : at + width + length].rstrip(b"\0")
 
 
 def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:

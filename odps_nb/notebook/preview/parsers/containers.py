@@ -11,6 +11,7 @@ import io
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from odps_nb.errors import MissingDependencyError
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _DEMUXERS: Final = {
     "audio/ogg": ("ogg", "ogg"),
     "audio/mpeg": ("mp3", "mp3"),
     "audio/flac": ("flac", "flac"),
+    "audio/aac": ("aac", "aac"),
     "audio/wav": ("wav", "wav"),
 }
 #: Decoders that are used, by FFmpeg's name, and what people call them.
@@ -95,8 +97,7 @@ def opened(data: bytes, mime: str) -> InputContainer:
             io_open=_refuse,
         )
     except FAILURES as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UnshowableError(f"cut or corrupt: {reason}") from None
+        raise UnshowableError(refusal_of(error)) from None
 
 
 def _refuse(url: str, flags: int, options: dict[str, Any]) -> NoReturn:

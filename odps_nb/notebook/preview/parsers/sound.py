@@ -13,6 +13,7 @@ import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.shared import length_of
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
@@ -87,8 +88,11 @@ def _decoded(data: bytes, mime: str) -> _Sound:
     with opened(data, mime) as container:
         track = next(iter(container.streams.audio), None)
         context = track.codec_context if track is not None else None
-        if track is None or context is None or context.name not in DECODERS:
-            raise UnshowableError("no sound inside that is decoded here")
+        if track is None:
+            raise UnshowableError("no sound inside")
+        if context is None or context.name not in DECODERS:
+            name = "unknown" if context is None else context.name
+            raise UnshowableError(f"not decoded here: its codec is {name}")
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
         seconds = (container.duration or 0) / 1_000_000
@@ -121,7 +125,7 @@ def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Sa
                 break
     except FAILURES as error:
         if not parts:
-            raise UnshowableError(f"cut or corrupt: {error}") from None
+            raise UnshowableError(refusal_of(error)) from None
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
