@@ -52,6 +52,19 @@ SAYS = {
     "song.mp3": ("MP3 · 0:02 · 48 kHz · mono", ""),
     "song.ogg": ("Ogg · 0:02 · 48 kHz · mono · Opus", ""),
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
+    "letter.docx": (
+        "Word · 3 pages · 1,200 words",
+        "A <i>letter by Bob Dear <b> Ann best wishes letter",
+    ),
+    "talk.pptx": ("PowerPoint · 2 slides", "comes <b> first comes second"),
+    "letter.odt": ("OpenDocument text · 2 pages · 14 paragraphs", "Ledger Dear reader bye"),
+    "talk.odp": ("OpenDocument slides · 2 slides", "Ledger First <b>"),
+    "story.epub": ("EPUB · 2 sections", "Night by Ann <b> One It was dark. Two It was dark."),
+    "note.eml": (
+        "message · 1 attachment",
+        "Rechnung für <b>März</b> From: Jörg <joerg@example.org> To: ann@example.org Date: Tue, "
+        "24 Nov 2026 10:00:00 +0100 attached: Rechnung März.pdf · 1.5 kB Guten Tag, im Anhang: ü.",
+    ),
     "song.m4a": ("M4A · 0:02 · 48 kHz · mono · AAC", ""),
 }
 

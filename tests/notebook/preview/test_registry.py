@@ -19,9 +19,20 @@ NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 def test_kinds_are_asked_in_this_order():
     """First what may be readable and is no text, then texts, then the rest."""
     assert [kind.name for kind in kinds()] == [
-        *("empty", "fits", "pdf"),
+        *("empty", "fits", "message", "pdf"),
         *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
-        *("array", "arrow", "avro", "font", "image", "parquet", "pickle", "scene", "video"),
+        *(
+            "array",
+            "arrow",
+            "avro",
+            "document",
+            "font",
+            "image",
+            "parquet",
+            "pickle",
+            "scene",
+            "video",
+        ),
         *("workbook", "orc", "audio", "weights", "archive", "dicom"),
         "binary",
     ]
