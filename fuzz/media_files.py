@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import io
+import struct
 
 import av
 import numpy as np
+from PIL import Image
 
-__all__ = ["files", "film", "sound"]
+__all__ = ["files", "film", "psd", "sound"]
 
 
 @functools.cache
@@ -24,7 +26,25 @@ def files() -> dict[str, bytes]:
         "song.ogg": sound("ogg", "libopus"),
         "song.flac": sound("flac", "flac"),
         "song.m4a": sound("ipod", "aac"),
+        "photo.jp2": _picture("JPEG2000"),
+        "photo.ppm": _picture("PPM"),
+        "photo.dds": _picture("DDS"),
+        "photo.psd": psd(64, 48),
     }
+
+
+def _picture(form: str) -> bytes:
+    out = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").resize((64, 48)).save(out, form)
+    return out.getvalue()
+
+
+def psd(width: int, height: int, *, channels: int = 3, layers: bytes = b"") -> bytes:
+    """Return a picture of Photoshop, of 8 bits a channel and not packed."""
+    head = struct.pack(">4sH6xHIIHH", b"8BPS", 1, channels, height, width, 8, 3)
+    lists = struct.pack(">III", 0, 0, len(layers)) + layers + bytes(2)
+    plane = bytes(at * 255 // (width * height) for at in range(width * height))
+    return head + lists + plane * channels
 
 
 def film(

@@ -105,7 +105,10 @@ def check_picture(mime: str) -> None:
         If not.
     """
     if mime not in PICTURES:
-        known = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF, HEIC and ICO are pictures"
+        known = (
+            "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
+            "pictures"
+        )
         raise _other_kind(mime, "picture", known)
     register()
 

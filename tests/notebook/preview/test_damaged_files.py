@@ -15,7 +15,7 @@ import pytest
 KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro NumPy ZIP gzip bzip2
     xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF GeoJSON notebook
     MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument FITS DICOM Markdown Python
-    Word PowerPoint EPUB message"""
+    Word PowerPoint EPUB message PPM DDS PSD"""
 
 
 @pytest.mark.explore

@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from fuzz import document_files, media_files
+from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.notebook.explore.thumbnails import thumbnail
 from odps_nb.notebook.preview import parsing
@@ -514,3 +515,31 @@ def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
     assert "img" in plain["sky.fits"].tags
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
+        b"P6\n9000 9000\n255\n" + bytes(300),
+        b"DDS \x7c\0\0\0\7\x10\0\0"
+        + (9000).to_bytes(4, "little") * 2
+        + bytes(60)
+        + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
+        + bytes(20),
+    ],
+)
+def test_a_header_that_promises_too_many_pixels_decodes_none(data):
+    made = tile(Value(data))
+    assert "<img" not in made.html
+    assert "81 megapixels, more than 40: not decoded" in made.notes[0]
+
+
+def test_layers_of_a_picture_are_no_animation():
+    layer = struct.pack(">4iH", 0, 0, 5, 7, 0) + b"8BIMnorm" + bytes(4) + struct.pack(">I", 0)
+    info = struct.pack(">h", 2) + layer * 2
+    data = psd(7, 5, layers=struct.pack(">I", len(info)) + info)
+    for size in (GRID, SINGLE):
+        made = tile(Value(data), size=size)
+        assert "animated" not in made.text
+        assert "7 × 5" in made.text

@@ -52,6 +52,10 @@ SAYS = {
     "song.mp3": ("MP3 · 0:02 · 48 kHz · mono", ""),
     "song.ogg": ("Ogg · 0:02 · 48 kHz · mono · Opus", ""),
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
+    "photo.jp2": ("JPEG 2000 · 64 × 48", ""),
+    "photo.ppm": ("PPM · 64 × 48", ""),
+    "photo.dds": ("DDS · 64 × 48", ""),
+    "photo.psd": ("PSD · 64 × 48", ""),
     "letter.docx": (
         "Word · 3 pages · 1,200 words",
         "A <i>letter by Bob Dear <b> Ann best wishes letter",

@@ -65,7 +65,8 @@ def _leaves(message: Message) -> Iterator[Message]:
         part, seen = waiting.pop(), seen + 1
         if part.get_content_maintype() == "multipart" and part.is_multipart():
             held = part.get_payload()
-            waiting += [one for one in reversed(held) if isinstance(one, Message)]
+            inside = [one for one in held if isinstance(one, Message)]
+            waiting += reversed(inside)
         else:
             yield part
 

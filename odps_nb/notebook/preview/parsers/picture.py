@@ -99,12 +99,14 @@ def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
     if image.getexif().get(_ORIENTATION) in (5, 6, 7, 8):
         width, height = height, width  # stored lying on its side
     facts = [f"{width} × {height}"]
-    animated = bool(getattr(image, "is_animated", False))
+    # what Pillow calls the frames of a PSD are its layers; the picture of all is loaded already
+    animated = bool(getattr(image, "is_animated", False)) and image.format != "PSD"
     if animated:
         facts.append("animated")
     data = _moving(image, size) if animated and size.layout == "single" else b""
     if not data:
-        image.seek(0)
+        if animated:
+            image.seek(0)
         data = thumbnail(image, size)
     return {"facts": facts}, data
 
