@@ -26,6 +26,17 @@ def files() -> dict[str, bytes]:
         "song.ogg": sound("ogg", "libopus"),
         "song.flac": sound("flac", "flac"),
         "song.m4a": sound("ipod", "aac"),
+        "call.amr": sound("amr", "libopencore_amrnb", rate=8000),
+        "call.wav": sound("wav", "adpcm_ms", rate=8000),
+        "song.aiff": sound("aiff", "pcm_s16be"),
+        "song.aac": sound("adts", "aac"),
+        "song.ac3": sound("ac3", "ac3"),
+        "song.wma": sound("asf", "wmav2", rate=44_100, bits=64_000),
+        "clip.wmv": film("asf", "wmv2"),
+        "clip.ts": film("mpegts", "mpeg2video"),
+        "clip.mpg": film("dvd", "mpeg2video"),
+        "clip.flv": film("flv", "flv"),
+        "clip.3gp": film("3gp", "mpeg4"),
         "photo.jp2": _picture("JPEG2000"),
         "photo.ppm": _picture("PPM"),
         "photo.dds": _picture("DDS"),
@@ -75,7 +86,13 @@ def film(
 
 
 def sound(
-    container: str, codec: str, *, seconds: int = 2, rate: int = 48_000, title: str = ""
+    container: str,
+    codec: str,
+    *,
+    seconds: int = 2,
+    rate: int = 48_000,
+    bits: int | None = None,
+    title: str = "",
 ) -> bytes:
     """Return a tone that grows louder over the first half."""
     time = np.arange(seconds * rate) / rate
@@ -86,6 +103,8 @@ def sound(
     with av.open(out, "w", format=container) as file:
         file.metadata.update({"title": title} if title else {})
         stream = file.add_stream(codec, rate=rate, layout="mono")
+        if bits is not None:
+            stream.codec_context.bit_rate = bits
         # opened now, to know how many samples this encoder takes at a time
         stream.codec_context.open()
         cutter = av.AudioResampler(

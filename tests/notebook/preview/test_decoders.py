@@ -543,3 +543,56 @@ def test_layers_of_a_picture_are_no_animation():
         made = tile(Value(data), size=size)
         assert "animated" not in made.text
         assert "7 × 5" in made.text
+
+
+@pytest.mark.parametrize("name", ["call.amr", "song.aac"])
+def test_sound_without_a_stated_length_is_counted_frame_by_frame(name):
+    """FFmpeg guesses the length by the bit rate of the first frames, which silence changes."""
+    start = 6 if name == "call.amr" else 0
+    made = FILMS[name]
+    silent = (
+        b"\x7c" * 3000 if name == "call.amr" else b""
+    )  # frames without data: 20 ms, a byte each
+    data = made[:start] + made[start:] * 20 + silent
+    frames = {"call.amr": (len(made) - 6) // 13 * 20 + 3000, "song.aac": 0}[name]
+    seconds = frames / 50 or decoded_seconds(made) * 20
+    made = tile(Value(data, "", name))
+    assert f" · {int(seconds) // 60}:{int(seconds) % 60:02d} · " in made.text
+
+
+def decoded_seconds(data):
+    """Return the length of an ADTS file as an independent decoder counts it."""
+    with av.open(io.BytesIO(data), format="aac") as file:
+        return sum(frame.samples for frame in file.decode(audio=0)) / 48_000
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # one mark is no proof
+        ((b"G" + bytes(187)) * 4, "MPEG-TS"),
+        ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
+        (FILMS["song.aac"][:100], "binary"),  # one frame is no proof
+        (FILMS["song.ac3"][:300], "binary"),
+        (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
+        (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),
+        (b"G'day to all of you.\n" * 30, "text"),
+    ],
+)
+def test_marks_of_sound_and_film_prove_a_format_only_together(data, label):
+    assert sniff(data, len(data)).label == label
+
+
+def test_of_a_large_stream_a_frame_of_its_first_part_is_shown_and_no_length():
+    whole = FILMS["clip.ts"]
+    made = tile(Value(whole * (9 * MIB // len(whole)), "", "clip.ts"))
+    assert made.text.startswith("clip.ts  MPEG-TS · 64 × 48 · MPEG-2 · 9.4 MB")
+    assert "<img" in made.html
+
+
+def test_what_browsers_do_not_play_gets_no_player():
+    for name in ("call.wav", "call.amr", "song.ac3"):
+        page = page_of(FILMS[name], name)
+        assert "audio" not in page.tags
+        assert "img" in page.tags
+    assert "audio" in page_of(FILMS["song.aac"]).tags

@@ -36,8 +36,30 @@ _MP4 = Format(
     ),
 )
 _QUICKTIME = Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",))
+_3GP = Format(
+    mime="video/3gpp",
+    label="3GP",
+    aliases=("audio/3gpp", "video/3gpp2", "audio/3gpp2"),
+    brands=tuple(f"3g{name}".encode() for name in ("p4", "p5", "p6", "p7", "2a", "2b", "2c")),
+)
+_WMV = Format(mime="video/x-ms-asf", label="WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
+_TS = Format(mime="video/mp2t", label="MPEG-TS", aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg"))
+_PS = Format(
+    mime="video/mpeg",
+    label="MPEG-PS",
+    aliases=("video/mp2p", "video/dvd", "video/x-mpeg"),
+    starts=(b"\x00\x00\x01\xba",),
+)
+_FLV = Format(mime="video/x-flv", label="FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
+_ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
+#: What an ASF file has in its header where one of its streams is a film (ASF 1.2, 10.4).
+_ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
+#: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
+_TS_PACKETS: Final = ((188, 0), (192, 4))
 #: Boxes of a film that are passed in search of its index.
 _BOXES: Final = 64
+#: Media types of films that are made of boxes.
+_BOXED: Final = (_MP4.mime, _QUICKTIME.mime, _3GP.mime)
 #: Media types that browsers play.
 _PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
 
@@ -50,6 +72,12 @@ def _recognise(head: Head) -> Format | None:
         return next((format for mark, format in kinds if mark in data[:64]), None)
     if data.startswith(b"RIFF") and data[8:12] == b"AVI ":
         return _AVI
+    if data.startswith(_ASF) and _ASF_FILM in data:
+        return _WMV
+    for length, first in _TS_PACKETS:
+        marks = data[first : length * 8 : length]
+        if len(marks) >= 4 and not marks.strip(b"G"):
+            return _TS
     return _OGG if data.startswith(b"OggS") and b"\x80theora" in data[:512] else None
 
 
@@ -81,7 +109,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
     """Return the byte where the index can stand at the earliest, if it was not read."""
-    if excerpt.whole or excerpt.size is None or format.mime not in (_MP4.mime, _QUICKTIME.mime):
+    if excerpt.whole or excerpt.size is None or format.mime not in _BOXED:
         return None
     data, at = excerpt.data, 0
     for _ in range(_BOXES):
@@ -119,7 +147,7 @@ def _player(excerpt: Excerpt, format: Format, size: Size, *, poster: str | None,
 
 KIND = Kind(
     name="video",
-    formats=(_MP4, _QUICKTIME, _WEBM, _MATROSKA, _OGG, _AVI),
+    formats=(_MP4, _QUICKTIME, _3GP, _WEBM, _MATROSKA, _OGG, _AVI, _WMV, _TS, _PS, _FLV),
     draw=_draw,
     recognise=_recognise,
     limit=8 * MIB,
