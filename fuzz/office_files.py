@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import sqlite3
 import zipfile
 from email.message import EmailMessage
 
-__all__ = ["docx", "eml", "epub", "files", "odf", "packed", "pptx"]
+__all__ = ["docx", "eml", "epub", "files", "odf", "packed", "pptx", "sqlite"]
 
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -29,6 +31,11 @@ def files() -> dict[str, bytes]:
         ),
         "story.epub": epub(),
         "note.eml": eml(),
+        "shop.sqlite": sqlite(
+            'CREATE TABLE "or<b>ders" (id INTEGER PRIMARY KEY, tea TEXT)',
+            "INSERT INTO \"or<b>ders\" (tea) VALUES ('green'), ('black')",
+            "CREATE TABLE empty (x)",
+        ),
     }
 
 
@@ -159,3 +166,12 @@ def eml() -> bytes:
     message.set_boundary("outer")
     message.get_payload(0).set_boundary("inner")
     return message.as_bytes()
+
+
+def sqlite(*statements: str) -> bytes:
+    """Return a database in which the statements were run."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+        return database.serialize()

@@ -75,6 +75,7 @@ SAYS = {
     "letter.odt": ("OpenDocument text · 2 pages · 14 paragraphs", "Ledger Dear reader bye"),
     "talk.odp": ("OpenDocument slides · 2 slides", "Ledger First <b>"),
     "story.epub": ("EPUB · 2 sections", "Night by Ann <b> One It was dark. Two It was dark."),
+    "shop.sqlite": ("SQLite · 2 tables", "table rows columns or<b>ders 2 id, tea empty 0 x"),
     "note.eml": (
         "message · 1 attachment",
         "Rechnung für <b>März</b> From: Jörg <joerg@example.org> To: ann@example.org Date: Tue, "

@@ -25,6 +25,7 @@ def test_kinds_are_asked_in_this_order():
             "array",
             "arrow",
             "avro",
+            "database",
             "document",
             "font",
             "image",

@@ -19,7 +19,6 @@ _ISO_MEDIA = _named("application/mp4", "ISO media")
 _FORMATS = (
     _named("application/x-7z-compressed", "7z", b"7z\xbc\xaf\x27\x1c"),
     _named("application/vnd.rar", "RAR", b"Rar!\x1a\x07", "application/x-rar-compressed"),
-    _named("application/vnd.sqlite3", "SQLite", b"SQLite format 3\x00"),
     _named("application/x-hdf5", "HDF5", b"\x89HDF\r\n\x1a\n", "application/x-hdf"),
     _named("application/x-executable", "ELF program", b"\x7fELF", "application/x-elf"),
     _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
