@@ -25,6 +25,7 @@ from odps_nb.parsing.values import UnshowableError
 __all__ = [
     "Drawing",
     "Excerpt",
+    "card",
     "clip",
     "count_of",
     "framed",
@@ -143,6 +144,18 @@ def source_box(text: str, size: Size, *, label: str) -> tuple[Html, bool]:
         style=size.box,
     )
     return box, len(lines) > len(shown)
+
+
+def card(title: str, rows: Sequence[Html], size: Size) -> Html:
+    """Return a few rows below a title, in the middle of a box."""
+    inner = element(
+        "div",
+        element("div", title, style="font-weight:bold;font-size:18px"),
+        *rows,
+        attributes={"dir": "auto"},
+        style=f"padding:12px 16px;border:{LINE};border-radius:4px;{SMALL}",
+    )
+    return framed(inner, size)
 
 
 def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
