@@ -6,6 +6,7 @@ from email.message import EmailMessage
 
 import pytest
 
+from fuzz.document_files import compound
 from fuzz.office_files import docx, eml, epub, odf, packed, pptx
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kinds import message as message_kind
@@ -57,6 +58,22 @@ def reason(data):
     ],
 )
 def test_the_first_parts_say_what_a_document_is(data, label):
+    assert sniff(data, len(data)).label == label
+
+
+@pytest.mark.parametrize(
+    ("stream", "label"),
+    [
+        ("WordDocument", "Word 97"),
+        ("PowerPoint Document", "PowerPoint 97"),
+        ("__properties_version1.0", "Outlook message"),
+        ("EncryptedPackage", "Office document with a password"),
+        ("Contents", "compound file"),
+        ("Workbook", "Excel 97"),
+    ],
+)
+def test_what_old_programs_wrote_is_named(stream, label):
+    data = compound(stream, bytes(100))
     assert sniff(data, len(data)).label == label
 
 

@@ -53,7 +53,7 @@ SAYS = {
     "song.ogg": ("Ogg · 0:02 · 48 kHz · mono · Opus", ""),
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
     "cube.ply": ("PLY · 3 points · 1 face", "3-D 3 points 1 face"),
-    "cube.stl": ("STL · 12 triangles", "3-D 12 triangles"),
+    "cube.stl": ("STL · 120 triangles", "3-D 120 triangles"),
     "cube.obj": ("OBJ · 3 points · 1 face", "3-D 3 points 1 face"),
     "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers do not play it"),
     "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers do not play it"),
