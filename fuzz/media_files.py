@@ -44,7 +44,7 @@ def files() -> dict[str, bytes]:
         "cube.ply": b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
         b"element face 1\nproperty list uchar int vertex_indices\nend_header\n0\n1\n2\n3 0 1 2\n",
         "cube.stl": stl(120),
-        "cube.obj": b"# made by <b>\nmtllib a.mtl\no tea\nv 0 0 0\nv 1 0 0\nv 0 1 0\nf 1 2 3\n",
+        "cube.obj": b"# made by <b>\no tea\n" + b"v 0 1 2\n" * 200 + b"f 1 2 3\n" * 200,
     }
 
 

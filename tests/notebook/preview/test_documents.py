@@ -110,6 +110,25 @@ def test_text_boxes_are_shown_once_and_deleted_text_is_not():
     assert "before\nbox\nlink" in page.text
 
 
+def test_notes_and_comments_are_not_shown():
+    data = odf(
+        "presentation",
+        "<draw:page><text:p>seen<office:annotation><text:p>comment</text:p></office:annotation>"
+        "</text:p><draw:notes><text:p>note</text:p></draw:notes></draw:page>",
+    )
+    _, page = drawn(data, size=SINGLE)
+    assert page.text.startswith("Ledgerseen")
+    assert "comment" not in page.text
+    assert "note" not in page.text
+
+
+def test_a_long_text_of_any_size_is_shown():
+    filler = "<text:p>tea</text:p>" * (document.MAX_UNPACKED // 19)
+    made, page = drawn(odf("text", filler))
+    assert "tea\ntea" in page.text
+    assert made.notes == ()
+
+
 def test_a_long_text_is_read_only_as_far_as_it_is_shown():
     body = "".join(f"<w:p><w:t>line {at}</w:t></w:p>" for at in range(xml_text.LINES + 5))
     # behind the last line that is shown, the text may be whatever it is

@@ -54,7 +54,7 @@ SAYS = {
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
     "cube.ply": ("PLY · 3 points · 1 face", "3-D 3 points 1 face"),
     "cube.stl": ("STL · 120 triangles", "3-D 120 triangles"),
-    "cube.obj": ("OBJ · 3 points · 1 face", "3-D 3 points 1 face"),
+    "cube.obj": ("OBJ · 200 points · 200 faces", "3-D 200 points 200 faces"),
     "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers do not play it"),
     "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers do not play it"),
     "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers do not play it"),

@@ -11,7 +11,7 @@ import io
 import posixpath
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -44,7 +44,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     UnshowableError
         When the document is cut or corrupt, has a password, or would unpack to too much.
     """
-    read = _READERS.get(options["label"], _open_document)
+    read = _READERS.get(options["label"], _open_slides)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             found, counts = read(_Parts(archive))
@@ -146,7 +146,7 @@ def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
     return main, found, {name: text for name, text in stated.items() if _is_count(text)}
 
 
-def _open_document(parts: _Parts) -> tuple[Content, _Counts]:
+def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> tuple[Content, _Counts]:
     if "content.xml" not in parts:
         raise UnshowableError("its main part is missing")
     manifest = parts.read("META-INF/manifest.xml", Wanted(elements=words("encryption-data")))
@@ -155,7 +155,6 @@ def _open_document(parts: _Parts) -> tuple[Content, _Counts]:
     statistic = Wanted(values=_TITLES, elements=words("document-statistic"))
     found = parts.read_about("meta.xml", statistic)
     stated = {name: text for _, some in found.elements for name, text in some.items()}
-    slides = words("page")  # of presentations and drawings; a text has none
     content = parts.read("content.xml", Wanted(paragraphs=words("p h"), counted=slides))
     found.lines = content.lines
     if content.counts["page"]:
@@ -163,6 +162,10 @@ def _open_document(parts: _Parts) -> tuple[Content, _Counts]:
     names = {"page-count": "page", "paragraph-count": "paragraph"}
     counts = [[stated[name], unit] for name, unit in names.items() if name in stated]
     return found, [pair for pair in counts if _is_count(pair[0])]
+
+
+def _open_slides(parts: _Parts) -> tuple[Content, _Counts]:
+    return _open_document(parts, words("page"))
 
 
 def _epub(parts: _Parts) -> tuple[Content, _Counts]:
@@ -194,4 +197,9 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
 
 
-_READERS: Final = {"Word": _word, "PowerPoint": _power_point, "EPUB": _epub}
+_READERS: Final = {
+    "Word": _word,
+    "PowerPoint": _power_point,
+    "EPUB": _epub,
+    "OpenDocument text": _open_document,
+}

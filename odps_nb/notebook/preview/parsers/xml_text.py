@@ -22,8 +22,8 @@ LINES: Final = 80
 LINE_LENGTH: Final = 400
 _DEPTH: Final = 1000
 _ELEMENTS: Final = 20_000
-#: Elements whose text is not part of what a reader sees: fallbacks, comments, deleted text, code.
-_HIDDEN: Final = words("Fallback annotation tracked-changes script style head")
+#: Elements whose text a reader does not see: fallbacks, comments, notes, deleted text, code.
+_HIDDEN: Final = words("Fallback annotation notes tracked-changes script style head")
 #: Elements that stand for white space.
 _SPACES: Final = words("tab br cr s line-break")
 
