@@ -28,6 +28,7 @@ def files() -> dict[str, bytes]:
         "song.m4a": sound("ipod", "aac"),
         "call.amr": sound("amr", "libopencore_amrnb", rate=8000),
         "call.wav": sound("wav", "adpcm_ms", rate=8000),
+        "call.au": sound("au", "pcm_mulaw", rate=8000),
         "song.aiff": sound("aiff", "pcm_s16be"),
         "song.aac": sound("adts", "aac"),
         "song.ac3": sound("ac3", "ac3"),

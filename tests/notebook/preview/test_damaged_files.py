@@ -16,7 +16,7 @@ KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro N
     xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF GeoJSON notebook
     MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument FITS DICOM Markdown Python
     Word PowerPoint EPUB message PPM DDS PSD
-    AMR AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite PLY STL OBJ"""
+    AMR AU AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite PLY STL OBJ"""
 
 
 @pytest.mark.explore

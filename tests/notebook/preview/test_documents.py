@@ -245,6 +245,7 @@ def test_a_cut_document_is_called_cut(made):
         eml(),
         eml().replace(b"\n", b"\r\n"),
         b"From ann@example.org Tue Nov 24 10:00:00 2026\n" + eml(),
+        b"From: a@b\nTo: c@d\nSubject: hi\nContent-Type: text/plain\n\nbody\n",
         b"Return-Path: <a@b>\nReceived: by x;\n\tTue\nSubject: hi\n\nbody\n",
         "From: a@b\nDate: Tue\nSubject: 发票\n\n发票\n".encode("gb18030"),
     ],

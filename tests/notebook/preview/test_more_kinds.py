@@ -57,6 +57,7 @@ SAYS = {
     "cube.obj": ("OBJ · 200 points · 200 faces", "3-D 200 points 200 faces"),
     "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers do not play it"),
     "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers do not play it"),
+    "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers do not play it"),
     "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers do not play it"),
     "song.aac": ("AAC · 0:02 · 48 kHz · mono", ""),
     "song.ac3": ("AC-3 · 0:02 · 48 kHz · mono", "browsers do not play it"),

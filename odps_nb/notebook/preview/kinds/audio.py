@@ -32,6 +32,7 @@ _FORMATS = (
     _AIFF,
     _AAC,
     _AC3,
+    Format(mime="audio/basic", label="AU", aliases=("audio/x-au",), starts=(b".snd\x00\x00\x00",)),
     Format(
         mime="audio/amr",
         label="AMR",

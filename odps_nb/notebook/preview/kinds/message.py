@@ -23,7 +23,10 @@ _FIELDS: Final = 200
 # a sender, and what programs add to a message rather than a person to a list of notes
 _SENDERS: Final = frozenset((b"from", b"return-path", b"sender"))
 _MARKS: Final = frozenset(
-    (b"received", b"message-id", b"mime-version", b"date", b"return-path", b"delivered-to")
+    (
+        *(b"received", b"message-id", b"mime-version", b"content-type"),
+        *(b"date", b"return-path", b"delivered-to"),
+    )
 )
 
 

@@ -42,6 +42,7 @@ _DEMUXERS: Final = {
     "video/x-flv": ("flv", "flv"),
     "audio/amr": ("amr", "amr"),
     "audio/aiff": ("aiff", "aiff"),
+    "audio/basic": ("au", "au"),
     "audio/aac": ("aac", "aac"),
     "audio/ac3": ("ac3", "ac3"),
 }
