@@ -95,7 +95,10 @@ def check_picture(mime: str) -> None:
         If not.
     """
     if mime not in PICTURES:
-        known = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF, HEIC and ICO are pictures"
+        known = (
+            "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
+            "pictures"
+        )
         raise _other_kind(mime, "picture", known)
     register()
 
@@ -135,9 +138,10 @@ def as_text(data: bytes, encoding: str | None) -> str:
         It is no text of that encoding, or the encoding is unknown.
     """
     found = None if encoding else detect(data)
-    if encoding is None and found is None:
-        raise _no_text("the blob is no text of an encoding that is recognised")
-    stated = encoding or found.name  # type: ignore[union-attr]
+    if not encoding and found is None and b"\0" in data:
+        raise _no_text("the blob is binary")
+    # where nothing is found: UTF-8 with control characters, or the place where it is none
+    stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
     except LookupError as error:

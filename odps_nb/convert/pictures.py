@@ -27,6 +27,10 @@ PICTURES: Final = {
     "image/avif": "AVIF",
     "image/heic": "HEIF",
     "image/vnd.microsoft.icon": "ICO",
+    "image/jp2": "JPEG2000",
+    "image/vnd.adobe.photoshop": "PSD",
+    "image/x-portable-anymap": "PPM",
+    "image/vnd-ms.dds": "DDS",
 }
 #: Of ``PIL.Image.Image.info``: what decides how a picture is shown, and its EXIF data.
 KEPT_INFO: Final = ("exif", "icc_profile", "dpi", "gamma", "transparency")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from fuzz.media_files import psd
 from odps_nb.access.blobs.content import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.blob_content import as_array, as_text, pixels_of
@@ -27,6 +28,8 @@ ROWS = pa.table({"id": range(5000), "word": ["some words"] * 5000})
 
 def picture(form: str, mode: str = "RGB", **options) -> bytes:
     register()
+    if form == "PSD":
+        return psd(7, 5)
     out = io.BytesIO()
     if form == "ICO":
         options["sizes"] = [(7, 5)]
@@ -111,7 +114,10 @@ def test_limits_are_those_of_previews():
     assert previewed.MAX_PIXELS == MAX_PIXELS
 
 
-FORMS = ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "HEIF", "ICO"]
+FORMS = [
+    *("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "HEIF", "ICO"),
+    *("JPEG2000", "PSD", "PPM", "DDS"),
+]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -7,6 +7,7 @@ it there. A format that needs a parser in native code adds a file in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Final, Protocol

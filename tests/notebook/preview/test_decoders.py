@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 
 from fuzz import document_files, media_files
+from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.notebook.explore.thumbnails import thumbnail
 from odps_nb.notebook.preview import parsing
@@ -514,3 +515,81 @@ def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
     assert "img" in plain["sky.fits"].tags
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
+        b"P6\n9000 9000\n255\n" + bytes(300),
+        b"DDS \x7c\0\0\0\7\x10\0\0"
+        + (9000).to_bytes(4, "little") * 2
+        + bytes(60)
+        + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
+        + bytes(20),
+    ],
+)
+def test_a_header_that_promises_too_many_pixels_decodes_none(data):
+    made = tile(Value(data))
+    assert "<img" not in made.html
+    assert "81 megapixels, more than 40: not decoded" in made.notes[0]
+
+
+def test_layers_of_a_picture_are_no_animation():
+    layer = struct.pack(">4iH", 0, 0, 5, 7, 0) + b"8BIMnorm" + bytes(4) + struct.pack(">I", 0)
+    info = struct.pack(">h", 2) + layer * 2
+    data = psd(7, 5, layers=struct.pack(">I", len(info)) + info)
+    for size in (GRID, SINGLE):
+        made = tile(Value(data), size=size)
+        assert "animated" not in made.text
+        assert "7 × 5" in made.text
+
+
+def test_the_length_of_amr_is_counted_frame_by_frame():
+    """FFmpeg guesses the length by the bit rate of the first frames, which silence changes."""
+    made = FILMS["call.amr"]
+    silent = b"\x7c" * 3000  # frames without data: 20 ms, a byte each
+    data = made[:6] + made[6:] * 20 + silent
+    seconds = ((len(made) - 6) // 13 * 20 + 3000) // 50
+    assert f"AMR · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
+
+
+def test_the_length_of_aac_is_counted_frame_by_frame():
+    made = FILMS["song.aac"]
+    with av.open(io.BytesIO(made), format="aac") as file:
+        frames = [bytes(packet) for packet in file.demux(audio=0) if packet.size]
+    data = made + min(frames, key=len) * 3000
+    seconds = (len(frames) + 3000) * 1024 // 48_000
+    assert f"AAC · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # one mark is no proof
+        ((b"G" + bytes(187)) * 4, "MPEG-TS"),
+        ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
+        (FILMS["song.aac"][:100], "binary"),  # one frame is no proof
+        (FILMS["song.ac3"][:300], "binary"),
+        (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
+        (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),
+        (b"G'day to all of you.\n" * 30, "text"),
+    ],
+)
+def test_marks_of_sound_and_film_prove_a_format_only_together(data, label):
+    assert sniff(data, len(data)).label == label
+
+
+def test_of_a_large_stream_a_frame_of_its_first_part_is_shown_and_no_length():
+    whole = FILMS["clip.ts"]
+    made = tile(Value(whole * (9 * MIB // len(whole)), "", "clip.ts"))
+    assert made.text.startswith("clip.ts  MPEG-TS · 64 × 48 · MPEG-2 · 9.4 MB")
+    assert "<img" in made.html
+
+
+def test_what_browsers_do_not_play_gets_no_player():
+    for name in ("call.wav", "call.amr", "song.ac3"):
+        page = page_of(FILMS[name], name)
+        assert "audio" not in page.tags
+        assert "img" in page.tags
+    assert "audio" in page_of(FILMS["song.aac"]).tags

@@ -257,7 +257,7 @@ def test_a_zip_is_a_workbook_by_what_is_inside():
 
     assert kind_of(packed("docProps/app.xml", "xl/workbook.xml")).label == "Excel"
     assert kind_of(packed("a.txt", "not/xl/workbook.xml")).label == "ZIP"
-    assert kind_of(packed("word/document.xml")).label == "ZIP"
+    assert kind_of(packed("word/document.xml")).label == "Word"
 
 
 def test_fits_is_known_by_its_first_two_cards():

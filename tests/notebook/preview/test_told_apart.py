@@ -81,7 +81,7 @@ def test_an_opendocument_sheet_is_one_wherever_it_says_so():
 
 
 def test_a_workbook_with_a_password_says_so():
-    locked = document_files._compound("EncryptedPackage", bytes(5000))
+    locked = document_files.compound("EncryptedPackage", bytes(5000))
     made = tile(Value(locked))
     assert made.notes == ("locked with a password: not decoded here",)
     assert "Office with a password" in made.text

@@ -59,12 +59,12 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not excerpt.whole:
         text = text[: text.rfind("\n") + 1] or text  # the last line may be cut
     try:
-        rows = csv.reader(
+        lines = csv.reader(
             io.StringIO(text, newline=""),
             delimiter=format.delimiter,
             quoting=csv.QUOTE_NONE if format.mime == _HIVE.mime else csv.QUOTE_MINIMAL,
         )
-        rows = filter(None, rows)  # as `to_table`, which passes over lines without anything
+        rows = filter(None, lines)  # as `to_table`, which passes over lines without anything
         head, *body = itertools.islice(rows, size.rows + 1)  # the first line names the columns
         if format.mime == _HIVE.mime:  # it is a row
             head, body = [f"f{place}" for place in range(len(head))], [head, *body]

@@ -15,7 +15,7 @@ from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -43,8 +43,27 @@ _QUICKTIME_START = re.compile(
     rb"|\0\0\0\x08(?:wide|free|skip).{4}(?:mdat|moov)",
     re.DOTALL,
 )
+_3GP = Format(
+    mime="video/3gpp",
+    label="3GP",
+    aliases=("audio/3gpp", "video/3gpp2", "audio/3gpp2"),
+    brands=tuple(f"3g{name}".encode() for name in ("p4", "p5", "p6", "p7", "2a", "2b", "2c")),
+)
+_WMV = Format(mime="video/x-ms-asf", label="WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
+_TS = Format(mime="video/mp2t", label="MPEG-TS", aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg"))
+_PS = Format(
+    mime="video/mpeg",
+    label="MPEG-PS",
+    aliases=("video/mp2p", "video/dvd", "video/x-mpeg"),
+    starts=(b"\x00\x00\x01\xba",),
+)
+_FLV = Format(mime="video/x-flv", label="FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
+#: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
+_TS_PACKETS: Final = ((188, 0), (192, 4))
 #: Boxes of a film that are passed in search of its index.
 _BOXES: Final = 64
+#: Media types of films that are made of boxes.
+_BOXED: Final = (_MP4.mime, _QUICKTIME.mime, _3GP.mime)
 #: Media types that browsers play.
 _PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
 
@@ -57,6 +76,12 @@ def _recognise(head: Head) -> Format | None:
         return _QUICKTIME
     if data.startswith(b"RIFF") and data[8:12] == b"AVI ":
         return _AVI
+    if data.startswith(ASF) and ASF_FILM in data:
+        return _WMV
+    for length, first in _TS_PACKETS:
+        marks = data[first : length * 8 : length]
+        if len(marks) >= 4 and not marks.strip(b"G"):
+            return _TS
     return _OGG if data.startswith(b"OggS") and b"\x80theora" in data[:512] else None
 
 
@@ -101,7 +126,7 @@ def _doc_type(data: bytes) -> bytes:
 
 def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
     """Return the byte where the index can stand at the earliest, if it was not read."""
-    if excerpt.whole or excerpt.size is None or format.mime not in (_MP4.mime, _QUICKTIME.mime):
+    if excerpt.whole or excerpt.size is None or format.mime not in _BOXED:
         return None
     data, at = excerpt.data, 0
     for _ in range(_BOXES):
@@ -139,7 +164,7 @@ def _player(excerpt: Excerpt, format: Format, size: Size, *, poster: str | None,
 
 KIND = Kind(
     name="video",
-    formats=(_MP4, _QUICKTIME, _WEBM, _MATROSKA, _OGG, _AVI),
+    formats=(_MP4, _QUICKTIME, _3GP, _WEBM, _MATROSKA, _OGG, _AVI, _WMV, _TS, _PS, _FLV),
     draw=_draw,
     recognise=_recognise,
     limit=8 * MIB,

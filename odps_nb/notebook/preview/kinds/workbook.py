@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.display.html import MUTED, SMALL, element, join
+from odps_nb.notebook.display.html import MUTED, element
 from odps_nb.notebook.preview.drawing import (
     Drawing,
     Excerpt,
     clip,
     count_of,
     framed,
+    headed,
     table_of,
 )
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
@@ -22,7 +22,6 @@ from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
-_LINE: Final = 25  # pixels of the line with the names
 _MAIN = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXCEL = Format(
     mime=_MAIN,
@@ -94,18 +93,14 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not rows:
         words = element("em", "no cells", style=MUTED)
         return Drawing(html=framed(words, size), facts=tuple(facts))
-    below = replace(size, height=size.height - _LINE)
-    table = table_of(rows[0], rows[1:], below, label=f"first rows of {name}")
     others = ", ".join(clip(sheet, 40) for sheet in sheets[:8])
-    line = element(
-        "div",
-        element("b", clip(parsed.text("sheet"), 40)),
-        f" of {clip(others, 120)}" if len(sheets) > 1 else "",
-        attributes={"dir": "auto"},
-        style=f"height:{_LINE}px;padding:4px 8px;box-sizing:border-box;white-space:nowrap;"
-        f"overflow:hidden;text-overflow:ellipsis;{SMALL}",
+    heading = [clip(parsed.text("sheet"), 40), *([f"of {others}"] if len(sheets) > 1 else [])]
+    html = headed(
+        heading,
+        lambda below: table_of(rows[0], rows[1:], below, label=f"first rows of {name}"),
+        size,
     )
-    return Drawing(html=join((line, table)), facts=tuple(facts))
+    return Drawing(html=html, facts=tuple(facts))
 
 
 KIND = Kind(

@@ -26,7 +26,10 @@ __all__ = ["parse"]
 
 _PACKETS: Final = 400  # that may come before the first frame
 _DULL: Final = 24  # levels of 256 between the darkest and the lightest point
-_INDEXED: Final = ("video/mp4", "video/quicktime", "video/webm", "video/x-matroska")
+_INDEXED: Final = (
+    *("video/mp4", "video/quicktime", "video/3gpp"),
+    *("video/webm", "video/x-matroska", "video/x-ms-asf"),
+)
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:

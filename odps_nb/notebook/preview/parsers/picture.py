@@ -134,13 +134,15 @@ def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
     if _orientation(image) in (5, 6, 7, 8):
         width, height = height, width  # stored lying on its side
     facts = [f"{width} × {height}"]
-    # a telephone puts depths and previews behind a JPEG: they are no frames
-    animated = bool(getattr(image, "is_animated", False)) and image.format not in _JPEG
+    # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
+    still = (*_JPEG, "PSD")
+    animated = bool(getattr(image, "is_animated", False)) and image.format not in still
     if animated:
         facts.append("animated")
     data = _moving(image, size) if animated and size.layout == "single" else b""
     if not data:
-        image.seek(0)
+        if animated:
+            image.seek(0)
         data = thumbnail(image, size)
     return {"facts": facts, "note": ""}, data
 
