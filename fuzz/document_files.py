@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 
-__all__ = ["dicom", "files", "fits", "ods", "pdf", "xls", "xlsx"]
+__all__ = ["compound", "dicom", "files", "fits", "ods", "pdf", "xls", "xlsx"]
 
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006"
@@ -123,10 +123,10 @@ def xls(
     told = struct.pack("<BBBB", 0, 0, len(name), 0) + name.encode("latin-1")
     place = len(first) + 4 + 4 + len(told) + len(end)
     book = first + record(0x85, struct.pack("<I", place) + told) + end + sheet
-    return _compound("Workbook", book)
+    return compound("Workbook", book)
 
 
-def _compound(name: str, stream: bytes) -> bytes:
+def compound(name: str, stream: bytes) -> bytes:
     """Return a compound file of one stream: its sectors, then the folder, then their chain."""
     stream = stream.ljust(4096, b"\0")
     stream += bytes(-len(stream) % 512)

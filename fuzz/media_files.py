@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import io
+import struct
 
 import av
 import numpy as np
+from PIL import Image
 
-__all__ = ["files", "film", "sound"]
+__all__ = ["files", "film", "psd", "sound", "stl"]
 
 
 @functools.cache
@@ -24,7 +26,48 @@ def files() -> dict[str, bytes]:
         "song.ogg": sound("ogg", "libopus"),
         "song.flac": sound("flac", "flac"),
         "song.m4a": sound("ipod", "aac"),
+        "call.amr": sound("amr", "libopencore_amrnb", rate=8000),
+        "call.wav": sound("wav", "adpcm_ms", rate=8000),
+        "call.au": sound("au", "pcm_mulaw", rate=8000),
+        "song.aiff": sound("aiff", "pcm_s16be"),
+        "song.aac": sound("adts", "aac"),
+        "song.ac3": sound("ac3", "ac3"),
+        "song.wma": sound("asf", "wmav2", rate=44_100, bits=64_000),
+        "clip.wmv": film("asf", "wmv2"),
+        "clip.ts": film("mpegts", "mpeg2video"),
+        "clip.mpg": film("dvd", "mpeg2video"),
+        "clip.flv": film("flv", "flv"),
+        "clip.3gp": film("3gp", "mpeg4"),
+        "photo.jp2": _picture("JPEG2000"),
+        "photo.ppm": _picture("PPM"),
+        "photo.dds": _picture("DDS"),
+        "photo.psd": psd(64, 48),
+        "cube.ply": b"ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
+        b"element face 1\nproperty list uchar int vertex_indices\nend_header\n0\n1\n2\n3 0 1 2\n",
+        "cube.stl": stl(120),
+        "cube.obj": b"# made by <b>\no tea\n" + b"v 0 1 2\n" * 200 + b"f 1 2 3\n" * 200,
     }
+
+
+def _picture(form: str) -> bytes:
+    out = io.BytesIO()
+    Image.linear_gradient("L").convert("RGB").resize((64, 48)).save(out, form)
+    return out.getvalue()
+
+
+def psd(width: int, height: int, *, channels: int = 3, layers: bytes = b"") -> bytes:
+    """Return a picture of Photoshop, of 8 bits a channel and not packed."""
+    head = struct.pack(">4sH6xHIIHH", b"8BPS", 1, channels, height, width, 8, 3)
+    lists = struct.pack(">III", 0, 0, len(layers)) + layers + bytes(2)
+    plane = bytes(at * 255 // (width * height) for at in range(width * height))
+    return head + lists + plane * channels
+
+
+def stl(triangles: int, *, stated: int | None = None) -> bytes:
+    """Return a binary mesh of equal triangles."""
+    triangle = struct.pack("<12fH", 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0)
+    count = triangles if stated is None else stated
+    return b"binary".ljust(80, b" ") + struct.pack("<I", count) + triangle * triangles
 
 
 def film(
@@ -55,7 +98,13 @@ def film(
 
 
 def sound(
-    container: str, codec: str, *, seconds: int = 2, rate: int = 48_000, title: str = ""
+    container: str,
+    codec: str,
+    *,
+    seconds: int = 2,
+    rate: int = 48_000,
+    bits: int | None = None,
+    title: str = "",
 ) -> bytes:
     """Return a tone that grows louder over the first half."""
     time = np.arange(seconds * rate) / rate
@@ -66,6 +115,8 @@ def sound(
     with av.open(out, "w", format=container) as file:
         file.metadata.update({"title": title} if title else {})
         stream = file.add_stream(codec, rate=rate, layout="mono")
+        if bits is not None:
+            stream.codec_context.bit_rate = bits
         # opened now, to know how many samples this encoder takes at a time
         stream.codec_context.open()
         cutter = av.AudioResampler(

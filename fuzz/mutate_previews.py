@@ -210,13 +210,18 @@ def _hurt(raw: bytearray, at: int, other: bytes, rng: random.Random) -> None:
 
 
 def inputs(seed: int, start: int, stop: int) -> Any:
-    """Yield number, name and bytes of some inputs: the same for a seed."""
+    """Yield number, name and bytes of some inputs: the same for a seed.
+
+    The first ones are the files as they are, so that each kind is among them.
+    """
     files = seeds()
     names = sorted(name for name, data in files.items() if len(data) <= 200_000)
     for number in range(start, stop):
         rng = random.Random(f"{seed}:{number}")
         name = names[number % len(names)]
-        yield number, name, damaged(files[name], files[rng.choice(names)], rng)
+        whole = files[name]
+        is_first = number < len(names)
+        yield number, name, whole if is_first else damaged(whole, files[rng.choice(names)], rng)
 
 
 # -- drawing ------------------------------------------------------------------------------------

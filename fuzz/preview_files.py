@@ -12,7 +12,7 @@ import pickle
 import struct
 import wave
 
-from fuzz import document_files, media_files
+from fuzz import document_files, media_files, office_files
 
 __all__ = ["files"]
 
@@ -38,6 +38,7 @@ def files() -> dict[str, bytes]:
         "old.pkl": pickle.dumps([eval, datetime.date(2020, 1, 1)], 2),
         **document_files.files(),
         **media_files.files(),
+        **office_files.files(),
     }
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "WriteMode",
     "check_partition_value",
     "format_bytes",
+    "is_name",
 ]
 
 # Names are checked before they reach a URL or a SQL text: impossible names are refused here.
@@ -188,6 +189,11 @@ class TimeUnit(str, Enum):
     MILLI = "milli"
     MICRO = "micro"
     NANO = "nano"
+
+
+def is_name(text: str) -> bool:
+    """Return whether this may be the name of a project, a schema or a table."""
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-ROOMS = "access|arrow|client|convert|filters|http|local|notebook|probe|spark|wire"
+ROOMS = "access|arrow|client|convert|filters|http|local|notebook|parsing|probe|spark|wire"
 
 
 def leads_somewhere(words: list[str]) -> bool:

@@ -56,6 +56,7 @@ WITH_SPARK = ("tests/spark", "-k", "not what_is_noted")
 OLDEST = (
     "anywidget==0.11.0",
     "av==16.0.0",
+    "cramjam==2.8.0",
     "crc32c==2.7",
     "dask[dataframe]==2025.1.0",
     "duckdb==2.0.0",

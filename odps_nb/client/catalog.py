@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName, is_name
 from odps_nb.wire.calls import Scope, WireRequest
 from odps_nb.wire.control import (
     GetPartition,
@@ -51,6 +52,7 @@ __all__ = [
     "table_settings",
 ]
 
+_log = logging.getLogger("odps_nb")
 _WILD = re.compile(r"[*?\[]")
 _MAX_SUGGESTED_FROM = 2000
 _NEW_TYPES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
@@ -117,7 +119,7 @@ def iter_table_names(
                 marker=marker,
             ),
         )
-        yield from page.names
+        yield from _valid(page.names)
         marker = page.marker
         if not marker or marker in seen:  # a repeated marker would never end
             return
@@ -154,11 +156,20 @@ def _names(storage: StorageClient, request: ListProjects | ListSchemas) -> Itera
     seen = set()
     while True:
         page = control_call(storage, request)
-        yield from page.names
+        yield from _valid(page.names)
         if not page.marker or page.marker in seen:  # a repeated marker would never end
             return
         seen.add(page.marker)
         request = replace(request, marker=page.marker)
+
+
+def _valid(names: Iterable[str]) -> Iterator[str]:
+    """Leave out what is no name: it could not be used, and a person might run it in a cell."""
+    for name in names:
+        if is_name(name):
+            yield name
+        else:
+            _log.warning("a list of the service has %r, which is no name: left out", name[:200])
 
 
 def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> list[str]:

@@ -1,13 +1,13 @@
 """What a blob's bytes are, as Python holds it: a picture, an array, text, a table.
 
 The caller says what the bytes were recognised as; a media type that an uploader stated is never
-used. Libraries that parse run in this process, so everything is bounded before it is parsed.
+used. Everything is bounded before it is parsed, as far as the format tells; `blob_conversion` has
+it done in a process with bounded memory.
 Must not know: blobs, the service, how bytes are recognised.
 """
 
 from __future__ import annotations
 
-import codecs
 import io
 import math
 import warnings
@@ -18,34 +18,31 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
-from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register
+from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
+from odps_nb.convert.unions import check_unions
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
     OdpsNbError,
 )
+from odps_nb.parsing.encodings import detect
+from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.terms import format_bytes
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["as_array", "as_picture", "as_table", "as_text"]
+__all__ = ["as_array", "as_picture", "as_table", "as_text", "check_picture", "pixels_of"]
 
 _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"
 _ARROW_FILE = "application/vnd.apache.arrow.file"
 _ARROW_STREAM = "application/vnd.apache.arrow.stream"
-_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t"}
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": "\x01"}
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # of CSV; no row may be longer
+_MAX_COLUMNS = 10_000  # of CSV; each takes some KiB, whatever the rows hold
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
@@ -60,11 +57,8 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     MissingDependencyError
         Without Pillow; for HEIC, without pillow-heif.
     """
-    if mime not in PICTURES:
-        known = "PNG, JPEG, GIF, WebP, BMP, TIFF, AVIF, HEIC and ICO are pictures"
-        raise _other_kind(mime, "picture", known)
-    register()
-    from PIL import Image
+    check_picture(mime)
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -83,26 +77,47 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
             limit=max_pixels,
             hint="raise PIL.Image.MAX_IMAGE_PIXELS as well, if you trust the picture",
         ) from None
+    except MemoryError:
+        raise _no_memory(max_pixels) from None
     except Exception as error:  # codecs raise whatever they like
-        raise _not_readable(mime, "picture", error) from error
+        unknown = isinstance(error, UnidentifiedImageError) and PICTURES[mime] == "TIFF"
+        what = f"Pillow does not decode {form}" if unknown and (form := tiff_form(data)) else ""
+        raise _not_readable(mime, "picture", error, what) from error
     return picture
 
 
-def as_array(data: bytes, mime: str, *, max_pixels: int) -> np.ndarray[Any, Any]:
-    """Return the array of an ``.npy`` file, or the pixels of a picture.
+def check_picture(mime: str) -> None:
+    """Check that ``mime`` is a picture, and that Pillow is installed.
+
+    Raises
+    ------
+    ConversionError, MissingDependencyError
+        If not.
+    """
+    if mime not in PICTURES:
+        known = (
+            "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
+            "pictures"
+        )
+        raise _other_kind(mime, "picture", known)
+    register()
+
+
+def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
+    """Return the pixels of a decoded picture as an array; colours of a palette as RGB or RGBA."""
+    if picture.mode == "P":  # its numbers mean nothing without the palette
+        picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
+    return np.asarray(picture)
+
+
+def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
+    """Return the array of an ``.npy`` file; numpy reads it in Python, and nothing is unpickled.
 
     Raises
     ------
     ConversionError
-        ``mime`` is neither, the file is cut or corrupt, or it holds Python objects.
-    LimitExceededError, MissingDependencyError
-        As `as_picture`.
+        ``mime`` is none, the file is cut or corrupt, or it holds Python objects.
     """
-    if mime in PICTURES:
-        picture = as_picture(data, mime, max_pixels=max_pixels)
-        if picture.mode == "P":  # its numbers mean nothing without the palette
-            picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
-        return np.asarray(picture)
     if mime != _ARRAY:
         hint = "pictures and .npy files are arrays; for .npz: numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
@@ -115,14 +130,18 @@ def as_array(data: bytes, mime: str, *, max_pixels: int) -> np.ndarray[Any, Any]
 
 
 def as_text(data: bytes, encoding: str | None) -> str:
-    """Return text, in the encoding that its first bytes tell, UTF-8 where they tell nothing.
+    """Return text, in the encoding that `odps_nb.parsing.encodings` finds where none is named.
 
     Raises
     ------
     ConversionError
         It is no text of that encoding, or the encoding is unknown.
     """
-    stated = encoding or next((name for bom, name in _BOMS if data.startswith(bom)), "utf-8")
+    found = None if encoding else detect(data)
+    if not encoding and found is None and b"\0" in data:
+        raise _no_text("the blob is binary")
+    # where nothing is found: UTF-8 with control characters, or the place where it is none
+    stated = encoding or (found.name if found else "utf-8")
     try:
         text = data.decode(stated)
     except LookupError as error:
@@ -132,13 +151,18 @@ def as_text(data: bytes, encoding: str | None) -> str:
     except UnicodeError as error:
         at = f" from byte {error.start} on" if isinstance(error, UnicodeDecodeError) else ""
         raise _no_text(f"the blob is not {stated}{at}") from None
-    if encoding is None and "\0" in text:
-        raise _no_text("the blob is binary")
     return text
 
 
-def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file.
+def as_table(
+    data: bytes,
+    mime: str,
+    *,
+    max_bytes: int,
+    encoding: str | None = None,
+    separator: str | None = None,
+) -> pa.Table:
+    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of a text with a separator.
 
     Raises
     ------
@@ -147,14 +171,15 @@ def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
     LimitExceededError
         It unpacks to more than ``max_bytes``.
     """
-    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM, *_DELIMITED):
-        hint = "Parquet, Arrow, CSV and TSV files are tables"
+    is_text = mime in _DELIMITED or separator is not None
+    if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
+        hint = "Parquet, Arrow, CSV and TSV files are tables, other texts with separator="
         raise _other_kind(
             mime, "table", hint + "; others: read blob.open(seek=True) with a library"
         )
     try:
-        if mime in _DELIMITED:
-            return _delimited(data, _DELIMITED[mime])
+        if is_text:
+            return _delimited(as_text(data, encoding), mime, separator, max_bytes)
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
@@ -162,7 +187,9 @@ def as_table(data: bytes, mime: str, *, max_bytes: int) -> pa.Table:
         if isinstance(error, (ConversionError, LimitExceededError)):
             raise
         raise _not_readable(mime, "table", error) from error
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except MemoryError:
+        raise _no_memory(max_bytes) from None
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # KeyError: of a type
         raise _not_readable(mime, "table", error) from error
 
 
@@ -182,8 +209,12 @@ def _npy(data: bytes) -> np.ndarray[Any, Any]:
             target_type="array",
             hint="write it again with a type of numbers or text",
         )
-    # numpy would allocate what the header says before it reads
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+    # numpy would allocate what the header says before it reads; elements of no bytes cost time
+    if (
+        min(shape, default=0) < 0
+        or not dtype.itemsize
+        or math.prod(shape) * dtype.itemsize != len(data) - file.tell()
+    ):
         raise ValueError(f"{shape} of {dtype} does not fit the bytes that follow")
     file.seek(0)
     array: np.ndarray[Any, Any] = np.load(file, allow_pickle=False)
@@ -218,21 +249,42 @@ def _ipc(data: bytes, max_bytes: int) -> pa.Table:
         return _collected(reader, reader.schema, max_bytes)
 
 
-def _delimited(data: bytes, delimiter: str) -> pa.Table:
+def _delimited(text: str, mime: str, separator: str | None, max_bytes: int) -> pa.Table:
     from pyarrow import csv
 
-    text = as_text(data, None)
-    line = text.partition("\n")[0]
-    if delimiter == "," and line.count(";") > line.count(","):
+    delimiter = separator or _DELIMITED[mime]
+    line = text[: len(text) if (end := _line_end(text)) < 0 else end]
+    if not separator and delimiter == "," and line.count(";") > line.count(","):
         delimiter = ";"
-    return csv.read_csv(
-        pa.BufferReader(text.encode()),
-        read_options=csv.ReadOptions(block_size=_BLOCK),
-        parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+    if (columns := line.count(delimiter) + 1) > _MAX_COLUMNS:
+        raise LimitExceededError(
+            f"the first line has {columns:,} columns, more than {_MAX_COLUMNS:,}",
+            limit=_MAX_COLUMNS,
+            actual=columns,
+            hint="read blob.open(seek=True) with a library",
+        )
+    hive = delimiter == "\x01"  # Hive names no columns, quotes nothing, and writes a null as \\N
+    rows = csv.read_csv(
+        pa.BufferReader(text.removeprefix("\ufeff").encode()),
+        read_options=csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
+        parse_options=csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=not hive, quote_char=False if hive else '"'
+        ),
+        convert_options=csv.ConvertOptions(
+            null_values=["\\N"] if hive else None, strings_can_be_null=hive
+        ),
     )
+    _require_unpacked(rows.nbytes, max_bytes)
+    return rows
+
+
+def _line_end(text: str) -> int:
+    """Return where the first line ends for the parser of CSV: at ``\\n`` or ``\\r`` alone."""
+    return min((at for sign in "\n\r" if (at := text.find(sign)) >= 0), default=-1)
 
 
 def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: int) -> pa.Table:
+    check_unions(schema)
     kept, held = [], 0
     for batch in batches:
         validate(batch)
@@ -272,6 +324,15 @@ def _require_unpacked(size: int, limit: int) -> None:
         )
 
 
+def _no_memory(limit: int) -> LimitExceededError:
+    return LimitExceededError(
+        "the blob unpacks to more than there is memory for",
+        limit=limit,
+        hint="pass a larger max_bytes= or max_pixels= if you trust it, or read a part:"
+        " blob.open(seek=True)",
+    )
+
+
 def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
     return ConversionError(
         f"the blob is no {wanted}: its bytes are {mime}",
@@ -281,13 +342,18 @@ def _other_kind(mime: str, wanted: str, hint: str) -> ConversionError:
     )
 
 
-def _not_readable(mime: str, wanted: str, error: BaseException) -> ConversionError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+def _not_readable(
+    mime: str, wanted: str, error: BaseException, reason: str = ""
+) -> ConversionError:
+    reason = reason or refusal_of(error).removeprefix("not decoded here: ")
+    hint = "read blob.open(seek=True) with another library"
+    if reason.startswith(DAMAGED):
+        hint = "upload the file again: all its checksums hold, so it was damaged before its upload"
     return ConversionError(
         f"the blob begins as {mime} and cannot be read: {reason}",
         source_type=mime,
         target_type=wanted,
-        hint="the file is cut or damaged since before its upload: all its checksums hold",
+        hint=hint,
     )
 
 

@@ -14,7 +14,7 @@ from odps_nb.errors import MissingDependencyError
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["PICTURES", "icon_size", "open_picture", "register"]
+__all__ = ["KEPT_INFO", "PICTURES", "icon_size", "open_picture", "register", "tiff_form"]
 
 #: Pillow's name of the format, by media type.
 PICTURES: Final = {
@@ -27,7 +27,18 @@ PICTURES: Final = {
     "image/avif": "AVIF",
     "image/heic": "HEIF",
     "image/vnd.microsoft.icon": "ICO",
+    "image/jp2": "JPEG2000",
+    "image/vnd.adobe.photoshop": "PSD",
+    "image/x-portable-anymap": "PPM",
+    "image/vnd-ms.dds": "DDS",
 }
+#: Of ``PIL.Image.Image.info``: what decides how a picture is shown, and its EXIF data.
+KEPT_INFO: Final = ("exif", "icc_profile", "dpi", "gamma", "transparency")
+# of TIFF: marks of BigTIFF, and tags of camera RAW (DNG 1.7; TIFF/EP 2001)
+_BIG: Final = (b"+\0", b"\0+")
+_DNG_VERSION: Final = 50706
+_PHOTOMETRIC: Final = 262
+_FILTERS: Final = 32803  # one colour in each pixel
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
@@ -74,6 +85,26 @@ def open_picture(data: bytes, *mimes: str) -> Image.Image:
             f"{mimes[0]} needs {needed}", extra="previews", hint="pip install 'odps-nb[previews]'"
         )
     return Image.open(io.BytesIO(data), formats=known)
+
+
+def tiff_form(data: bytes) -> str:
+    """Return what the first directory of a TIFF says of its pixels; empty where it says nothing."""
+    from PIL import TiffImagePlugin
+
+    file = io.BytesIO(data)
+    try:
+        tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(16 if data[2:4] in _BIG else 8))
+        file.seek(tags.next)
+        tags.load(file)
+        if _DNG_VERSION in tags or tags.get(_PHOTOMETRIC) == _FILTERS:
+            return "camera RAW"
+        bands = int(tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1))
+        bits = "/".join(sorted({str(bit) for bit in tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))}))
+        number = tags.get(TiffImagePlugin.COMPRESSION, 1)
+        packed = TiffImagePlugin.COMPRESSION_INFO.get(number, f"compression {number}")
+    except Exception:  # noqa: BLE001 - damaged directories raise whatever they like
+        return ""
+    return f"TIFF of {bands} {'band' if bands == 1 else 'bands'} of {bits} bits, {packed}"
 
 
 def icon_size(data: bytes) -> tuple[int, int]:

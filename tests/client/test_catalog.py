@@ -201,6 +201,15 @@ def test_tables_come_page_by_page_and_sorted():
     assert [one.marker for one in service.calls["ListTables"]] == ["", "m1"]
 
 
+def test_what_is_no_name_is_left_out_of_lists(caplog):
+    """Attack 4: a person takes a name from a list into a cell, and runs it."""
+    wrong = ("--help\n!touch x\n#", "a b", "a;b", "`a`", "", "a\u2028b", "x" * 129)
+    script = pages((("a", *wrong, "b"), ""))
+    with ControlService(ListTables=script) as service, service.client() as storage:
+        assert list_tables(storage) == ["a", "b"]
+    assert "'--help\\n!touch x\\n#', which is no name" in caplog.text
+
+
 def test_a_marker_that_repeats_ends_the_list():
     script = pages((("a",), "m"), (("b",), "m"))
     with ControlService(ListTables=script) as service, service.client() as storage:

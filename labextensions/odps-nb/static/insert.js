@@ -1,10 +1,12 @@
-// Puts text into the notebook's active cell. Nothing is run.
+// Puts names into the notebook's active cell. Nothing is run, and since a person runs it then, what
+// a service calls a name goes there only as one: no other sign than those of names, else in quotes.
 
 // `%odps read` of a table on a line of its own; in a cell of ours, which has SQL, the name alone.
 export function insertRead(panel, name, NotebookActions) {
   const cell = usableCell(panel, NotebookActions);
   const source = cell.model.sharedModel.getSource();
   if (/^\s*%%odps\b/.test(source)) return insertText(panel, name, NotebookActions);
+  if (!/^[\p{L}\p{N}_.]+$/u.test(name)) return;
   const line = `%odps read ${name} -n 1000 -o df`;
   if (source.trim() === "") return replace(panel, cell, 0, source.length, line);
   const cursor = cell.editor ? offset(cell.editor, source) : source.length;
@@ -14,8 +16,10 @@ export function insertRead(panel, name, NotebookActions) {
   return replace(panel, cell, at, at, before.trim() === "" ? line : `\n${line}`);
 }
 
-// The text at the cursor.
-export function insertText(panel, text, NotebookActions) {
+// A name at the cursor; in back-quotes where SQL needs them.
+export function insertText(panel, name, NotebookActions) {
+  if (/[\p{C}\p{Zl}\p{Zp}]/u.test(name)) return;
+  const text = /^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name) ? name : `\`${name.replaceAll("`", "``")}\``;
   const cell = usableCell(panel, NotebookActions);
   const source = cell.model.sharedModel.getSource();
   const at = cell.editor ? offset(cell.editor, source) : source.length;

@@ -1,6 +1,7 @@
 """The methods of a `Blob` that turn its bytes into a picture, an array, text or a table.
 
-``odps_nb.convert.blob_content`` converts; how bytes are recognised is one of the `Faces`.
+``odps_nb.convert.blob_content`` converts, in the parser process where it runs parsers in native
+code; how bytes are recognised is one of the `Faces`.
 """
 
 from __future__ import annotations
@@ -32,22 +33,32 @@ class BlobContent:
     def _recognise(self, data: bytes) -> str:
         """Return the media type that the bytes themselves tell."""
 
-    def to_pil(self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES) -> Image.Image:
+    def to_pil(
+        self,
+        *,
+        max_pixels: int = MAX_PIXELS,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
+    ) -> Image.Image:
         """Return a picture as a decoded ``PIL.Image.Image``; of a moving one the first frame.
 
         What the bytes are is recognised from them, never from the stated media type. They are
-        decoded in this process. Needs Pillow. Like `to_numpy`, `to_text` and `to_table` it costs
-        one request, or none if the blob is cached; see `open`.
+        decoded in a process aside, which is bounded in memory and time: a file that was made to
+        crash a decoder does not end yours. Needs Pillow. Like `to_numpy`, `to_text` and `to_table`
+        it costs one request, or none if the blob is cached; see `open`.
 
         Parameters
         ----------
         max_pixels, max_bytes
             Pixels of the picture, and bytes of the blob, that are accepted.
+        trusted
+            Decode it in this process: faster for many small pictures, for files that you made.
 
         Raises
         ------
         ConversionError
-            The bytes are no picture, or one that was damaged before its upload.
+            The bytes are no picture, one that was damaged before its upload, or one that stopped
+            the decoder.
         LimitExceededError
             The picture has more pixels, or the blob more bytes; nothing was decoded.
         MissingDependencyError
@@ -59,13 +70,15 @@ class BlobContent:
         >>> photo.to_pil().format
         'JPEG'
         """
-        from odps_nb.convert.blob_content import as_picture
-
         data = self._content(max_bytes)
-        return as_picture(data, self._recognise(data), max_pixels=max_pixels)
+        return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
 
     def to_numpy(
-        self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES
+        self,
+        *,
+        max_pixels: int = MAX_PIXELS,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
     ) -> np.ndarray[Any, Any]:
         """Return the pixels of a picture, or the array of an ``.npy`` file.
 
@@ -79,10 +92,14 @@ class BlobContent:
         >>> pixels.shape[2], pixels.dtype
         (3, dtype('uint8'))
         """
-        from odps_nb.convert.blob_content import as_array
+        from odps_nb.convert.blob_content import as_array, pixels_of
+        from odps_nb.convert.pictures import PICTURES
 
         data = self._content(max_bytes)
-        return as_array(data, self._recognise(data), max_pixels=max_pixels)
+        mime = self._recognise(data)
+        if mime in PICTURES:
+            return pixels_of(_picture(data, mime, max_pixels, trusted=trusted))
+        return as_array(data, mime)
 
     def to_text(self, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> str:
         """Return a text; line ends stay as they are.
@@ -90,7 +107,8 @@ class BlobContent:
         Parameters
         ----------
         encoding
-            Name of the encoding; by default the one of its byte order mark, else UTF-8.
+            Name of the encoding. By default the one that the text states (byte order mark, XML,
+            HTML, ``coding:``), else UTF-8, else one guessed by ``charset-normalizer``.
         max_bytes
             Bytes of the blob that are accepted.
 
@@ -105,20 +123,37 @@ class BlobContent:
 
         return as_text(self._content(max_bytes), encoding)
 
-    def to_table(self, *, max_bytes: int = MAX_BYTES) -> pa.Table:
+    def to_table(
+        self,
+        *,
+        encoding: str | None = None,
+        separator: str | None = None,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
+    ) -> pa.Table:
         """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
 
-        The first line of CSV and TSV names the columns, whose types are inferred.
+        The first line of CSV and TSV names the columns, whose types are inferred; a text of Hive,
+        whose fields end with ``\\x01``, has no names and ``\\N`` for null. The file is read in a
+        process aside, as in `to_pil`.
 
         Parameters
         ----------
+        encoding
+            Of a text; see `to_text`.
+        separator
+            The character between the fields of a text, for example ``|``; by default it is told
+            from the first lines.
         max_bytes
             Bytes that are accepted: of the blob, and of its rows when unpacked.
+        trusted
+            Read it in this process: for files that you made.
 
         Raises
         ------
         ConversionError
-            The bytes are no table of these, or one that was damaged before its upload.
+            The bytes are no table of these, one that was damaged before its upload, or one that
+            stopped the parser.
         LimitExceededError
             There is more of it.
 
@@ -128,7 +163,16 @@ class BlobContent:
         >>> parquet.to_table().num_columns
         5
         """
-        from odps_nb.convert.blob_content import as_table
+        from odps_nb.convert import blob_content, blob_conversion
 
         data = self._content(max_bytes)
-        return as_table(data, self._recognise(data), max_bytes=max_bytes)
+        convert = blob_content.as_table if trusted else blob_conversion.table
+        mime = self._recognise(data)
+        return convert(data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator)
+
+
+def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image.Image:
+    from odps_nb.convert import blob_content, blob_conversion
+
+    convert = blob_content.as_picture if trusted else blob_conversion.picture
+    return convert(data, mime, max_pixels=max_pixels)

@@ -21,26 +21,44 @@ from odps_nb.errors import ConfigError
 __all__ = ["Folder", "file_name_for", "safe_name", "save_stream"]
 
 MAX_NAME_BYTES = 150
-_FORBIDDEN = re.compile(
-    r'[\x00-\x1f\x7f-\x9f<>:"|?*\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]'
+_FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\ud800-\udfff]')
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Characters that show nothing though they are letters, marks or symbols."""
+_LOADED = re.compile(
+    r"(?i).*\.(py[cdiow]?|pth|so(\.[\d.]+)?|dll|dylib|egg-link)"
+    r"|(desktop|autorun|pytest|tox|mypy)\.ini|(makefile|dockerfile|justfile|package\.json"
+    r"|pyproject\.toml|setup\.cfg|thumbs\.db)"
 )
+"""Names that Python, a build tool or a file manager loads where it finds them."""
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
 def safe_name(stated: str) -> str:
     """Return a safe file name for one given by an uploader; empty if nothing is left.
 
-    No folders, no hidden files, no control or direction marks, no device names, at most
-    150 bytes with the ending kept.
+    No folders, no hidden files, no control, direction or unseen characters, no device names, no
+    option of a command (``-rf``), at most 150 bytes with the ending kept. A name that Python or
+    another tool would load where it lies, such as ``pandas.py``, gets ``blob-`` in front, which
+    no ``import`` can name.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
+    made = "".join("_" if _is_unseen(sign) else sign for sign in made)
     while made != name:  # cutting it may leave a blank at the end, or the name of a device
-        name, made = made, _cut(_no_device(_trimmed(made)))
+        name, made = made, _cut(_no_device(_not_loaded(_trimmed(made))))
     return name
 
 
+def _is_unseen(sign: str) -> bool:
+    return sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp")
+
+
+def _not_loaded(name: str) -> str:
+    return f"blob-{name}" if _LOADED.fullmatch(name) and not name.startswith("blob-") else name
+
+
 def _trimmed(name: str) -> str:
-    return name.strip().strip(".")
+    name = re.sub(r"\s+", " ", name.strip()).strip(".")
+    return f"_{name}" if name.startswith("-") else name
 
 
 def _no_device(name: str) -> str:

@@ -384,9 +384,11 @@ def _check_zone(name: str) -> None:
 
 def _checked_url(option: str, url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    plain = not (parts.username or parts.password or parts.query or parts.fragment)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
+        del url, parts  # what is in them may be a secret, and a traceback may show locals
         raise ConfigError(
-            f"{option} is not an http(s) address without user and password",
+            f"{option} is not an http(s) address without user, password and query",
             option=option,
             hint="write e.g. https://service.cn-hangzhou.maxcompute.aliyun.com/api",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -184,11 +185,37 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
             option="profile",
             hint=f"chmod 600 {path}",
         )
+    if why := _is_foreign(path):
+        raise ConfigError(
+            f"profiles are not read from {path}: {why}",
+            option="profile",
+            hint="let the file and its folder belong to you, writable by nobody else",
+        )
     return hidden((key, value) for key, value in table.items() if value != "")
 
 
 def _is_open(path: Path) -> bool:
     return os.name == "posix" and bool(path.stat().st_mode & 0o077)
+
+
+def _is_foreign(path: Path) -> str | None:
+    """Return why others decide what the file says: they own it, or may write to it or replace it.
+
+    A profile names the program that gives keys (``credential_process``) and the host they go to.
+    """
+    if os.name != "posix":
+        return None
+    for place in (path, path.parent):
+        found = place.stat()
+        if found.st_uid not in (os.geteuid(), 0):
+            return f"{place} belongs to another user"
+        others = stat.S_IWOTH
+        if found.st_gid != found.st_uid:  # else the group of this user alone, as Debian makes it
+            others |= stat.S_IWGRP
+        sticky = place is not path and found.st_mode & stat.S_ISVTX
+        if found.st_mode & others and not sticky:
+            return f"other users may write to {place}"
+    return None
 
 
 def _did_you_mean(name: str, names: tuple[str, ...] | list[str]) -> str:

@@ -171,12 +171,14 @@ class BlobCache:
         return self._folder / key.hex()
 
     def _is_private(self) -> bool:
-        found = self._folder.stat()
+        found = self._folder.lstat()
         if os.name == "nt":  # folders of a user are private there
             return True
-        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not own or not stat.S_ISDIR(found.st_mode):  # a link leads where another user said
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
-            _log.log(level, "no blobs are cached in %s: others may write there", self._folder)
+            why = "it is a link, or others may write there"
+            _log.log(level, "no blobs are cached in %s: %s", self._folder, why)
             return False
         if found.st_mode & 0o077:
             self._folder.chmod(0o700)

@@ -17,6 +17,7 @@ from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from odps_nb.client.auth.tunnel_host import check_tunnel_host
 from odps_nb.client.calls.attempts import Attempts, Clock
 from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
@@ -474,7 +475,11 @@ class StorageClient:
     def _find_tunnel(self) -> str:
         request = GetTunnelEndpoint(project=self.profile.project, quota_name=self.profile.quota)
         _, body = self.rest(request.encode(scope=self._scope))
-        return decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
+        found = decode_tunnel_endpoint(body, endpoint=self.profile.endpoint)
+        keys = self.profile.keys
+        has_token = bool(keys.sts_token or keys.bearer_token)
+        check_tunnel_host(found, endpoint=self.profile.endpoint, has_token=has_token)
+        return found
 
 
 def _describe(wire: WireRequest) -> str:

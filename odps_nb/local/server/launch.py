@@ -83,6 +83,15 @@ class LocalService:
         raise ConfigError("a running service cannot be pickled", hint="pass its endpoint and keys")
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment without what belongs to other services: their keys and profiles."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ODPS_") or name.startswith("ODPS_NB_LOCAL_")
+    }
+
+
 def start(
     root: str | Path | None = None,
     *,
@@ -111,6 +120,7 @@ def start(
     _require_extra()
     command = [
         sys.executable,
+        "-P",  # a file of the working folder, say a saved blob, is no module of the service
         "-m",
         "odps_nb.local.server.serve",
         "--json",
@@ -130,7 +140,7 @@ def start(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # Ctrl-C in a notebook or terminal is for the client
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**_environment(), "PYTHONUNBUFFERED": "1"},
     )
     errors, reader = _drain(process.stderr)
     line = _first_line(process)

@@ -262,7 +262,7 @@ class _Process:
 
     def __init__(self, memory: int, work: Path) -> None:
         self._spill = work / f"spill-{new_id()}"
-        command = [sys.executable, "-m", "odps_nb.local.sql.worker", str(memory)]
+        command = [sys.executable, "-P", "-m", "odps_nb.local.sql.worker", str(memory)]
         self._process = subprocess.Popen(
             [*command, str(self._spill)],
             stdin=subprocess.PIPE,

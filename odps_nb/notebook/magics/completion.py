@@ -194,7 +194,9 @@ def _in_cell(rest: str, body: str, after: str, names: Names) -> Candidates | Non
 
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:
     folded = fragment.casefold()
-    found = dict.fromkeys(word for word in words if word.casefold().startswith(folded))
+    fitting = (word for word in words if word.casefold().startswith(folded))
+    # a name of the service that has a line break would put a line of its own into the cell
+    found = dict.fromkeys(word for word in fitting if word.isprintable())
     return Candidates(fragment=fragment, words=tuple(found)[:MAX_SHOWN], kind=kind)
 
 

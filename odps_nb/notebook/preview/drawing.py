@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from odps_nb.notebook.display.html import (
     BACKDROP,
     LINE,
     MONO,
+    MUTED,
     SMALL,
     TINT,
     Html,
     data_url,
     element,
+    join,
     scroller,
 )
-from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
+from odps_nb.notebook.preview.shared import GRID, Size, count_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
     "Drawing",
     "Excerpt",
+    "card",
     "clip",
     "count_of",
     "framed",
+    "headed",
+    "headed_lines",
     "made_picture",
     "picture_box",
     "source_box",
@@ -33,6 +39,7 @@ __all__ = [
 
 _CELL: Final = 60
 _LINE: Final = 400
+_HEADING: Final = 25  # pixels
 # what our parsers encode
 _MADE: Final = {
     "image/png": b"\x89PNG\r\n\x1a\n",
@@ -71,11 +78,6 @@ class Drawing:
 def clip(text: str, limit: int) -> str:
     """Return at most ``limit`` characters, with an ellipsis where something was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def count_of(count: int, thing: str) -> str:
-    """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def framed(picture: str, size: Size) -> Html:
@@ -137,6 +139,44 @@ def source_box(text: str, size: Size, *, label: str) -> tuple[Html, bool]:
         style=size.box,
     )
     return box, len(lines) > len(shown)
+
+
+def card(title: str, rows: Sequence[Html], size: Size) -> Html:
+    """Return a few rows below a title, in the middle of a box."""
+    inner = element(
+        "div",
+        element("div", title, style="font-weight:bold;font-size:18px"),
+        *rows,
+        attributes={"dir": "auto"},
+        style=f"padding:12px 16px;border:{LINE};border-radius:4px;{SMALL}",
+    )
+    return framed(inner, size)
+
+
+def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Html:
+    """Return what ``draw`` makes, below a line of ``words`` (the first one is bold) if any."""
+    if not words:
+        return draw(size)
+    line = element(
+        "div",
+        element("b", clip(words[0], 80)),
+        *(f" {clip(word, 120)}" for word in words[1:]),
+        attributes={"dir": "auto"},
+        style=f"height:{_HEADING}px;padding:4px 8px;box-sizing:border-box;white-space:nowrap;"
+        f"overflow:hidden;text-overflow:ellipsis;{SMALL}",
+    )
+    return join((line, draw(replace(size, height=size.height - _HEADING))))
+
+
+def headed_lines(heading: Sequence[str], lines: Sequence[str], size: Size, *, name: str) -> Html:
+    """Return the first lines of a text, below a heading if there is one."""
+
+    def draw(below: Size) -> Html:
+        if not lines:
+            return framed(element("em", "no text", style=MUTED), below)
+        return source_box("\n".join(lines), below, label=f"text of {name}")[0]
+
+    return headed(heading, draw, size)
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, label: str) -> Html:

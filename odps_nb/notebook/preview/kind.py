@@ -7,14 +7,15 @@ it there. A format that needs a parser in native code adds a file in
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.encodings import decode, detect
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
     "BINARIES",
@@ -61,9 +62,9 @@ class Format:
         First bytes that prove the format. What needs more than that is for `Kind.recognise`.
     brands
         Brands of an ISO base media file (the box ``ftyp``) that prove it.
-    kind, encoding, delimiter
+    kind, encoding, guessed, delimiter
         Of recognised bytes: name of the kind; Python's name of the text encoding, empty unless it
-        is a kind of text; what separates the cells of CSV or TSV.
+        is a kind of text, and whether it was guessed; what separates the cells of CSV or TSV.
     """
 
     mime: str
@@ -73,17 +74,8 @@ class Format:
     brands: tuple[bytes, ...] = ()
     kind: str = ""
     encoding: str = ""
+    guessed: bool = False
     delimiter: str = ""
-
-
-_BOMS: Final = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +88,8 @@ class Head:
         At most `HEAD` bytes.
     whole
         Whether they are all there are.
-    text, encoding
-        The bytes as text, and their encoding; empty when they are no text.
+    text, encoding, guessed
+        The bytes as text, their encoding, and whether it was guessed; empty when they are no text.
     brand
         The first known brand of an ISO base media file; else empty.
     """
@@ -106,20 +98,30 @@ class Head:
     whole: bool
     text: str = ""
     encoding: str = ""
+    guessed: bool = False
     brand: bytes = b""
 
     @classmethod
-    def of(cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset()) -> Head:
-        """Decode the bytes if they are text; look for one of ``brands``."""
-        encoding = next((name for bom, name in _BOMS if data.startswith(bom)), "utf-8")
+    def of(
+        cls, data: bytes, *, whole: bool, brands: Set[bytes] = frozenset(), guess: bool = False
+    ) -> Head:
+        """Decode the bytes if they are text; look for one of ``brands``.
+
+        With ``guess``, an encoding is guessed where none is stated and it is not UTF-8.
+        """
         brand = _brand(data, brands)
-        try:
-            text = _decode(data, encoding, whole=whole)
-        except UnicodeDecodeError:
+        found = detect(data, whole=whole, guess=guess) if data else None
+        if found is None:
             return cls(data=data, whole=whole, brand=brand)
-        if not data or _CONTROLS.search(text):
-            return cls(data=data, whole=whole, brand=brand)
-        return cls(data=data, whole=whole, text=text, encoding=encoding, brand=brand)
+        text = decode(data, found.name, whole=whole)
+        return cls(
+            data=data,
+            whole=whole,
+            text=text,
+            encoding=found.name,
+            guessed=found.guessed,
+            brand=brand,
+        )
 
     def __repr__(self) -> str:
         return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
@@ -174,17 +176,24 @@ class Kind:
     head: int = HEAD
     embedded: bool = False
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it is asked only about bytes that are text."""
+        return TEXTS <= self.precedence < BINARIES
+
     def match(self, head: Head) -> Format | None:
         """Return the format that the bytes have, or ``None`` when they are of another kind."""
-        is_text = TEXTS <= self.precedence < BINARIES
-        if is_text and not head.encoding:
+        if self.is_text and not head.encoding:
             return None
         found = next((format for format in self.formats if _proves(head, format)), None)
         if found is None and self.recognise is not None:
             found = self.recognise(head)
         if found is None:
             return None
-        return replace(found, kind=self.name, encoding=head.encoding if is_text else "")
+        encoding = head.encoding if self.is_text else ""
+        return replace(
+            found, kind=self.name, encoding=encoding, guessed=self.is_text and head.guessed
+        )
 
 
 def _proves(head: Head, format: Format) -> bool:
@@ -200,11 +209,6 @@ def _brand(data: bytes, known: Set[bytes]) -> bytes:
     return next((brand for brand in brands if brand in known), b"")
 
 
-def _decode(data: bytes, encoding: str, *, whole: bool) -> str:
-    """Return ``data`` as text; a character that was cut at the end is dropped unless ``whole``."""
-    return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
-
-
 def text_of(excerpt: Excerpt, format: Format) -> str:
     """Return the excerpt as text.
 
@@ -214,25 +218,56 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         When it is not in the encoding that its head has.
     """
     try:
-        return _decode(excerpt.data, format.encoding, whole=excerpt.whole)
+        return decode(excerpt.data, format.encoding, whole=excerpt.whole)
     except UnicodeDecodeError as error:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
 
 
+_LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
 # Labels that promise nothing in particular contradict nothing.
 _VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
+# What others are packed in: a label may name what is inside.
+_PACKED: Final = frozenset(
+    {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
+)
+# What others are made of: a label that we do not know may know better.
+_OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
+# Texts that browsers run, and labels that promise no more than a text.
+_ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
+_HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
 
 
 def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts what the bytes are.
+    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
 
-    Parameters of the type (``; charset=…``), case, aliases and vague labels
-    (``application/octet-stream``) contradict nothing.
+    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
+    bytes a text that are none, when a page that browsers run is called something else, and when a
+    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
+    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
+    text, or of a container that the format is made of (``.docx`` and ZIP).
     """
+    from odps_nb.notebook.preview.registry import kinds  # it imports this module
+
     label = (declared or "").split(";")[0].strip().lower()
     if label in _VAGUE or label == format.mime or label in format.aliases:
         return False
-    if format.mime == UNKNOWN:
-        # we do not know it, so we cannot say that the label lies, unless it names a known kind
-        return label.startswith(("image/", "audio/", "video/", "text/"))
-    return True
+    if not _LABEL.fullmatch(label):
+        return True  # it is no media type at all
+    named = [
+        (kind.is_text, other)
+        for kind in kinds()
+        for other in kind.formats
+        if label == other.mime or label in other.aliases
+    ]
+    if any(format.mime in other.aliases for _, other in named):
+        return False  # it is made of this
+    if label.startswith("text/") or any(is_text for is_text, _ in named):
+        if format.encoding:
+            return format.mime in _ACTIVE and label not in _HARMLESS
+        return format.mime not in _PACKED
+    if named:
+        return True
+    if format.encoding:
+        return format.mime in _ACTIVE
+    is_open = format.mime in _OPEN or format.kind == "binary"
+    return not is_open and label.partition("/")[0] != format.mime.partition("/")[0]

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import mimetypes
-from typing import Final
 
-from odps_nb.notebook.preview.kind import UNKNOWN, differs
+from odps_nb.notebook.preview.kind import differs
 from odps_nb.notebook.preview.registry import sniff
 
 __all__ = ["media_type"]
-
-# Formats that others are made of: a name may know better (``.docx`` is a zip, ``.py`` a text).
-_OPEN: Final = frozenset(
-    {UNKNOWN, "application/gzip", "application/xml", "application/zip", "text/plain"}
-)
-# Formats that bytes would have proved.
-_PROVABLE: Final = ("image/", "audio/", "video/", "application/pdf")
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
@@ -34,6 +26,4 @@ def media_type(head: bytes, size: int, name: str) -> str:
     guess = mimetypes.guess_type(name)[0]
     if guess is None or not size:
         return found.mime
-    if found.mime in _OPEN or found.kind == "code":  # a language is only likely, from its marks
-        return found.mime if guess.startswith(_PROVABLE) else guess
     return found.mime if differs(guess, found) else guess

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from odps_nb.notebook.preview import kinds as _package
-from odps_nb.notebook.preview.kind import Format, Head, Kind
+from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
 
 __all__ = ["GROUP", "Kinds", "kinds", "sniff"]
 
@@ -71,8 +71,15 @@ class Kinds:
             Length of the whole blob in bytes, if known; a head of that length is the whole blob.
         """
         whole = size is not None and size <= len(head)
-        seen = Head.of(head, whole=whole, brands=self._brands)
-        found = (kind.match(seen) for kind in self)
+        found = self._match(Head.of(head, whole=whole, brands=self._brands))
+        if found.mime != UNKNOWN:
+            return found
+        # an encoding is guessed where the bytes prove nothing else
+        guessed = Head.of(head, whole=whole, brands=self._brands, guess=True)
+        return self._match(guessed) if guessed.guessed else found
+
+    def _match(self, head: Head) -> Format:
+        found = (kind.match(head) for kind in self)
         return next(format for format in found if format is not None)  # "binary" fits always
 
 

@@ -1,15 +1,16 @@
-"""Values that the kernel and the parser process share. Imports nothing."""
+"""Values that previews and their parsers share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-__all__ = ["GRID", "LIST", "SINGLE", "Size", "UnshowableError", "length_of", "words"]
+__all__ = ["ASF", "ASF_FILM", "GRID", "LIST", "SINGLE", "Size", "count_of", "length_of", "words"]
 
-
-class UnshowableError(ValueError):
-    """The bytes cannot be drawn as what they are; the message is one line for a person."""
+#: First bytes of an ASF file (WMA, WMV).
+ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
+#: What it has in its header where one of its streams is a film (ASF 1.2, 10.4).
+ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,11 @@ SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines
 def words(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
+
+
+def count_of(count: int, thing: str) -> str:
+    """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def length_of(seconds: float) -> str:

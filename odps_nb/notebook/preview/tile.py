@@ -28,10 +28,12 @@ from odps_nb.notebook.display.html import (
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, framed
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
 from odps_nb.notebook.preview.kinds import binary
-from odps_nb.notebook.preview.parsing import ParserStoppedError
 from odps_nb.notebook.preview.peek import BlobLike, peek
 from odps_nb.notebook.preview.registry import kinds
-from odps_nb.notebook.preview.shared import GRID, Size, UnshowableError
+from odps_nb.notebook.preview.shared import GRID, Size
+from odps_nb.parsing.client import ParserStoppedError
+from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["NULL", "TILE_BUDGET", "UNREAD", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]
@@ -169,8 +171,7 @@ def _draw(
         return binary.draw(excerpt, format, size, name=name), (str(error),)
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours,
         # and these raise what they like; the reason is shown, the other tiles live on
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        return binary.draw(excerpt, format, size, name=name), (f"corrupt: {reason[0]}",)
+        return binary.draw(excerpt, format, size, name=name), (refusal_of(error),)
     return drawing, (drawing.note,) if drawing.note else ()
 
 
@@ -181,6 +182,9 @@ def _head_note(excerpt: Excerpt, keep: str) -> str:
 
 def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
     what = [about.format.label, *drawing.facts]
+    if about.format.encoding not in ("", "utf-8", "utf-8-sig"):
+        name = about.format.encoding.replace("_", "-")
+        what.append(f"{name} (guessed)" if about.format.guessed else name)
     if about.size is not None:
         what.append(format_bytes(about.size))
     words = " · ".join(what)
@@ -233,7 +237,10 @@ def _row(about: _Caption) -> list[Html]:
 
 
 def _badges(about: _Caption) -> list[Html]:
-    shape = "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px"
+    shape = (
+        "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px;"
+        "max-width:100%;box-sizing:border-box;overflow-wrap:anywhere"
+    )
     badges = []
     if about.verified:
         style = f"{shape};{SMALL};background-color:rgba(34,160,80,0.22)"

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import os
 import pickle
 from pathlib import Path
 
@@ -31,6 +32,30 @@ def profiles(tmp_path: Path):
         return {"ODPS_NB_PROFILES": str(path)}
 
     return write
+
+
+def test_a_profile_that_others_may_change_is_refused(profiles, tmp_path):
+    """Attack 7: it names the program that gives keys, and the host that gets requests."""
+    text = "[default]\nendpoint = 'http://h/api'\nproject = 'p'\n"
+    keys = {"ODPS_ACCESS_ID": "a", "ODPS_ACCESS_KEY": "k"}
+    environ = keys | profiles(text, mode=0o646)
+    with pytest.raises(ConfigError, match="other users may"):
+        Profile.resolve(environ=environ)
+    environ = keys | profiles(text)
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="other users may write to"):
+        Profile.resolve(environ=environ)
+    tmp_path.chmod(0o1777)  # as /tmp: nobody can replace a file of another user there
+    assert Profile.resolve(environ=environ).project == "p"
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_profile_of_another_user_is_refused(profiles, tmp_path):
+    environ = profiles("[default]\nendpoint = 'http://h/api'\nproject = 'p'\n")
+    os.chown(environ["ODPS_NB_PROFILES"], 12345, 12345)
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        Profile.resolve(environ=environ)
 
 
 def nowhere(tmp_path: Path) -> dict[str, str]:

@@ -73,6 +73,17 @@ def test_folder_and_files_are_of_their_user_alone(cache):
     assert stat.S_IMODE(cache.folder.stat().st_mode) == 0o700
 
 
+def test_a_link_is_never_used_and_what_it_leads_to_stays_as_it_is(cache, caplog, tmp_path):
+    """Attack 6: another user plants it where the cache will be made."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0o755)
+    cache.folder.parent.mkdir(parents=True, exist_ok=True)
+    cache.folder.symlink_to(theirs)
+    assert not keep(cache, 1)
+    assert (list(theirs.iterdir()), stat.S_IMODE(theirs.stat().st_mode)) == ([], 0o755)
+    assert "it is a link" in caplog.text
+
+
 def test_a_folder_that_others_may_write_to_is_never_used(cache, caplog):
     keep(cache, 1)
     cache.folder.chmod(0o777)

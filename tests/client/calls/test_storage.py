@@ -315,13 +315,12 @@ def test_a_post_to_the_control_plane_is_not_repeated():
 
 
 class answering:
-    def __init__(self, body: bytes, status: int = 200) -> None:
+    def __init__(self, body: bytes, status: int = 200, sts_token: str | None = None) -> None:
         from tests.support.sockets.peers import Peer
 
         self.peer = Peer(answers(body, body, body, status=status))
-        profile = Profile(
-            endpoint=self.peer.url + "/api", project="p", access_id="a", access_key="k", quota="q"
-        )
+        keys = {"access_id": "a", "access_key": "k", "sts_token": sts_token}
+        profile = Profile(endpoint=self.peer.url + "/api", project="p", quota="q", **keys)
         self.storage = StorageClient(profile, sleep=lambda seconds: None)
 
     def __enter__(self):
@@ -370,3 +369,14 @@ def test_no_secret_is_in_logs_errors_and_reprs(caplog):
     assert "secret-key" not in told
     assert signature not in told
     assert "TableGetReadSession p.t SessionId=s: 403, request id req-1" in caplog.text
+
+
+def test_a_token_is_sent_to_no_other_domain_that_the_service_names():
+    """Attack 5: the service, or who answers in its place, decides the host."""
+    with (
+        answering(b"tunnel.example.com", sts_token="t") as (peer, storage),
+        pytest.raises(ConfigError, match="another domain") as caught,
+    ):
+        storage.call(ASK)
+    assert "tunnel_endpoint=" in caught.value.hint
+    assert {seen.target.partition("?")[0] for seen in peer.seen} == {"/api/projects/p/tunnel"}

@@ -24,7 +24,8 @@ class Names:
         return ["orders", "media", "Documents"]
 
     def columns(self, table):
-        return {"orders": ["id", "amount", "ds"]}.get(table, [])
+        hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # attack 4: they would be lines of a cell
+        return {"orders": ["id", "amount", "ds", *hostile], "media": hostile}.get(table, [])
 
     def partitions(self, table):
         return {"orders": ["ds=2024-01-01", "ds=2024-01-02"]}.get(table, [])
@@ -55,6 +56,7 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
         ("%odps read orders --co", ("--columns",)),
         ("%odps read orders -c am", ("amount",)),
         ("%odps read orders -c id,am", ("amount",)),
+        ("%odps read media -c x", ()),
         ("%odps read orders -p ds=2024-01-02", ("ds=2024-01-02",)),
         ("%odps read orders -p ", ("ds=2024-01-01", "ds=2024-01-02")),
         ("%odps read orders -t ar", ("arrow",)),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import wave
 import zipfile
+from functools import partial
 
 import av
 import numpy as np
@@ -17,6 +18,7 @@ import pytest
 from PIL import Image
 
 from fuzz import document_files, media_files
+from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.notebook.explore.thumbnails import thumbnail
 from odps_nb.notebook.preview import parsing
@@ -24,8 +26,10 @@ from odps_nb.notebook.preview.kind import MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE, UnshowableError
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing import client
+from odps_nb.parsing.values import Limits, UnshowableError
 from tests.notebook.preview.test_more_kinds import Page, words
 from tests.support.previews import Seen, Value
 from tests.support.sockets.peers import own_address
@@ -364,7 +368,7 @@ def test_a_bomb_is_a_tile(name):
 
 
 def test_a_page_that_is_drawn_for_ever_is_ended(monkeypatch):
-    monkeypatch.setattr(parsing, "SECONDS", 1)
+    monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
         page = page_of(nested_forms())
@@ -421,8 +425,8 @@ def test_no_decoder_asks_the_network_for_anything(monkeypatch):
         "import os; sys.addaudithook(lambda event, _: event.startswith("
         "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99)); "
     )
-    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hook}")
-    monkeypatch.setattr(parsing, "_BOOT", boot)
+    boot = client._BOOT.replace("import sys; ", f"import sys; {hook}")
+    monkeypatch.setattr(client, "_BOOT", boot)
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
         for name, data in {**FILMS, **document_files.files()}.items():
@@ -458,7 +462,7 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
     (tmp_path / "list.m3u8").write_text(text)
     with av.open(str(tmp_path / "list.m3u8"), format="hls") as found:  # it is a right one
         assert found.streams.video
-    with pytest.raises(UnshowableError, match="Invalid"):
+    with pytest.raises(UnshowableError, match="invalid data"):
         containers.opened(text.encode(), "video/mp4")
     monkeypatch.setitem(containers._DEMUXERS, "video/mp4", ("hls", "hls,mpegts"))
     refused = contextlib.suppress(UnshowableError)
@@ -473,10 +477,10 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
 def plain():
     """Tiles of a parser process in which no library for previews is installed."""
     missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments"]
-    boot = parsing._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
+    boot = client._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
     parser = parsing.Parser()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "_BOOT", boot)
+        patch.setattr(client, "_BOOT", boot)
         patch.setattr(parsing, "_parser", parser)
         files = {**FILMS, **document_files.files()}
         found = {name: page_of(data, name) for name, data in files.items()}
@@ -511,3 +515,81 @@ def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "FLAC · 0:02 · 48 kHz · mono" in plain["song.flac"].text
     assert "def main(name):" in plain["tool.py"].text
     assert "img" in plain["sky.fits"].tags
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
+        b"P6\n9000 9000\n255\n" + bytes(300),
+        b"DDS \x7c\0\0\0\7\x10\0\0"
+        + (9000).to_bytes(4, "little") * 2
+        + bytes(60)
+        + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
+        + bytes(20),
+    ],
+)
+def test_a_header_that_promises_too_many_pixels_decodes_none(data):
+    made = tile(Value(data))
+    assert "<img" not in made.html
+    assert "81 megapixels, more than 40: not decoded" in made.notes[0]
+
+
+def test_layers_of_a_picture_are_no_animation():
+    layer = struct.pack(">4iH", 0, 0, 5, 7, 0) + b"8BIMnorm" + bytes(4) + struct.pack(">I", 0)
+    info = struct.pack(">h", 2) + layer * 2
+    data = psd(7, 5, layers=struct.pack(">I", len(info)) + info)
+    for size in (GRID, SINGLE):
+        made = tile(Value(data), size=size)
+        assert "animated" not in made.text
+        assert "7 × 5" in made.text
+
+
+def test_the_length_of_amr_is_counted_frame_by_frame():
+    """FFmpeg guesses the length by the bit rate of the first frames, which silence changes."""
+    made = FILMS["call.amr"]
+    silent = b"\x7c" * 3000  # frames without data: 20 ms, a byte each
+    data = made[:6] + made[6:] * 20 + silent
+    seconds = ((len(made) - 6) // 13 * 20 + 3000) // 50
+    assert f"AMR · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
+
+
+def test_the_length_of_aac_is_counted_frame_by_frame():
+    made = FILMS["song.aac"]
+    with av.open(io.BytesIO(made), format="aac") as file:
+        frames = [bytes(packet) for packet in file.demux(audio=0) if packet.size]
+    data = made + min(frames, key=len) * 3000
+    seconds = (len(frames) + 3000) * 1024 // 48_000
+    assert f"AAC · {seconds // 60}:{seconds % 60:02d} · " in tile(Value(data)).text
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        (b"\x00\x00\x00\x00" + b"G" + bytes(187), "binary"),  # one mark is no proof
+        ((b"G" + bytes(187)) * 4, "MPEG-TS"),
+        ((bytes(4) + b"G" + bytes(187)) * 4, "MPEG-TS"),
+        (FILMS["song.aac"][:100], "binary"),  # one frame is no proof
+        (FILMS["song.ac3"][:300], "binary"),
+        (b"#!AMR-WB\n" + b"\x04" + bytes(17), "AMR"),
+        (b"\0\0\0\x14ftyp3gp5\0\0\0\0mmp4" + bytes(90), "3GP"),
+        (b"G'day to all of you.\n" * 30, "text"),
+    ],
+)
+def test_marks_of_sound_and_film_prove_a_format_only_together(data, label):
+    assert sniff(data, len(data)).label == label
+
+
+def test_of_a_large_stream_a_frame_of_its_first_part_is_shown_and_no_length():
+    whole = FILMS["clip.ts"]
+    made = tile(Value(whole * (9 * MIB // len(whole)), "", "clip.ts"))
+    assert made.text.startswith("clip.ts  MPEG-TS · 64 × 48 · MPEG-2 · 9.4 MB")
+    assert "<img" in made.html
+
+
+def test_what_browsers_do_not_play_gets_no_player():
+    for name in ("call.wav", "call.amr", "song.ac3"):
+        page = page_of(FILMS[name], name)
+        assert "audio" not in page.tags
+        assert "img" in page.tags
+    assert "audio" in page_of(FILMS["song.aac"]).tags

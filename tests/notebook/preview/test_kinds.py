@@ -52,7 +52,7 @@ def test_every_sample_has_a_figure_a_caption_and_a_label(drawn):
         ("cities.csv", "CSV · 10 rows × 5 columns"),
         ("telemetry.csv", "CSV · first rows × 5 columns"),
         ("weather.parquet", "Parquet · 500 rows × 5 columns"),
-        ("weather.arrow", "Arrow file · first of 500 rows × 5 columns"),
+        ("weather.arrow", "Arrow file · 500 rows × 5 columns"),
         ("weights.npy", "NumPy · 32 × 8 float64"),
         ("model.npz", "NumPy archive · 2 files"),
         ("invoice.pdf", "PDF · version 1.4 · 1 page"),
@@ -145,7 +145,7 @@ def test_a_cut_picture_shows_hex_and_one_line_of_reason(samples):
     page = Seen(tile(samples["cut_short.jpg"]).html)
     assert "img" not in page.tags
     assert "ff d8 ff" in page.text
-    assert "corrupt:" in page.text
+    assert "cut or damaged:" in page.text
 
 
 def test_every_sample_cut_anywhere_becomes_a_tile(samples):

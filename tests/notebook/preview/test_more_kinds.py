@@ -1,6 +1,7 @@
 """Kinds without a picture of ours: what their tiles say, cut or not; kinds of other packages."""
 
 import logging
+import os
 import pickle
 import re
 import textwrap
@@ -8,11 +9,11 @@ import textwrap
 import pytest
 
 from fuzz.preview_files import files
-from odps_nb.notebook.preview import parsing
-from odps_nb.notebook.preview.parsing import Parser
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.client import Parser
+from odps_nb.parsing.values import UnshowableError
 from tests.support.previews import NASTY, Seen, Value
 
 FILES = files()
@@ -51,6 +52,39 @@ SAYS = {
     "song.mp3": ("MP3 · 0:02 · 48 kHz · mono", ""),
     "song.ogg": ("Ogg · 0:02 · 48 kHz · mono · Opus", ""),
     "song.flac": ("FLAC · 0:02 · 48 kHz · mono", ""),
+    "cube.ply": ("PLY · 3 points · 1 face", "3-D 3 points 1 face"),
+    "cube.stl": ("STL · 120 triangles", "3-D 120 triangles"),
+    "cube.obj": ("OBJ · 200 points · 200 faces", "3-D 200 points 200 faces"),
+    "call.amr": ("AMR · 0:02 · 8 kHz · mono", "browsers do not play it"),
+    "call.wav": ("WAV · 0:02 · 8 kHz · mono · ADPCM", "browsers do not play it"),
+    "call.au": ("AU · 0:02 · 8 kHz · mono", "browsers do not play it"),
+    "song.aiff": ("AIFF · 0:02 · 48 kHz · mono", "browsers do not play it"),
+    "song.aac": ("AAC · 0:02 · 48 kHz · mono", ""),
+    "song.ac3": ("AC-3 · 0:02 · 48 kHz · mono", "browsers do not play it"),
+    "song.wma": ("WMA · 0:01 · 44.1 kHz · mono", "browsers do not play it"),
+    "clip.wmv": ("WMV · 0:02 · 64 × 48", "browsers do not play it"),
+    "clip.ts": ("MPEG-TS · 0:02 · 64 × 48 · MPEG-2", "browsers do not play it"),
+    "clip.mpg": ("MPEG-PS · 0.08 s · 64 × 48 · MPEG-2", "browsers do not play it"),
+    "clip.flv": ("FLV · 0:02 · 64 × 48 · Sorenson H.263", "browsers do not play it"),
+    "clip.3gp": ("3GP · 0:02 · 64 × 48 · MPEG-4", "browsers do not play it"),
+    "photo.jp2": ("JPEG 2000 · 64 × 48", ""),
+    "photo.ppm": ("PPM · 64 × 48", ""),
+    "photo.dds": ("DDS · 64 × 48", ""),
+    "photo.psd": ("PSD · 64 × 48", ""),
+    "letter.docx": (
+        "Word · 3 pages · 1,200 words",
+        "A <i>letter by Bob Dear <b> Ann best wishes letter",
+    ),
+    "talk.pptx": ("PowerPoint · 2 slides", "comes <b> first comes second"),
+    "letter.odt": ("OpenDocument text · 2 pages · 14 paragraphs", "Ledger Dear reader bye"),
+    "talk.odp": ("OpenDocument slides · 2 slides", "Ledger First <b>"),
+    "story.epub": ("EPUB · 2 sections", "Night by Ann <b> One It was dark. Two It was dark."),
+    "shop.sqlite": ("SQLite · 2 tables", "table rows columns or<b>ders 2 id, tea empty 0 x"),
+    "note.eml": (
+        "message · 1 attachment",
+        "Rechnung für <b>März</b> From: Jörg <joerg@example.org> To: ann@example.org Date: Tue, "
+        "24 Nov 2026 10:00:00 +0100 attached: Rechnung März.pdf · 1.5 kB Guten Tag, im Anhang: ü.",
+    ),
     "song.m4a": ("M4A · 0:02 · 48 kHz · mono · AAC", ""),
 }
 
@@ -198,8 +232,8 @@ def test_the_parser_of_an_installed_package_runs_in_the_process_aside(installed,
         size = {name: getattr(GRID, name) for name in GRID.__slots__}
         found = parser.parse("midi", MIDI, {"size": size})
         assert found.number("tracks") == 3
-        assert found.number("pid") != parsing.os.getpid()
-        with pytest.raises(parsing.UnshowableError, match="no parser"):
+        assert found.number("pid") != os.getpid()
+        with pytest.raises(UnshowableError, match="no parser"):
             parser.parse("os", MIDI, {"size": size})
     finally:
         parser.close()

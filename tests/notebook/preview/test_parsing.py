@@ -8,6 +8,8 @@ import struct
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
+from functools import partial
 
 import psutil
 import pyarrow as pa
@@ -18,12 +20,13 @@ from PIL import Image
 from odps_nb.errors import MissingDependencyError
 from odps_nb.local.samples import pictures
 from odps_nb.notebook.gallery.view import mimebundle
-from odps_nb.notebook.preview import parser_process, parsing
-from odps_nb.notebook.preview.parser_process import LENGTHS, MAX_ANSWER, MEMORY
 from odps_nb.notebook.preview.parsers import picture
-from odps_nb.notebook.preview.parsing import Parsed, Parser, ParserStoppedError
-from odps_nb.notebook.preview.shared import GRID, UnshowableError
+from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing import client, process
+from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
+from odps_nb.parsing.process import LENGTHS
+from odps_nb.parsing.values import Limits, UnshowableError
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
 
@@ -91,7 +94,7 @@ def obeying():
     code = "def parse(data, options):\n exec(data, globals())\n return answer\nbroken.parse = parse"
     with_process = Parser()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parsing, "_BOOT", f"{BOOT}\n{code}\nmain()")
+        patch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         assert with_process.parse("array", b"answer = {'n': 1}, b''", SIZE).number("n") == 1
     yield with_process
     with_process.close()
@@ -103,7 +106,7 @@ def broken_parser(tmp_path, monkeypatch):
 
     def make(code):
         # the process finds our package, and in its place among the parsers this module
-        monkeypatch.setattr(parsing, "_BOOT", f"{BOOT}\n{code}\nmain()")
+        monkeypatch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         made.append(Parser())
         return made[-1]
 
@@ -116,8 +119,8 @@ def broken_parser(tmp_path, monkeypatch):
 BOOT = (
     "import sys; sys.path[:] = sys.argv[1:]\n"
     "import types, os, signal, time\n"
-    "from odps_nb.notebook.preview.parser_process import main\n"
-    "from odps_nb.notebook.preview.shared import UnshowableError\n"
+    "from odps_nb.parsing.process import main\n"
+    "from odps_nb.parsing.values import UnshowableError\n"
     "broken = types.ModuleType('broken')\n"
     "sys.modules['odps_nb.notebook.preview.parsers.array'] = broken\n"
     "fine = types.ModuleType('fine')\n"
@@ -139,7 +142,7 @@ def test_arrow_with_offsets_out_of_range_is_a_tile():
 def test_a_value_outside_its_buffer_is_not_shown():
     for data in list(wrong_offsets())[4:12]:
         made = tile(Value(data))
-        assert "not readable" in made.html
+        assert "cut or damaged" in made.html
         assert "<table" not in made.html
 
 
@@ -172,7 +175,7 @@ def test_a_signal_is_named_and_the_next_job_is_done_by_the_same_process(obeying,
 
 
 def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeypatch):
-    monkeypatch.setattr(parsing, "SECONDS", 1)
+    monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
     parser = broken_parser("def parse(data, options):\n while True: pass\nbroken.parse = parse")
     with pytest.raises(ParserStoppedError, match="too much time"):
         parser.parse("array", b"", SIZE)
@@ -181,9 +184,9 @@ def test_endless_computing_ends_and_ends_sooner_each_time(broken_parser, monkeyp
 
 
 def test_endless_waiting_ends(broken_parser, monkeypatch):
-    monkeypatch.setattr(parsing, "SECONDS", 1)
-    monkeypatch.setattr(parsing, "_PATIENCE", 1)
-    monkeypatch.setattr(parsing, "_START", 2)
+    monkeypatch.setattr(client, "Limits", partial(Limits, seconds=1))
+    monkeypatch.setattr(client, "_PATIENCE", 1)
+    monkeypatch.setattr(client, "_START", 2)
     parser = broken_parser("broken.parse = lambda data, options: time.sleep(3600)")
     with pytest.raises(ParserStoppedError, match="too much time"):
         parser.parse("array", b"", SIZE)
@@ -191,7 +194,7 @@ def test_endless_waiting_ends(broken_parser, monkeypatch):
 
 
 def test_endless_memory_ends(obeying):
-    size = MEMORY + (256 << 20)
+    size = Limits().memory + (256 << 20)
     with pytest.raises(ParserStoppedError, match="too much memory"):
         obeying.parse("array", f"answer = bytearray({size})".encode(), SIZE)
 
@@ -218,7 +221,7 @@ def test_a_process_that_exits_is_started_again(broken_parser):
         LENGTHS.pack(3, 0) + b"{nu",
         LENGTHS.pack(13, 0) + b'{"done": [1]}',
         LENGTHS.pack(1 << 31, 1 << 60),
-        bytes(MAX_ANSWER + 1),
+        bytes(Limits().answer + 1),
         LENGTHS.pack(100_000, 0) + b"[" * 100_000,
     ],
 )
@@ -285,7 +288,7 @@ def test_an_interpreter_that_does_not_start_is_said(parser, monkeypatch):
 
 def test_the_process_does_the_jobs_itself_where_it_cannot_fork(broken_parser):
     parser = broken_parser(
-        "import odps_nb.notebook.preview.parser_process as p; p._FORKS = False\n"
+        "import odps_nb.parsing.process as p; p._FORKS = False\n"
         "broken.parse = lambda data, options: os.abort()"
     )
     for _ in range(2):
@@ -316,7 +319,9 @@ def test_a_question_that_was_left_is_not_answered_later(parser):
     """A second interrupt may come while the first one is dealt with."""
     picture = {**SIZE, "mime": "image/png"}
     parser.parse("picture", good(), picture)
-    text = json.dumps({"parser": "archive", "options": {}, "seconds": 1}).encode()
+    text = json.dumps(
+        {"parser": "archive", "options": {}, "limits": asdict(Limits(seconds=1))}
+    ).encode()
     parser._process.stdin.write(LENGTHS.pack(len(text), 0) + text)
     parser._process.stdin.flush()
     parser._asking = True
@@ -483,8 +488,10 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
         [
             *(sys.executable, "-c"),
             "import importlib, sys\n"
-            "from odps_nb.notebook.preview import parser_process\n"
-            "for name in sorted(parser_process._PARSERS): parser_process._parser(name)\n"
+            "from odps_nb.parsing import process\n"
+            "import pkgutil\n"
+            "from odps_nb.notebook.preview import parsers\n"
+            "for each in pkgutil.iter_modules(parsers.__path__): process._parser(each.name)\n"
             "loaded = {n.removeprefix('odps_nb.') for n in sys.modules if 'odps_nb.' in n}\n"
             "ours = 'notebook.preview.parsers.'\n"
             "print(*sorted(name for name in loaded if not name.startswith(ours)))",
@@ -498,12 +505,14 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
         *(
             "convert",
             "convert.pictures",
+            "convert.unions",
             "errors",
             "notebook",
             "notebook.preview",
-            "notebook.preview.parser_process",
+            "notebook.preview.parsers",
+            "notebook.preview.shared",
         ),
-        *("notebook.preview.parsers", "notebook.preview.shared", "terms"),
+        *("parsing", "parsing.process", "parsing.reasons", "parsing.values", "terms"),
     ]
 
 
@@ -514,9 +523,9 @@ def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
         "import sys; sys.path[:] = sys.argv[1:]\n"
         "from odps_nb.notebook.preview import parsers\n"
         f"parsers.__path__.append({str(tmp_path)!r})\n"
-        "from odps_nb.notebook.preview.parser_process import main\nmain()"
+        "from odps_nb.parsing.process import main\nmain()"
     )
-    monkeypatch.setattr(parsing, "_BOOT", boot)
+    monkeypatch.setattr(client, "_BOOT", boot)
     parser = Parser()
     try:
         parsed = parser.parse("model", b"glTF", SIZE)
@@ -537,7 +546,7 @@ def test_pictures_of_a_page_are_counted_whatever_their_format():
 
 def test_only_our_parsers_can_be_asked():
     with pytest.raises(ValueError, match="no parser"):
-        parser_process._parser("os")
+        process._parser("os")
 
 
 def test_signals_of_the_test_process_are_as_before():

@@ -19,18 +19,31 @@ NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 def test_kinds_are_asked_in_this_order():
     """First what may be readable and is no text, then texts, then the rest."""
     assert [kind.name for kind in kinds()] == [
-        *("empty", "fits", "pdf"),
+        *("dicom", "empty", "fits", "mesh", "message", "pdf"),
         *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
-        *("array", "arrow", "avro", "font", "image", "parquet", "pickle", "scene", "video"),
-        *("workbook", "orc", "audio", "weights", "archive", "dicom"),
+        *(
+            "array",
+            "arrow",
+            "audio",
+            "avro",
+            "database",
+            "document",
+            "font",
+            "image",
+            "parquet",
+            "pickle",
+            "scene",
+            "video",
+        ),
+        *("workbook", "orc", "weights", "archive"),
         "binary",
     ]
 
 
 def test_the_order_does_not_depend_on_how_kinds_are_found():
-    for three in permutations(["audio", "video", "binary"]):
+    for three in permutations(["audio", "archive", "binary"]):
         ordered = Kinds(kinds()[name] for name in three)
-        assert [kind.name for kind in ordered] == ["video", "audio", "binary"]
+        assert [kind.name for kind in ordered] == ["audio", "archive", "binary"]
 
 
 def declared():

@@ -6,8 +6,8 @@ import io
 import pytest
 
 from odps_nb.notebook.preview.parsers import svg
-from odps_nb.notebook.preview.shared import UnshowableError
 from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.values import UnshowableError
 from tests.support.svgs import HOSTILE, PLAIN, nested
 
 

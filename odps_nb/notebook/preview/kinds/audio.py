@@ -6,53 +6,145 @@ plays in the browser. Length of WAV and FLAC stands in their first bytes.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind
+from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError, length_of
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size, length_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
 _WAV = Format(
     mime="audio/wav", label="WAV", aliases=("audio/x-wav", "audio/wave", "audio/vnd.wave")
 )
-_MP3 = Format(
-    mime="audio/mpeg", label="MP3", aliases=("audio/mp3", "audio/x-mpeg"), starts=(b"ID3",)
+_MP3 = Format(mime="audio/mpeg", label="MP3", aliases=("audio/mp3", "audio/x-mpeg"))
+_FLAC = Format(mime="audio/flac", label="FLAC", aliases=("audio/x-flac",), starts=(b"fLaC",))
+_OGG = Format(
+    mime="audio/ogg",
+    label="Ogg",
+    aliases=("application/ogg", "audio/opus", "audio/vorbis"),
+)
+_M4A = Format(
+    mime="audio/mp4",
+    label="M4A",
+    aliases=("audio/x-m4a", "audio/m4a", "video/mp4"),
+    brands=(b"M4A ", b"M4B "),
+)
+_AIFF = Format(mime="audio/aiff", label="AIFF", aliases=("audio/x-aiff",))
+_AAC = Format(mime="audio/aac", label="AAC", aliases=("audio/aacp", "audio/x-aac", "audio/mp4"))
+_AC3 = Format(mime="audio/ac3", label="AC-3", aliases=("audio/x-ac3", "audio/vnd.dolby.dd-raw"))
+_WMA = Format(
+    mime="audio/x-ms-wma",
+    label="WMA",
+    aliases=("video/x-ms-asf", "audio/x-ms-asf", "audio/wma"),
 )
 _FORMATS = (
     _WAV,
+    _AIFF,
+    _AAC,
+    _AC3,
+    Format(mime="audio/basic", label="AU", aliases=("audio/x-au",), starts=(b".snd\x00\x00\x00",)),
+    Format(
+        mime="audio/amr",
+        label="AMR",
+        aliases=("audio/amr-wb", "audio/amr-nb", "audio/3gpp"),
+        starts=(b"#!AMR\n", b"#!AMR-WB\n"),  # RFC 4867, 5.1
+    ),
+    _WMA,
     _MP3,
-    Format(mime="audio/flac", label="FLAC", aliases=("audio/x-flac",), starts=(b"fLaC",)),
-    Format(
-        mime="audio/ogg",
-        label="Ogg",
-        aliases=("application/ogg", "audio/opus", "audio/vorbis"),
-        starts=(b"OggS",),
-    ),
-    Format(
-        mime="audio/mp4",
-        label="M4A",
-        aliases=("audio/x-m4a", "audio/m4a", "video/mp4"),
-        brands=(b"M4A ", b"M4B "),
-    ),
+    _FLAC,
+    _OGG,
+    _M4A,
 )
 # kbit/s of MPEG-1 and MPEG-2 layer III; index 0 is "free", 15 is not allowed
 _RATES_1: Final = (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _RATES_2: Final = (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+# kbit/s of AC-3, by half of its code of the frame's size (ATSC A/52, table 5.18)
+_RATES_AC3: Final = (
+    *(32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640),
+)
+#: Media types that browsers play, and codes of WAV: whole numbers, fractions, A-law, µ-law, any.
+_PLAYED: Final = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", "audio/aac")
+_PLAYED_CODES: Final = (1, 3, 6, 7, 0xFFFE)
 _COLUMNS: Final = 480  # of the drawing
 _HERTZ: Final = {3: (44100, 48000, 32000), 2: (22050, 24000, 16000), 0: (11025, 12000, 8000)}
 
 
 def _recognise(head: Head) -> Format | None:
-    if head.data.startswith(b"RIFF") and head.data[8:12] == b"WAVE":
+    data = head.data
+    if data.startswith(b"RIFF") and data[8:12] == b"WAVE":
         return _WAV
-    # without an ID3 tag two frames in a row must fit: one alone is 11 bits of luck
-    length = _mp3_frame(head.data, 0)
-    return _MP3 if length and _mp3_frame(head.data, length) else None
+    if data.startswith(b"FORM") and data[8:12] in (b"AIFF", b"AIFC"):
+        return _AIFF
+    if data.startswith(ASF):
+        return None if ASF_FILM in data else _WMA
+    if data.startswith(b"OggS"):
+        return None if b"\x80theora" in data[:512] else _OGG
+    if data[4:8] == b"ftyp":
+        return _M4A if head.brand and _has_sound_alone(data) else None
+    if data.startswith(b"ID3"):
+        begins = _behind_tag(data)
+        if data.startswith(b"fLaC", begins):
+            return _FLAC
+        return _AAC if _aac_frame(data, begins) else _MP3
+    # without a tag two frames in a row must fit: one alone is 11 bits of luck
+    for format, frame in ((_MP3, _mp3_frame), (_AAC, _aac_frame), (_AC3, _ac3_frame)):
+        length = frame(data, 0)
+        if length and frame(data, length):
+            return format
+    return None
+
+
+def _behind_tag(data: bytes) -> int:
+    """Return where the sound begins behind an ID3 tag; its length has 7 bits in each byte."""
+    length = 0
+    for byte in data[6:10]:
+        length = length << 7 | byte & 0x7F
+    footer = 10 if len(data) > 5 and data[5] & 0x10 else 0
+    return 10 + length + footer
+
+
+def _has_sound_alone(data: bytes) -> bool:
+    """Whether the index of an MP4 file is among the first bytes and names tracks of sound only."""
+    at = 0
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        if data[at + 4 : at + 8] == b"moov":
+            index = data[at : at + length]
+            handlers = {index[at + 12 : at + 16] for at in _places(index, b"hdlr")}
+            return len(index) == length and b"soun" in handlers and b"vide" not in handlers
+        if length < 8:
+            return False
+        at += length
+    return False
+
+
+def _places(data: bytes, mark: bytes) -> list[int]:
+    return [match.start() for match in re.finditer(re.escape(mark), data)]
+
+
+def _aac_frame(head: bytes, at: int) -> int | None:
+    """Return the length of the ADTS frame at ``at`` (ISO/IEC 14496-3, 1.A.2), or ``None``."""
+    if len(head) < at + 7 or head[at] != 0xFF or head[at + 1] & 0xF6 != 0xF0:
+        return None
+    length = int.from_bytes(head[at + 3 : at + 6], "big") >> 5 & 0x1FFF
+    return length if length > 7 and head[at + 2] >> 2 & 15 < 13 else None
+
+
+def _ac3_frame(head: bytes, at: int) -> int | None:
+    """Return the length of the AC-3 frame at ``at`` (ATSC A/52, 5.3), or ``None``."""
+    if head[at : at + 2] != b"\x0b\x77" or len(head) < at + 6:
+        return None
+    rate, size, version = head[at + 4] >> 6, head[at + 4] & 63, head[at + 5] >> 3
+    if rate == 3 or size >= 2 * len(_RATES_AC3) or version > 10:
+        return None
+    kilobits, odd = _RATES_AC3[size // 2], size % 2
+    return 2 * (2 * kilobits, 320 * kilobits // 147 + odd, 3 * kilobits)[rate]
 
 
 def _mp3_frame(head: bytes, at: int) -> int | None:
@@ -70,15 +162,18 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _facts(excerpt.data, format)
     wave, note = Html(""), ""
+    played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if excerpt.whole:
         try:
             parsed = parse("sound", excerpt.data, size, mime=format.mime)
-            facts, wave = parsed.texts("facts"), _waveform(parsed.data, size, name=name)
+            # the codec is a fact where the format does not name it
+            facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
+            wave = _waveform(parsed.data, size, name=name)
         except MissingDependencyError as error:
             note = f"{error}: {error.hint}"
         except UnshowableError as error:
             note = str(error)
-    if excerpt.whole and len(excerpt.data) + len(wave) <= excerpt.room:
+    if excerpt.whole and played and len(excerpt.data) + len(wave) <= excerpt.room:
         source = data_url(format.mime, excerpt.data)
         player = element(
             "audio",
@@ -86,13 +181,20 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             style="width:92%",
         )
         return Drawing(html=_stacked(wave, player, size), facts=facts, note=note)
-    note = note or "too large to play here"
+    note = note or ("too large to play here" if played else "browsers do not play it")
     if wave:
         return Drawing(html=_stacked(wave, "", size), facts=facts, note=note)
     if not facts:
         raise UnshowableError(note)
     card = element("div", *(element("div", fact) for fact in facts), style="padding:12px")
     return Drawing(html=framed(card, size), facts=facts, note=note)
+
+
+def _wav_code(data: bytes, format: Format) -> int:
+    """Return how the samples of a WAV file are encoded; 1 for other files."""
+    at = data.find(b"fmt ", 0, 4096)
+    is_told = format.mime == _WAV.mime and at >= 0
+    return int.from_bytes(data[at + 8 : at + 10], "little") if is_told else 1
 
 
 def _stacked(wave: Html, player: Html | str, size: Size) -> Html:
@@ -167,7 +269,6 @@ KIND = Kind(
     formats=_FORMATS,
     draw=_draw,
     recognise=_recognise,
-    precedence=BINARIES + 10,  # after video: an Ogg file begins alike, whatever is inside
     limit=8 * MIB,
     embedded=True,
 )

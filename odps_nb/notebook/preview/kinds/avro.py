@@ -19,7 +19,7 @@ _AVRO = Format(
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     """Draw the first rows; without a reader, or of what is cut, names and types alone."""
-    parsed = parse("avro", excerpt.data, size)
+    parsed = parse("avro", excerpt.data, size, whole="yes" if excerpt.whole else "no")
     html = table_of(parsed.texts("head"), parsed.rows("rows"), size, label=f"first rows of {name}")
     return Drawing(html=html, facts=(parsed.text("fact"),), note=parsed.text("note"))
 

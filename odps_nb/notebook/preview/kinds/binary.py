@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from odps_nb.notebook.display.html import MONO, element, scroller
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
@@ -15,20 +17,35 @@ def _named(mime: str, label: str, start: bytes = b"", *aliases: str) -> Format:
 
 
 _BINARY = Format(mime=UNKNOWN, label="binary")
+# what old programs of Microsoft wrote: a compound file, told by the names of its streams
+_COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_STREAMS: Final = {
+    "WordDocument": _named("application/msword", "Word 97"),
+    "PowerPoint Document": _named("application/vnd.ms-powerpoint", "PowerPoint 97"),
+    "__properties_version1.0": _named("application/vnd.ms-outlook", "Outlook message"),
+    "": _named(
+        *("application/x-ole-storage", "compound file", b"", "application/vnd.ms-excel"),
+        *("application/msword", "application/vnd.ms-powerpoint", "application/vnd.ms-outlook"),
+        *("application/x-msi", "application/vnd.visio"),
+    ),
+}
 _ISO_MEDIA = _named("application/mp4", "ISO media")
 _FORMATS = (
     _named("application/x-7z-compressed", "7z", b"7z\xbc\xaf\x27\x1c"),
     _named("application/vnd.rar", "RAR", b"Rar!\x1a\x07", "application/x-rar-compressed"),
-    _named("application/vnd.sqlite3", "SQLite", b"SQLite format 3\x00"),
     _named("application/x-hdf5", "HDF5", b"\x89HDF\r\n\x1a\n", "application/x-hdf"),
     _named("application/x-executable", "ELF program", b"\x7fELF", "application/x-elf"),
     _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
     _named("application/x-lz4", "LZ4", b"\x04\x22\x4d\x18"),
     _named("application/x-riff", "RIFF", b"RIFF"),
+    Format(mime="image/x-canon-cr3", label="camera RAW (CR3)", brands=(b"crx ",)),
 )
 
 
 def _recognise(head: Head) -> Format:
+    if head.data.startswith(_COMPOUND):
+        named = (name for name in _STREAMS if name.encode("utf-16-le") in head.data)
+        return _STREAMS[next(named)]  # the empty name is in all of them
     return _ISO_MEDIA if head.data[4:8] == b"ftyp" else _BINARY
 
 
@@ -51,7 +68,7 @@ def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
 
 KIND = Kind(
     name="binary",
-    formats=(*_FORMATS, _ISO_MEDIA, _BINARY),
+    formats=(*_FORMATS, *_STREAMS.values(), _ISO_MEDIA, _BINARY),
     draw=draw,
     recognise=_recognise,
     precedence=LAST,

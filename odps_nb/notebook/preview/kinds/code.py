@@ -15,7 +15,8 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -29,6 +30,9 @@ def _language(mime: str, label: str, *aliases: str) -> Format:
 
 
 _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
+_RST_TEXT = _language(
+    "text/x-rst", "reStructuredText", "text/prs.fallenstein.rst", "text/restructured"
+)
 # what a program may begin with (#!), then marks of lines: of how many kinds there must be two
 _LANGUAGES: Final = (
     (
@@ -74,18 +78,45 @@ _LANGUAGES: Final = (
         r"use [\w:{}*, ]+;|(?:pub )?(?:fn|struct|enum|trait|mod) \w+|impl\b.*\{$|#!?\[\w+|let mut ",
     ),
     (
-        _language("text/x-c++", "C++", "text/x-c", "text/x-csrc", "text/x-chdr", "text/x-c++src"),
+        _language("text/x-cmake", "CMake"),
+        r"(?!)",
+        r"(?i:cmake_minimum_required|project|find_package|include|set|option|end(?:if|foreach|macro"
+        r"|function)|add_(?:library|executable|subdirectory)|target_\w+) ?\(",
+    ),
+    (
+        _language("text/x-c", "C", "text/x-csrc", "text/x-chdr", "text/x-c++", "text/x-c++src"),
         r"(?!)",
         r"#include [<\"]|#(?:define|ifndef|ifdef|pragma)\b|using namespace|namespace \w+"
         r"|(?:static |inline |const )*(?:int|void|double|float|char|bool|auto)[ *&]+\w+\(.*|\};?$"
         r"|template ?<|typedef ",
     ),
 )
+_C: Final = _LANGUAGES[-1][0]
+_C_PLUS_PLUS: Final = _language("text/x-c++", "C++", "text/x-c++src", *_C.aliases[:2], _C.mime)
+# what C has no word for, where it does not stand in a comment
+_NOT_C: Final = re.compile(
+    r"^\s*(?:using |namespace\b|template ?<|class \w+|(?:public|private|protected):"
+    r"|#include <[a-z_]+>)|^[^/*\n]*\bstd::",
+    re.MULTILINE,
+)
+# reStructuredText: a directive, a target, or a role; it has marks of Markdown, too
+_RST: Final = re.compile(
+    r"^\s{0,8}\.\. (?:[\w:-]+::|_[^\n:]{1,80}:|\|\w)|^[^\n]{0,300}:\w+:`[^`\n]+`"
+    r"|^[^\n]{0,300}::\n[ \t]*\n[ \t]+\S",
+    re.MULTILINE,
+)
+# what such a text does not begin with: a comment, a heading or fence of Markdown, a text of Python
+_NO_TITLE: Final = ("#", "`", "---", '"', "'", 'r"')
+# names that are given values, as programs and settings do and prose does not
+_SETTING: Final = re.compile(r"^\w+ = (?:[\[({'\"\d]|True\b|False\b|None\b)", re.MULTILINE)
+# fields of a message or of a package's metadata (RFC 5322): their text is of any language
+_FIELD: Final = re.compile(r"[A-Z][A-Za-z-]*: \S")
 _KNOWN: Final = tuple(
     (format, re.compile(rf"#!.{{0,60}}\b{program}\b"), re.compile(rf"\s{{0,24}}(?:{marks})"))
     for format, program, marks in _LANGUAGES
 )
-# of these marks there must be two
+# of these marks there must be two, one of them of the first five: others have the rest, too
+_OWN_MARKS: Final = 5
 _MARKDOWN_MARKS: Final = tuple(
     re.compile(mark, re.MULTILINE)
     for mark in (
@@ -100,7 +131,7 @@ _MARKDOWN_MARKS: Final = tuple(
     )
 )
 # Pygments' names
-_LEXERS: Final = {"Shell": "bash", "C++": "cpp"}
+_LEXERS: Final = {"Shell": "bash", "C++": "cpp", "reStructuredText": "rst"}
 _COLOURS: Final = {
     "word": "color:#a04cf2",
     "text": "color:#178a43",
@@ -117,16 +148,26 @@ def _recognise(head: Head) -> Format | None:
     for format, program, _ in _KNOWN:
         if program.match(first):
             return format
+    if all(map(_FIELD.match, lines[:2])) and len(lines) > 2:
+        return None
     counts = [
-        (len({match[0].split(" ")[0].split("(")[0] for match in found}), len(found), format)
+        (
+            len({match[0].split()[0].split("(")[0].rstrip(";") for match in found}),
+            len(found),
+            format,
+        )
         for format, _, marks in _KNOWN
         if (found := [match for line in lines if (match := marks.match(line[:_LINE]))])
     ]
     kinds, count, best = max(counts, key=lambda one: one[:2], default=(0, 0, None))
-    if kinds >= 2 and count * 12 >= len(lines):
-        return best
-    marks = sum(1 for mark in _MARKDOWN_MARKS if mark.search(head.text, 0, _JUDGED))
-    return _MARKDOWN if marks >= 2 else None
+    if best is not None and kinds >= 2 and count * 12 >= len(lines):
+        return _C_PLUS_PLUS if best is _C and _NOT_C.search(head.text, 0, _JUDGED) else best
+    if not first.startswith(_NO_TITLE) and _RST.search(head.text, 0, _JUDGED):
+        return _RST_TEXT
+    if len(_SETTING.findall(head.text, 0, _JUDGED)) >= 2:
+        return None
+    marks = [bool(mark.search(head.text, 0, _JUDGED)) for mark in _MARKDOWN_MARKS]
+    return _MARKDOWN if sum(marks) >= 2 and any(marks[:_OWN_MARKS]) else None
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
@@ -161,7 +202,7 @@ def _line(row: tuple[str, ...]) -> Html:
 
 KIND = Kind(
     name="code",
-    formats=(_MARKDOWN, *(format for format, _, _ in _LANGUAGES)),
+    formats=(_MARKDOWN, _RST_TEXT, _C_PLUS_PLUS, *(format for format, _, _ in _LANGUAGES)),
     draw=_draw,
     recognise=_recognise,
     precedence=TEXTS + 40,  # after what has a structure of its own

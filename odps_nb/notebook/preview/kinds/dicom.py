@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, picture_box, table_of
-from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind
+from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -36,6 +37,6 @@ KIND = Kind(
     formats=(_DICOM,),
     draw=_draw,
     recognise=_recognise,
-    precedence=BINARIES + 20,  # after the others: it proves itself only at byte 128
+    precedence=FIRST,  # the 128 bytes before its mark may be the header of a TIFF
     limit=16 * MIB,
 )

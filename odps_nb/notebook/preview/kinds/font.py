@@ -5,7 +5,8 @@ from __future__ import annotations
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

@@ -5,16 +5,35 @@ No byte of the original reaches the page: see `odps_nb.notebook.preview.parsers.
 
 from __future__ import annotations
 
+import re
+
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
 _WEBP = Format(mime="image/webp", label="WebP")
 _BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
 _ICO = Format(mime="image/vnd.microsoft.icon", label="ICO", aliases=("image/x-icon", "image/ico"))
+_PPM = Format(
+    mime="image/x-portable-anymap",
+    label="PPM",
+    aliases=(
+        *("image/x-portable-pixmap", "image/x-portable-graymap", "image/x-portable-bitmap"),
+        *("image/x-pnm", "image/x-ppm"),
+    ),
+)
+# the kind, width and height (Netpbm); plain numbers (P1 to P3) are text
+_PPM_START = re.compile(rb"P[456]\s(?:\s|#[^\n]{0,200}\n){0,20}\d{1,6}\s{1,20}\d{1,6}\s")
+_PSD = Format(
+    mime="image/vnd.adobe.photoshop",
+    label="PSD",
+    aliases=("image/x-photoshop", "application/x-photoshop", "image/psd"),
+    starts=(b"8BPS\x00\x01",),  # 2 is PSB, for large pictures, which Pillow does not read
+)
 _FORMATS = (
     Format(mime="image/png", label="PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
     Format(
@@ -25,7 +44,10 @@ _FORMATS = (
     ),
     Format(mime="image/gif", label="GIF", starts=(b"GIF87a", b"GIF89a")),
     Format(
-        mime="image/tiff", label="TIFF", aliases=("image/tif",), starts=(b"II*\x00", b"MM\x00*")
+        mime="image/tiff",
+        label="TIFF",
+        aliases=("image/tif",),
+        starts=(b"II*\x00", b"MM\x00*", b"II+\x00\x08\x00\x00\x00", b"MM\x00+\x00\x08\x00\x00"),
     ),
     Format(mime="image/avif", label="AVIF", brands=(b"avif", b"avis")),
     Format(
@@ -34,6 +56,21 @@ _FORMATS = (
         aliases=("image/heif",),
         brands=(b"heic", b"heix", b"heim", b"heis"),
     ),
+    Format(
+        mime="image/jp2",
+        label="JPEG 2000",
+        aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000"),
+        # a file, and a bare stream of code (ITU-T T.800, annexes I and A)
+        starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
+    ),
+    Format(
+        mime="image/vnd-ms.dds",
+        label="DDS",
+        aliases=("image/x-dds", "image/dds"),
+        starts=(b"DDS \x7c\x00\x00\x00",),
+    ),
+    _PSD,
+    _PPM,
     _ICO,
     _WEBP,
     _BMP,
@@ -47,6 +84,8 @@ def _recognise(head: Head) -> Format | None:
     # a mark of two letters proves little alone: look at the fields behind it
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
         return _BMP if int.from_bytes(data[14:18], "little") in (12, 40, 52, 56, 108, 124) else None
+    if _PPM_START.match(data):
+        return _PPM
     pictures = int.from_bytes(data[4:6], "little")
     if data.startswith(b"\0\0\1\0") and 0 < pictures <= 256:
         # each entry: a byte of nought, planes 0 or 1, where the picture begins behind all entries
@@ -62,7 +101,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     parsed = parse("picture", excerpt.data, size, mime=format.mime)
     facts = parsed.texts("facts")
     html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
-    return Drawing(html=html, facts=facts)
+    return Drawing(html=html, facts=facts, note=parsed.text("note"))
 
 
 KIND = Kind(name="image", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=16 * MIB)

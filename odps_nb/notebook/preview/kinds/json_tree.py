@@ -10,7 +10,9 @@ from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scr
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import reason_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -81,7 +83,7 @@ def _parse(text: str, *, lines: bool) -> tuple[Any, str]:
     except RecursionError:
         raise UnshowableError("nested too deeply") from None
     except ValueError as error:
-        raise UnshowableError(f"not JSON: {error}") from None
+        raise UnshowableError(f"not JSON: {reason_of(error)}") from None
     return value, _summary(value)
 
 

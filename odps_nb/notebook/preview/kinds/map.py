@@ -13,7 +13,8 @@ from odps_nb.notebook.display.html import data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, framed
 from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -24,6 +25,7 @@ _GEOJSON = Format(
 )
 _SHAPES: Final = "Point|MultiPoint|LineString|MultiLineString|Polygon|MultiPolygon"
 _TYPE = re.compile(rf'"type"\s*:\s*"(FeatureCollection|Feature|GeometryCollection|{_SHAPES})"')
+_TOPOLOGY = re.compile(r'"type"\s*:\s*"Topology"')
 _HOLDS: Final = {
     "FeatureCollection": '"features"',
     "Feature": '"geometry"',
@@ -47,6 +49,8 @@ def _recognise(head: Head) -> Format | None:
     found = _TYPE.search(judged) if judged.lstrip("\ufeff \t\r\n").startswith("{") else None
     if found is None or _HOLDS.get(found[1], '"coordinates"') not in judged:
         return None
+    if _TOPOLOGY.search(judged):
+        return None  # TopoJSON: its arcs are no coordinates
     return None if head.whole and _loaded(head.text) is None else _GEOJSON
 
 

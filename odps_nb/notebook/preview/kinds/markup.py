@@ -18,7 +18,8 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, source_box
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND", "POLICY", "root_at"]
 

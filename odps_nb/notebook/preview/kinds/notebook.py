@@ -10,7 +10,8 @@ from odps_nb.notebook.display.html import LINE, MONO, MUTED, SMALL, Html, elemen
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
 from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

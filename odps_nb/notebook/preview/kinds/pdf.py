@@ -23,7 +23,8 @@ from odps_nb.notebook.preview.drawing import (
 )
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from odps_nb.notebook.display.html import LINE, SMALL, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed
+from odps_nb.notebook.display.html import element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, clip, count_of
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -37,17 +38,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     made_by = _text(found, "asset", "generator")
     if made_by:
         rows.append(element("div", clip(made_by, 80), style="margin-top:8px;opacity:0.75"))
-    card = element(
-        "div",
-        element("div", "3-D", style="font-weight:bold;font-size:18px"),
-        *rows,
-        attributes={"dir": "auto"},
-        style=f"padding:12px 16px;border:{LINE};border-radius:4px;{SMALL}",
-    )
     version = _text(found, "asset", "version")
-    return Drawing(
-        html=framed(card, size), facts=(f"version {clip(version, 10)}",) if version else ()
-    )
+    facts = (f"version {clip(version, 10)}",) if version else ()
+    return Drawing(html=card("3-D", rows, size), facts=facts)
 
 
 def _plural(part: str) -> str:

@@ -16,7 +16,8 @@ from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.kinds.markup import root_at
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

@@ -20,8 +20,6 @@ def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     text = text_of(excerpt, format)
     box, cut = source_box(text, size, label=f"text of {name}")
     facts = [count_of(len(text.splitlines()), "line")] if excerpt.whole else ["first lines"]
-    if format.encoding not in ("utf-8", "utf-8-sig"):
-        facts.append(format.encoding)
     return Drawing(html=box, facts=tuple(facts), note="" if excerpt.whole or not cut else "cut")
 
 

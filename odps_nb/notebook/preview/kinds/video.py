@@ -7,6 +7,7 @@ pictures there is a card: only all of it would show a frame, because the protoco
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
@@ -14,7 +15,8 @@ from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["KIND"]
@@ -35,20 +37,51 @@ _MP4 = Format(
     ),
 )
 _QUICKTIME = Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",))
+# old films without the box ftyp: the pictures, their index, or free space before one of these
+_QUICKTIME_START = re.compile(
+    rb".{4}(?:mdat|moov.{4}(?:mvhd|cmov|rmra))"
+    rb"|\0\0\0\x08(?:wide|free|skip).{4}(?:mdat|moov)",
+    re.DOTALL,
+)
+_3GP = Format(
+    mime="video/3gpp",
+    label="3GP",
+    aliases=("audio/3gpp", "video/3gpp2", "audio/3gpp2"),
+    brands=tuple(f"3g{name}".encode() for name in ("p4", "p5", "p6", "p7", "2a", "2b", "2c")),
+)
+_WMV = Format(mime="video/x-ms-asf", label="WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
+_TS = Format(mime="video/mp2t", label="MPEG-TS", aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg"))
+_PS = Format(
+    mime="video/mpeg",
+    label="MPEG-PS",
+    aliases=("video/mp2p", "video/dvd", "video/x-mpeg"),
+    starts=(b"\x00\x00\x01\xba",),
+)
+_FLV = Format(mime="video/x-flv", label="FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
+#: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
+_TS_PACKETS: Final = ((188, 0), (192, 4))
 #: Boxes of a film that are passed in search of its index.
 _BOXES: Final = 64
+#: Media types of films that are made of boxes.
+_BOXED: Final = (_MP4.mime, _QUICKTIME.mime, _3GP.mime)
 #: Media types that browsers play.
 _PLAYED: Final = (_MP4.mime, _WEBM.mime, _OGG.mime)
 
 
 def _recognise(head: Head) -> Format | None:
     data = head.data
-    # the DocType element of EBML (id 42 82) stands in the first bytes
     if data.startswith(b"\x1a\x45\xdf\xa3"):
-        kinds = ((b"\x42\x82\x84webm", _WEBM), (b"\x42\x82\x88matroska", _MATROSKA))
-        return next((format for mark, format in kinds if mark in data[:64]), None)
+        return {b"webm": _WEBM, b"matroska": _MATROSKA}.get(_doc_type(data[:96]))
+    if _QUICKTIME_START.match(data):
+        return _QUICKTIME
     if data.startswith(b"RIFF") and data[8:12] == b"AVI ":
         return _AVI
+    if data.startswith(ASF) and ASF_FILM in data:
+        return _WMV
+    for length, first in _TS_PACKETS:
+        marks = data[first : length * 8 : length]
+        if len(marks) >= 4 and not marks.strip(b"G"):
+            return _TS
     return _OGG if data.startswith(b"OggS") and b"\x80theora" in data[:512] else None
 
 
@@ -78,9 +111,22 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     )
 
 
+def _doc_type(data: bytes) -> bytes:
+    """Return the element DocType (42 82) of EBML; its length may have up to 8 bytes, and padding.
+
+    The first bit that is set in a length says how many bytes it has (RFC 8794, 4).
+    """
+    at = data.find(b"\x42\x82") + 2
+    if at < 2 or at >= len(data) or not data[at]:
+        return b""
+    width = 9 - data[at].bit_length()
+    length = int.from_bytes(data[at : at + width], "big") & (1 << 7 * width) - 1
+    return data[at + width : at + width + length].rstrip(b"\0")
+
+
 def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
     """Return the byte where the index can stand at the earliest, if it was not read."""
-    if excerpt.whole or excerpt.size is None or format.mime not in (_MP4.mime, _QUICKTIME.mime):
+    if excerpt.whole or excerpt.size is None or format.mime not in _BOXED:
         return None
     data, at = excerpt.data, 0
     for _ in range(_BOXES):
@@ -118,7 +164,7 @@ def _player(excerpt: Excerpt, format: Format, size: Size, *, poster: str | None,
 
 KIND = Kind(
     name="video",
-    formats=(_MP4, _QUICKTIME, _WEBM, _MATROSKA, _OGG, _AVI),
+    formats=(_MP4, _QUICKTIME, _3GP, _WEBM, _MATROSKA, _OGG, _AVI, _WMV, _TS, _PS, _FLV),
     draw=_draw,
     recognise=_recognise,
     limit=8 * MIB,

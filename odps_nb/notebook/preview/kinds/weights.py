@@ -12,7 +12,8 @@ from typing import Any, Final
 from odps_nb.notebook.display.html import SMALL, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed, table_of
 from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.display.html import MUTED, SMALL, element, join
+from odps_nb.notebook.display.html import MUTED, element
 from odps_nb.notebook.preview.drawing import (
     Drawing,
     Excerpt,
     clip,
     count_of,
     framed,
+    headed,
     table_of,
 )
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
-_LINE: Final = 25  # pixels of the line with the names
 _MAIN = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXCEL = Format(
     mime=_MAIN,
@@ -34,8 +34,13 @@ _CALC = Format(
     aliases=("application/zip",),
 )
 # a file inside of the ZIP, by its local header: 26 bytes of numbers between the mark and the name
-_SHEET_PART = re.compile(
-    rb"PK\x03\x04.{26}xl/(?:workbook|worksheets|sharedStrings|_rels)", re.DOTALL
+# the first of these folders decides: a presentation may hold a workbook that is not packed
+_PART = re.compile(
+    rb"PK\x03\x04.{26}/?(?:(xl)[/\\][\w/\\. -]{1,80}?\.(?:xml|bin|rels)|(?:word|ppt)[/\\])",
+    re.DOTALL | re.IGNORECASE,
+)
+_CALC_PART = re.compile(
+    rb"PK\x03\x04.{26}mimetype.{0,64}?" + re.escape(_CALC.mime.encode()) + rb"(?!-)", re.DOTALL
 )
 
 
@@ -44,6 +49,17 @@ _OLD = Format(
     label="Excel 97",
     aliases=("application/msexcel", "application/x-msexcel", "application/x-excel"),
 )
+_LOCKED = Format(
+    mime="application/encrypted",
+    label="Office with a password",
+    aliases=(  # of the same files without one, which are ZIP or compound files
+        "application/zip",
+        *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+    ),
+)
+_PACKAGE: Final = "EncryptedPackage\0".encode("utf-16-le")  # a name in a compound file
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # names of what a compound file holds, and the first record of a workbook, mostly at byte 512
 _BOOKS: Final = ("Workbook\0".encode("utf-16-le"), "Book\0".encode("utf-16-le"))
@@ -54,16 +70,21 @@ def _recognise(head: Head) -> Format | None:
     data = head.data
     if data.startswith(_COMPOUND):
         is_book = data.startswith(_BEGINS, 512) or any(name in data for name in _BOOKS)
-        return _OLD if is_book else None
+        if is_book:
+            return _OLD
+        return _LOCKED if _PACKAGE in data else None
     if not data.startswith(b"PK\x03\x04"):
         return None
-    # OpenDocument says in the first file, which is not packed, what it is
-    if data.startswith(b"mimetype" + _CALC.mime.encode(), 30):
+    # OpenDocument says in a file that is not packed, mostly the first one, what it is
+    if _CALC_PART.search(data):
         return _CALC
-    return _EXCEL if _SHEET_PART.search(data) else None
+    part = _PART.search(data)
+    return _EXCEL if part and part[1] else None
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    if format.mime == _LOCKED.mime:
+        raise UnshowableError("locked with a password: not decoded here")
     if not excerpt.whole:
         raise UnshowableError("too large to look inside")
     parsed = parse("workbook", excerpt.data, size)
@@ -72,20 +93,20 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not rows:
         words = element("em", "no cells", style=MUTED)
         return Drawing(html=framed(words, size), facts=tuple(facts))
-    below = replace(size, height=size.height - _LINE)
-    table = table_of(rows[0], rows[1:], below, label=f"first rows of {name}")
     others = ", ".join(clip(sheet, 40) for sheet in sheets[:8])
-    line = element(
-        "div",
-        element("b", clip(parsed.text("sheet"), 40)),
-        f" of {clip(others, 120)}" if len(sheets) > 1 else "",
-        attributes={"dir": "auto"},
-        style=f"height:{_LINE}px;padding:4px 8px;box-sizing:border-box;white-space:nowrap;"
-        f"overflow:hidden;text-overflow:ellipsis;{SMALL}",
+    heading = [clip(parsed.text("sheet"), 40), *([f"of {others}"] if len(sheets) > 1 else [])]
+    html = headed(
+        heading,
+        lambda below: table_of(rows[0], rows[1:], below, label=f"first rows of {name}"),
+        size,
     )
-    return Drawing(html=join((line, table)), facts=tuple(facts))
+    return Drawing(html=html, facts=tuple(facts))
 
 
 KIND = Kind(
-    name="workbook", formats=(_EXCEL, _CALC, _OLD), draw=_draw, recognise=_recognise, limit=8 * MIB
+    name="workbook",
+    formats=(_EXCEL, _CALC, _OLD, _LOCKED),
+    draw=_draw,
+    recognise=_recognise,
+    limit=8 * MIB,
 )

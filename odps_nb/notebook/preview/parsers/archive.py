@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import zstandard
 
-from odps_nb.notebook.preview.shared import UnshowableError
+from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_UNPACKED", "parse"]
 
@@ -61,8 +62,10 @@ def _zip(data: bytes) -> _Found:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise UnshowableError(f"ZIP is cut or corrupt: {error}") from None
+    except zipfile.BadZipFile as error:
+        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
+    except (ValueError, OSError, NotImplementedError) as error:
+        raise UnshowableError(refusal_of(error)) from None
     found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
     return {**_entries(found), "count": len(infos)}
 
@@ -80,7 +83,10 @@ def _tar(data: bytes, *, whole: bool) -> _Found:
     except (tarfile.TarError, EOFError, ValueError, OSError):
         more = True  # only the first part was unpacked, and it ends where it ends
     if not found:
-        raise UnshowableError("tar is cut or corrupt")
+        part = (
+            f"{DAMAGED}: no file in it is whole" if whole else "no file in the part that was read"
+        )
+        raise UnshowableError(part)
     return {**_entries(found), "tar": "first files" if more else "all"}
 
 
@@ -95,7 +101,7 @@ def _unpack(data: bytes, label: str) -> bytes:
             return lzma.LZMADecompressor(memlimit=1 << 27).decompress(data, MAX_UNPACKED)
         return _unpack_zstd(data)
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-        raise UnshowableError(f"not {label}: {error}") from None
+        raise UnshowableError(f"not unpacked here: {reason_of(error)}") from None
 
 
 def _unpack_zstd(data: bytes) -> bytes:
@@ -105,4 +111,4 @@ def _unpack_zstd(data: bytes) -> bytes:
         with unpacker.stream_reader(io.BytesIO(data), read_across_frames=False) as reader:
             return reader.read(MAX_UNPACKED)
     except zstandard.ZstdError as error:
-        raise UnshowableError(f"not zstd: {error}") from None
+        raise UnshowableError(f"not unpacked here: {reason_of(error)}") from None

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import reason_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 
@@ -44,7 +46,7 @@ def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
             return np.lib.format.read_array_header_1_0(file)
         return np.lib.format.read_array_header_2_0(file)
     except (ValueError, TypeError, SyntaxError, RecursionError) as error:
-        raise UnshowableError(f"no NumPy header: {str(error).splitlines()[0]}") from None
+        raise UnshowableError(f"no NumPy header: {reason_of(error)}") from None
 
 
 def _first_rows(

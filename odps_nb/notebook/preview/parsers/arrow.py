@@ -13,7 +13,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.convert.unions import check_unions
+from odps_nb.errors import ConversionError
+from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
+from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
 __all__ = ["MAX_UNPACKED", "check_unpacked", "empty_batch", "first_rows", "parse"]
@@ -52,16 +56,24 @@ def first_rows(
     size = Size(**options["size"])
     try:
         batch, count = read(size)
-        batch.validate(full=True)
+        # one column more than is shown tells that there are more
+        shown = batch.slice(0, size.rows).columns[: size.columns + 1]
+    except KeyError:  # pyarrow has no class for Arrow's intervals of months or of days
+        why = "not decoded here: a column has a type that pyarrow does not read"
+        raise UnshowableError(why) from None
+    except ConversionError as error:
+        raise UnshowableError(error.message) from None
     except (pa.ArrowException, OSError, struct.error, MemoryError) as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise UnshowableError(f"not readable: {reason[0]}") from None
-    # one column more than is shown tells that there are more
-    shown = batch.slice(0, size.rows).columns[: size.columns + 1]
+        raise UnshowableError(refusal_of(error)) from None
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException as error:
+        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
     fields = list(batch.schema)[: size.columns + 1]
     head = [f"{field.name[:_LONGEST]} · {str(field.type)[:_LONGEST]}" for field in fields]
     rows = list(zip(*(_texts(column) for column in shown), strict=True))
-    return {"head": head, "rows": rows, "fact": f"{count} × {len(batch.schema)} columns"}, b""
+    fact = f"{count} × {count_of(len(batch.schema), 'column')}"
+    return {"head": head, "rows": rows, "fact": fact}, b""
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -105,19 +117,32 @@ def _spelled(value: Any) -> str:
 def _read(data: bytes) -> tuple[pa.RecordBatch, str]:
     # a file is the magic, padded to 8 bytes, then a stream, then a footer that is not needed
     stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
-    promised = 0
-    for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
-        if message.type in ("record batch", "dictionary"):
-            promised += _unpacked_size(message)
-            check_unpacked(promised)
-        if message.type == "record batch":
-            break
+    promised = rows = batches = shown = 0
+    is_all = True
+    try:
+        for message in pa.ipc.MessageReader.open_stream(pa.BufferReader(stream)):
+            if not rows and message.type in ("record batch", "dictionary"):
+                promised += _unpacked_size(message)
+                check_unpacked(promised)
+            if message.type == "record batch":
+                batches += 1
+                rows += _row_count(message)
+                shown = shown or (batches if rows else 0)
+    except (pa.ArrowException, OSError):  # cut behind these, or a footer without an end before it
+        is_all = False
     with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
-        try:
+        check_unions(reader.schema)
+        batch = empty_batch(reader.schema)
+        for _ in range(shown):
             batch = reader.read_next_batch()
-        except StopIteration:
-            return empty_batch(reader.schema), "0 rows"
-        return batch, f"first of {batch.num_rows:,} rows"
+    return batch, count_of(rows, "row") if is_all else f"at least {count_of(rows, 'row')}"
+
+
+def _row_count(message: Any) -> int:
+    data = message.metadata.to_pybytes()
+    header = _table(data, _follow(data, 0), 2)  # Message.header
+    length = None if header is None else _table(data, _follow(data, header), 0)
+    return 0 if length is None else max(0, *struct.unpack_from("<q", data, length))
 
 
 # -- how large the buffers of a message become --------------------------------------------------

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from itertools import islice
 from typing import Any, Final
 
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.parsing.reasons import DAMAGED, refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 
 _LONGEST: Final = 200
+_VALUE: Final = "(value)"  # no name of a field
+# how fastavro names the library of a codec: its error has no class of its own
+_NEEDS: Final = re.compile(r"need to install one of the following libraries: \W*([\w.-]+)")
 
 try:
     import fastavro
@@ -25,10 +31,15 @@ except ImportError:
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return names, types and first rows of the records.
 
+    Parameters
+    ----------
+    options
+        ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
+
     Raises
     ------
     UnshowableError
-        When the header holds no schema of records.
+        When the header holds no schema.
     """
     size = Size(**options["size"])
     codec, fields = _header(data)
@@ -36,20 +47,25 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     head = [
         f"{name} · {_kind(field.get('type'))}" for name, field in zip(names, fields, strict=True)
     ]
-    rows, note = _rows(data, names, size)
-    fact = f"{len(names)} columns, {codec}"
+    rows, note = _rows(data, names, size, whole=options["whole"] == "yes")
+    fact = f"{count_of(len(names), 'column')}, {codec}"
     return {"head": head, "rows": rows, "fact": fact[:_LONGEST], "note": note}, b""
 
 
-def _rows(data: bytes, names: list[str], size: Size) -> tuple[list[list[str]], str]:
+def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[str]], str]:
     if fastavro is None:
         return [], "rows need fastavro: pip install 'odps-nb[previews]'"
     try:
         reader: Any = fastavro.reader(io.BytesIO(data))
         found = list(islice(reader, size.rows))
-    except (ValueError, EOFError, KeyError, TypeError, IndexError, StopIteration, OSError):
-        return [], "its rows are cut or corrupt"
-    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in found], ""
+    except Exception as error:  # noqa: BLE001 - decoders of blocks raise what they like
+        if missing := _NEEDS.search(str(error)):
+            return [], f"rows need {missing[1]}: pip install 'odps-nb[previews]'"
+        if not whole and isinstance(error, EOFError):
+            return [], "its first block ends behind the part that was read"
+        return [], f"rows {refusal_of(error)}"
+    rows = [row if isinstance(row, dict) and names != [_VALUE] else {_VALUE: row} for row in found]
+    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in rows], ""
 
 
 def _text(value: object) -> str:
@@ -86,7 +102,7 @@ def _header(data: bytes) -> tuple[str, list[dict[str, Any]]]:
         raise UnshowableError("no Avro schema in its header") from None
     fields = schema.get("fields") if isinstance(schema, dict) else None
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
-        raise UnshowableError("holds no records")
+        fields = [{"name": _VALUE, "type": schema}]  # values that are no records
     return meta.get("avro.codec", b"null").decode("utf-8", "replace"), fields
 
 
@@ -100,12 +116,12 @@ def _long(file: io.BytesIO) -> int:
         value |= (byte[0] & 0x7F) << shift
         if not byte[0] & 0x80:
             return value >> 1 ^ -(value & 1)
-    raise UnshowableError("its header is cut or corrupt")
+    raise UnshowableError(f"{DAMAGED}: its header ends early")
 
 
 def _bytes(file: io.BytesIO) -> bytes:
     length = _long(file)
     found = file.read(length) if length >= 0 else b""
     if len(found) != length:
-        raise UnshowableError("its header is cut or corrupt")
+        raise UnshowableError(f"{DAMAGED}: its header ends early")
     return found

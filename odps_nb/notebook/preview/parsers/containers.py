@@ -11,7 +11,8 @@ import io
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import UnshowableError
+from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -21,6 +22,7 @@ __all__ = ["DECODERS", "FAILURES", "opened"]
 #: Name of FFmpeg's demuxer, and of all names that it goes by, by media type.
 _MOV: Final = ("mov", "mov,mp4,m4a,3gp,3g2,mj2")
 _MATROSKA: Final = ("matroska", "matroska,webm")
+_ASF: Final = ("asf", "asf")
 _DEMUXERS: Final = {
     "video/mp4": _MOV,
     "audio/mp4": _MOV,
@@ -32,7 +34,18 @@ _DEMUXERS: Final = {
     "audio/ogg": ("ogg", "ogg"),
     "audio/mpeg": ("mp3", "mp3"),
     "audio/flac": ("flac", "flac"),
+    "audio/aac": ("aac", "aac"),
     "audio/wav": ("wav", "wav"),
+    "video/3gpp": _MOV,
+    "video/x-ms-asf": _ASF,
+    "audio/x-ms-wma": _ASF,
+    "video/mp2t": ("mpegts", "mpegts"),
+    "video/mpeg": ("mpeg", "mpeg"),
+    "video/x-flv": ("flv", "flv"),
+    "audio/amr": ("amr", "amr"),
+    "audio/aiff": ("aiff", "aiff"),
+    "audio/basic": ("au", "au"),
+    "audio/ac3": ("ac3", "ac3"),
 }
 #: Decoders that are used, by FFmpeg's name, and what people call them.
 DECODERS: Final = {
@@ -45,6 +58,12 @@ DECODERS: Final = {
     "mpeg4": "MPEG-4",
     "mjpeg": "MJPEG",
     "theora": "Theora",
+    "mpeg1video": "MPEG-1",
+    "mpeg2video": "MPEG-2",
+    "h263": "H.263",
+    "flv": "Sorenson H.263",
+    **dict.fromkeys(("wmv1", "wmv2", "wmv3"), "WMV"),
+    "vc1": "VC-1",
     "aac": "AAC",
     "alac": "ALAC",
     "flac": "FLAC",
@@ -52,8 +71,16 @@ DECODERS: Final = {
     "mp3float": "MP3",
     "opus": "Opus",
     "vorbis": "Vorbis",
+    "ac3": "AC-3",
+    "amrnb": "AMR",
+    "amrwb": "AMR-WB",
+    **dict.fromkeys(("wmav1", "wmav2"), "WMA"),
+    "wmapro": "WMA Pro",
+    **dict.fromkeys(("adpcm_ms", "adpcm_ima_wav", "adpcm_ima_qt"), "ADPCM"),
+    "gsm_ms": "GSM",
     **dict.fromkeys(("pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_s16be", "pcm_s24be"), "PCM"),
     **dict.fromkeys(("pcm_f32le", "pcm_f64le", "pcm_u8", "pcm_alaw", "pcm_mulaw"), "PCM"),
+    **dict.fromkeys(("pcm_s8", "pcm_f32be", "pcm_f64be", "pcm_s32be"), "PCM"),
 }
 
 try:
@@ -95,8 +122,7 @@ def opened(data: bytes, mime: str) -> InputContainer:
             io_open=_refuse,
         )
     except FAILURES as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UnshowableError(f"cut or corrupt: {reason}") from None
+        raise UnshowableError(refusal_of(error)) from None
 
 
 def _refuse(url: str, flags: int, options: dict[str, Any]) -> NoReturn:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.picture import check_pixels, grey, thumbnail
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import reason_of
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -48,7 +50,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         try:
             found = pydicom.dcmread(io.BytesIO(data))
         except (InvalidDicomError, EOFError, OSError, ValueError) as error:
-            raise UnshowableError(f"not readable as DICOM: {error}") from None
+            raise UnshowableError(f"not readable as DICOM: {reason_of(error)}") from None
         plain = [[name, str(found.get(name))[:_LONGEST]] for name in _PLAIN if found.get(name)]
         facts = [str(found.get("Modality") or "no modality")[:16]]
         rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
@@ -60,8 +62,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             check_pixels(columns, rows)
             drawn = thumbnail(_frame(found), Size(**options["size"]))
         except Exception as error:  # noqa: BLE001 - decoders of pixels raise what they like
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            return {"facts": facts, "plain": plain, "note": f"not drawn: {reason[:160]}"}, b""
+            return {"facts": facts, "plain": plain, "note": f"not drawn: {reason_of(error)}"}, b""
         return {"facts": facts, "plain": plain, "note": ""}, drawn
 
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
-from odps_nb.notebook.preview.shared import Size, UnshowableError, length_of
+from odps_nb.notebook.preview.shared import Size, length_of
+from odps_nb.parsing.reasons import DAMAGED, refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -24,7 +26,10 @@ __all__ = ["parse"]
 
 _PACKETS: Final = 400  # that may come before the first frame
 _DULL: Final = 24  # levels of 256 between the darkest and the lightest point
-_INDEXED: Final = ("video/mp4", "video/quicktime", "video/webm", "video/x-matroska")
+_INDEXED: Final = (
+    *("video/mp4", "video/quicktime", "video/3gpp"),
+    *("video/webm", "video/x-matroska", "video/x-ms-asf"),
+)
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -44,8 +49,18 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         Without PyAV.
     """
     mime, whole = options["mime"], options["whole"] == "yes"
+    try:
+        return _parsed(data, mime, Size(**options["size"]), whole=whole)
+    except UnshowableError as error:
+        if whole or DAMAGED not in str(error):
+            raise
+        raise UnshowableError("no frame was found in the part that was read") from None
+
+
+def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[str, Any], bytes]:
     with opened(data, mime) as container:
-        film = next(iter(container.streams.video), None)
+        films = [one for one in container.streams.video if not _is_cover(one)]
+        film = next(iter(films), None)  # a cover is no film
         if film is None:
             part = "inside" if whole else "in the part that was read"
             raise UnshowableError(f"no moving picture was found {part}")
@@ -59,7 +74,11 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # what has no index in front would state the length of the part that was read
         if container.duration and (whole or mime in _INDEXED):
             facts.insert(0, length_of(container.duration / 1_000_000))
-        return {"facts": facts}, thumbnail(picture, Size(**options["size"]))
+        return {"facts": facts}, thumbnail(picture, size)
+
+
+def _is_cover(film: VideoStream) -> bool:
+    return bool(film.disposition & film.disposition.attached_pic)
 
 
 def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Image.Image:
@@ -70,11 +89,11 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
         first = _next_frame(container, film)
     except UnshowableError:
         raise
-    except FAILURES:
-        first = None
+    except FAILURES as error:
+        raise UnshowableError(f"no frame: {refusal_of(error)}") from None
     if first is None:
-        part = "" if whole else " from the part that was read"
-        raise UnshowableError(f"no frame could be decoded{part}")
+        part = "it" if whole else "the part that was read"
+        raise UnshowableError(f"no frame was found in the first packets of {part}")
     levels = np.asarray(first.convert("L"))
     if whole and levels.max() - levels.min() < _DULL and container.duration:
         with contextlib.suppress(*FAILURES):

@@ -15,7 +15,9 @@ import numpy as np
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers import picture
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.parsing.reasons import DAMAGED
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 
@@ -51,7 +53,7 @@ class _Unit:
 
     @property
     def kind(self) -> str:
-        return self.values.get("XTENSION", "IMAGE")
+        return self.values.get("XTENSION", "IMAGE").strip()
 
     @property
     def length(self) -> int:
@@ -77,8 +79,11 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """
     size = Size(**options["size"])
     units = _units(data, all_of_it=options["whole"] == "yes")
-    shown = next((unit for unit in units if _is_picture(unit)), units[0])
+    with_data = next((unit for unit in units if unit.length), units[0])
+    shown = next((unit for unit in units if _is_picture(unit)), with_data)
     shape = " × ".join(str(extent) for extent in reversed(shown.shape)) or "no data"
+    if shown.kind in ("BINTABLE", "TABLE"):
+        shape = f"table of {count_of(shown.number('NAXIS2'), 'row')}"
     facts = [shape, *([f"{len(units)} units"] if len(units) > 1 else [])]
     cards = [list(card) for card in shown.cards[: size.rows * 10]]
     found = {"facts": facts, "cards": cards, "note": ""}
@@ -98,8 +103,10 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
             unit = _header(data, at)
             following = unit.begins + -(-unit.length // _BLOCK) * _BLOCK
         except UnshowableError:
-            if not found:
+            if not found and all_of_it:
                 raise
+            if not found:
+                raise UnshowableError("its header ends behind the part that was read") from None
             break  # what follows the last unit means nothing
         found.append(unit)
         if not all_of_it or following <= at:
@@ -120,7 +127,7 @@ def _header(data: bytes, at: int) -> _Unit:
             return _Unit(cards=cards, values=values, begins=-(-ends // _BLOCK) * _BLOCK)
         if text.strip():
             cards.append(_card(text))
-    raise UnshowableError("its header is cut or corrupt")
+    raise UnshowableError(f"{DAMAGED}: its header has no end")
 
 
 def _card(text: str) -> _Card:

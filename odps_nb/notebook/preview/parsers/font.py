@@ -9,7 +9,9 @@ import io
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import reason_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 
@@ -43,7 +45,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         for number, line in enumerate(_LINES):
             _write(pen, font, line, width, y=height * (1 + number * 2) // 7)
     except OSError as error:
-        raise UnshowableError(f"not readable as a font: {error}") from None
+        raise UnshowableError(f"not readable as a font: {reason_of(error)}") from None
     out = io.BytesIO()
     picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=32).save(out, "PNG", optimize=True)
     return {"facts": [str(name)[:200] for name in font.getname() if name]}, out.getvalue()

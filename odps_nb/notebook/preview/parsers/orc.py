@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, first_rows
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, count_of
 
 __all__ = ["parse"]
 
@@ -33,7 +33,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
     file = orc.ORCFile(pa.BufferReader(data))
-    count = f"{file.nrows:,} rows"
+    count = count_of(file.nrows, "row")
     if not file.nstripes:
         return empty_batch(file.schema), count
     check_unpacked(file.content_length // file.nstripes * _GROWTH)

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, pixels
-from odps_nb.notebook.preview.shared import UnshowableError, words
+from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.values import UnshowableError
 
 try:
     import nh3

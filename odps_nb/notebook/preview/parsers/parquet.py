@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, first_rows
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, count_of
 
 __all__ = ["parse"]
 
@@ -36,7 +36,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
     with pq.ParquetFile(pa.BufferReader(data)) as file:
         names = file.schema_arrow.names
-        count = f"{file.metadata.num_rows:,} rows"
+        count = count_of(file.metadata.num_rows, "row")
         if not file.metadata.num_row_groups:
             return empty_batch(file.schema_arrow), count
         group = file.metadata.row_group(0)

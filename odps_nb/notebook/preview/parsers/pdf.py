@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.picture import thumbnail
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import reason_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 
@@ -47,7 +49,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             scale = min(size.width * 2 / width, size.height * 2 / height)
             drawn = page.render(scale=scale, may_draw_forms=False).to_pil()
     except (pypdfium2.PdfiumError, IndexError) as error:
-        reason = str(error).strip() or "it has no pages"
+        reason = "it has no pages" if isinstance(error, IndexError) else reason_of(error)
         if "password" in reason.lower():
             reason = "it is locked by a password"
         raise UnshowableError(f"its first page is not drawn: {reason}") from None

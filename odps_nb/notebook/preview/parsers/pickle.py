@@ -9,7 +9,8 @@ import pickletools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from odps_nb.notebook.preview.shared import UnshowableError, words
+from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
 

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register
+from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.reasons import DAMAGED, refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_PIXELS", "check_pixels", "grey", "parse", "pixels", "thumbnail"]
 
@@ -23,11 +25,12 @@ __all__ = ["MAX_PIXELS", "check_pixels", "grey", "parse", "pixels", "thumbnail"]
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"
 
+_JPEG: Final = ("JPEG", "MPO")  # Pillow's names; MPO has more pictures behind the first one
 _FRAMES: Final = 24
 _ORIENTATION: Final = 0x0112  # EXIF
 
 try:
-    from PIL import Image, ImageOps, features
+    from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError, features
 except ImportError:  # said when a picture is asked for
     Image = None  # type: ignore[assignment]
 else:
@@ -46,7 +49,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Raises
     ------
     UnshowableError
-        When there are too many pixels, or the file is cut or corrupt.
+        When there are too many pixels, or Pillow does not decode the file.
     MissingDependencyError
         Without Pillow.
     """
@@ -56,13 +59,44 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     with warnings.catch_warnings():
         # Pillow warns of odd files; what matters here either raises or is checked below
         warnings.simplefilter("ignore")
-        with _opened(data, options["mime"]) as image:
-            # an icon may hold a picture of any size behind a header that says 16 × 16
-            Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
-            try:
-                return _thumbnail(image, size)
-            except Image.DecompressionBombError:
-                raise UnshowableError(_TOO_MANY) from None
+        try:
+            return _made(data, options["mime"], size)
+        except (OSError, SyntaxError) as error:
+            note = _refusal(data, options["mime"], error)
+            if not note.startswith(DAMAGED):
+                raise UnshowableError(note) from None
+            return _rest(data, options["mime"], size, note)
+
+
+def _made(data: bytes, mime: str, size: Size) -> tuple[dict[str, Any], bytes]:
+    with _opened(data, mime) as image:
+        # an icon may hold a picture of any size behind a header that says 16 × 16
+        Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
+        try:
+            return _thumbnail(image, size)
+        except Image.DecompressionBombError:
+            raise UnshowableError(_TOO_MANY) from None
+
+
+def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any], bytes]:
+    """Return what is there of a picture that is cut or damaged, with the ``note``."""
+    ImageFile.LOAD_TRUNCATED_IMAGES = True  # of Pillow as a whole, in a process of our own
+    try:
+        found, drawn = _made(data, mime, size)
+    except (OSError, SyntaxError):
+        raise UnshowableError(note) from None
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = False
+    return {**found, "note": f"{note}; the rest of it is drawn"}, drawn
+
+
+def _refusal(data: bytes, mime: str, error: BaseException) -> str:
+    if not isinstance(error, UnidentifiedImageError):
+        return refusal_of(error)
+    if PICTURES[mime] == "JPEG" and data.startswith(b"\xff\xd8\xff\xf7"):
+        return "not decoded here: Pillow does not decode JPEG-LS"
+    what = tiff_form(data) if PICTURES[mime] == "TIFF" else ""
+    return f"not decoded here: Pillow does not decode {what or f'this form of {PICTURES[mime]}'}"
 
 
 def pixels(data: bytes) -> int:
@@ -93,19 +127,36 @@ def _require_pillow() -> None:
 
 
 def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
-    check_pixels(*image.size)
     width, height = image.size
-    if image.getexif().get(_ORIENTATION) in (5, 6, 7, 8):
+    if image.format in _JPEG:
+        image.draft(None, _box(size))  # decodes at a fraction of the size where it can
+    check_pixels(*image.size)
+    if _orientation(image) in (5, 6, 7, 8):
         width, height = height, width  # stored lying on its side
     facts = [f"{width} × {height}"]
-    animated = bool(getattr(image, "is_animated", False))
+    # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
+    still = (*_JPEG, "PSD")
+    animated = bool(getattr(image, "is_animated", False)) and image.format not in still
     if animated:
         facts.append("animated")
     data = _moving(image, size) if animated and size.layout == "single" else b""
     if not data:
-        image.seek(0)
+        if animated:
+            image.seek(0)
         data = thumbnail(image, size)
-    return {"facts": facts}, data
+    return {"facts": facts, "note": ""}, data
+
+
+def _box(size: Size) -> tuple[int, int]:
+    """Return twice the CSS size, for screens with small pixels."""
+    return size.width * 2, size.height * 2
+
+
+def _orientation(image: Image.Image) -> int | None:
+    try:
+        return image.getexif().get(_ORIENTATION)
+    except Exception:  # noqa: BLE001 - damaged EXIF data say nothing of the pixels
+        return None
 
 
 def check_pixels(width: int, height: int) -> None:
@@ -126,13 +177,10 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
 
     PNG for few colours, else JPEG, or WebP where it is transparent.
     """
-    # twice the CSS size, for screens with small pixels
-    box = (size.width * 2, size.height * 2)
-    if image.format == "JPEG":
-        image.draft("RGB", box)  # decodes at a fraction of the size where it can
     small = _eight_bits(image)
-    small.thumbnail(box, reducing_gap=2.0)
-    small = ImageOps.exif_transpose(small) or small
+    small.thumbnail(_box(size), reducing_gap=2.0)
+    if _orientation(small) is not None:
+        small = ImageOps.exif_transpose(small) or small
     if small.mode == "RGBA" and small.getchannel("A").getextrema()[0] == 255:
         small = small.convert("RGB")
     out = io.BytesIO()

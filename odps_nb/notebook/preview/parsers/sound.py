@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
-from odps_nb.notebook.preview.shared import UnshowableError, length_of
+from odps_nb.notebook.preview.shared import length_of
+from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -29,6 +31,12 @@ COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds that are decoded as a whole
 _MOST: Final = 6_000_000  # samples, whatever the file states of its rate
 _MOMENT: Final = 9216  # samples of a moment of a longer one; the first of an MP3 are silent
+# bytes of a frame behind its first one, by its mode (RFC 4867, 5.3; 3GPP TS 26.101 and 26.201)
+_AMR: Final = (12, 13, 15, 17, 19, 20, 26, 31, 5, 0, 0, 0, 0, 0, 0, 0)
+_AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)
+_AAC_HERTZ: Final = (
+    *(96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350),
+)
 _NAMED: Final = {1: "mono", 2: "stereo"}
 
 
@@ -57,7 +65,31 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         _NAMED.get(channels, f"{channels} channels"),
     ]
     numbers = np.clip(np.nan_to_num(levels), -1, 1) * 127 + 128
-    return {"facts": [*facts, *codec]}, numbers.astype(np.uint8).tobytes()
+    return {"facts": [*facts, *(name for name in codec if name != "PCM")]}, numbers.astype(
+        np.uint8
+    ).tobytes()
+
+
+def _amr_seconds(data: bytes) -> float:
+    """Count frames of 20 ms, whose first byte tells their length (RFC 4867, 5.3)."""
+    wide = data.startswith(b"#!AMR-WB\n")
+    sizes, at, count = _AMR_WIDE if wide else _AMR, 9 if wide else 6, 0
+    while at < len(data):
+        at, count = at + 1 + sizes[data[at] >> 3 & 15], count + 1
+    return count / 50
+
+
+def _aac_seconds(data: bytes) -> float:
+    """Count frames of 1024 samples, whose heads tell their length (ISO/IEC 14496-3, 1.A.2)."""
+    at = count = 0
+    while data.startswith(b"\xff", at) and at + 7 <= len(data):
+        length = int.from_bytes(data[at + 3 : at + 6], "big") >> 5 & 0x1FFF
+        at, count = at + max(length, 7), count + 1
+    code = data[2] >> 2 & 15
+    return count * 1024 / _AAC_HERTZ[code] if code < len(_AAC_HERTZ) else 0
+
+
+_COUNTED: Final = {"audio/amr": _amr_seconds, "audio/aac": _aac_seconds}
 
 
 # length, samples per second, channels, levels, name of the codec
@@ -86,11 +118,16 @@ def _decoded(data: bytes, mime: str) -> _Sound:
     with opened(data, mime) as container:
         track = next(iter(container.streams.audio), None)
         context = track.codec_context if track is not None else None
-        if track is None or context is None or context.name not in DECODERS:
-            raise UnshowableError("no sound inside that is decoded here")
+        if track is None:
+            raise UnshowableError("no sound inside")
+        if context is None or context.name not in DECODERS:
+            name = "unknown" if context is None else context.name
+            raise UnshowableError(f"not decoded here: its codec is {name}")
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
-        seconds = (container.duration or 0) / 1_000_000
+        # of what states no length FFmpeg only guesses it
+        counted = _COUNTED[mime](data) if mime in _COUNTED else 0
+        seconds = counted or (container.duration or 0) / 1_000_000
         if seconds <= _SHORT:
             limit = min((_SHORT + 1) * hertz, _MOST)
             samples = _samples(container, track, limit=limit)
@@ -100,9 +137,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
         else:
             length = length_of(seconds)
             levels = _moments(container, track, seconds)
-        # FLAC and MP3 have their codec in their names
-        codec = [DECODERS[context.name]] if mime in ("audio/ogg", "audio/mp4") else []
-        return length, hertz, channels, levels, codec
+        return length, hertz, channels, levels, [DECODERS[context.name]]
 
 
 def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Samples:
@@ -120,7 +155,7 @@ def _samples(container: InputContainer, track: AudioStream, *, limit: int) -> Sa
                 break
     except FAILURES as error:
         if not parts:
-            raise UnshowableError(f"cut or corrupt: {error}") from None
+            raise UnshowableError(refusal_of(error)) from None
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 

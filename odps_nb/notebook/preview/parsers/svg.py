@@ -22,7 +22,8 @@ from odps_nb.notebook.preview.parsers.svg_style import (
     links_of,
     sheet_links,
 )
-from odps_nb.notebook.preview.shared import UnshowableError, words
+from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_DRAWN", "parse"]
 

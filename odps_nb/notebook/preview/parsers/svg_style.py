@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from odps_nb.notebook.preview.shared import UnshowableError, words
+from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = [
     "GEOMETRY",

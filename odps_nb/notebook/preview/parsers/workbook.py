@@ -12,7 +12,9 @@ import zipfile
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size, UnshowableError
+from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
+from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_UNPACKED", "parse"]
 
@@ -49,10 +51,11 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             if sheet is None:
                 return {"sheets": _texts(names), "rows": [], "shape": "", "sheet": ""}, b""
             rows = sheet.to_python(nrows=size.rows + 1)
-            shape = f"{sheet.height:,} rows × {sheet.width:,} columns"
+            shape = f"{count_of(sheet.height, 'row')} × {count_of(sheet.width, 'column')}"
     except (python_calamine.CalamineError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnshowableError(f"the workbook is cut or corrupt: {reason}") from None
+        if "password" in str(error).lower():
+            raise UnshowableError("locked with a password: not decoded here") from None
+        raise UnshowableError(refusal_of(error)) from None
     shown = [_texts(row[: size.columns + 1]) for row in rows]
     return {
         "sheets": _texts(names),
@@ -68,8 +71,10 @@ def _check(data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(info.file_size for info in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
-        raise UnshowableError(f"the workbook is cut or corrupt: {error}") from None
+    except zipfile.BadZipFile as error:
+        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
+    except (ValueError, OSError, NotImplementedError) as error:
+        raise UnshowableError(refusal_of(error)) from None
     if unpacked > MAX_UNPACKED:
         raise UnshowableError(f"would unpack to {unpacked / 1e6:.1f} MB: not unpacked")
 

@@ -1,14 +1,14 @@
 """The parser process: parses bytes of unknown origin, so that the kernel does not.
 
 Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) may crash or never end on bytes that
-were made for that. Here, that ends this process and nothing else. It loads `shared` and `parsers`,
-nothing else of `odps_nb.notebook`.
+were made for that. Here, that ends this process and nothing else.
 
 ::
 
     stdin    u32 length of JSON · u64 length of data · JSON (which parser, its options) · data
     stdout   the same two lengths · JSON (plain texts and numbers) · data
-    JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}  {"stopped": why}
+    JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}
+                       {"refused": class, …}  {"stopped": why}
 
 Each job is done in a fork of this small process, which has parsers loaded and nothing else: a
 crash costs no start of an interpreter, and no blob can change what is said of the next one. Where
@@ -33,20 +33,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview import parsers
-from odps_nb.notebook.preview.shared import UnshowableError
+from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
+from odps_nb.parsing.reasons import refusal_of
+from odps_nb.parsing.values import Limits, UnshowableError
 
-__all__ = ["GROUP", "LENGTHS", "MAX_ANSWER", "MEMORY", "main"]
+__all__ = ["GROUP", "LENGTHS", "main"]
 
 LENGTHS: Final = struct.Struct(">IQ")
 #: Entry points of parsers that other packages have: modules with `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
-#: Bytes that an answer may have.
-MAX_ANSWER: Final = 8 << 20
-#: Bytes of memory that one job may take beyond what the loaded parsers have.
-MEMORY: Final = 2 << 30
-_PARSERS: Final = frozenset(module.name for module in pkgutil.iter_modules(parsers.__path__))
+_PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
+_CONVERSION: Final = "odps_nb.convert.blob_parser"
 _FORKS: Final = hasattr(os, "fork")
 
 
@@ -61,9 +58,14 @@ def main() -> None:
         length, size = LENGTHS.unpack(head)
         job = json.loads(requests.read(length))
         data = requests.read(size)
-        answer = _in_fork(job, data, answers.fileno()) if _FORKS else _bounded(_done(job, data))
+        limits = Limits(**job["limits"])
+        if _FORKS:
+            answer = _in_fork(job, data, limits, answers.fileno())
+        else:
+            answer = _bounded(_done(job, data), limits)
         answers.write(answer)
         answers.flush()
+        del data, answer
 
 
 class _WithoutPandas(MetaPathFinder):
@@ -74,7 +76,7 @@ class _WithoutPandas(MetaPathFinder):
             raise ModuleNotFoundError("no preview needs pandas", name="pandas")
 
 
-def _in_fork(job: dict[str, Any], data: bytes, answers: int) -> bytes:
+def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
     # loaded on this side of the fork, so that it is loaded once; what fails is told by the fork
     with contextlib.suppress(Exception):
         _parser(job["parser"])
@@ -85,21 +87,21 @@ def _in_fork(job: dict[str, Any], data: bytes, answers: int) -> bytes:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.close(answers)
         os.close(reading)
-        _work(job, data, writing)
+        _work(job, data, limits, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        answer = pipe.read(MAX_ANSWER + 1)
-    if len(answer) > MAX_ANSWER:
+        answer = pipe.read(limits.answer + 1)
+    if len(answer) > limits.answer:
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return _bounded(answer) if code == 0 else _pack({"stopped": _why(code)})
+    return _bounded(answer, limits) if code == 0 else _pack({"stopped": _why(code)})
 
 
-def _work(job: dict[str, Any], data: bytes, writing: int) -> None:
+def _work(job: dict[str, Any], data: bytes, limits: Limits, writing: int) -> None:
     """Do the job in the forked process and exit."""
     code = 1
     try:
-        _limit(seconds=int(job["seconds"]))
+        _limit(limits)
         with os.fdopen(writing, "wb") as pipe:
             pipe.write(_done(job, data))
         code = 0
@@ -112,7 +114,11 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         found, picture = _parser(job["parser"]).parse(data, job["options"])
         return _pack({"done": found}, picture)
     except MissingDependencyError as error:
-        return _pack({"missing": str(error), "extra": error.extra})
+        return _pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
+    except (ConversionError, LimitExceededError) as error:
+        # what a caller of a conversion catches: its class, its words and its attributes
+        facts = {name: getattr(error, name) for name in error.fact_names}
+        return _pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
     except ImportError as error:
         return _pack({"missing": f"a library does not load: {error}"})
     except UnshowableError as error:
@@ -121,14 +127,16 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         return _pack({"stopped": "too much memory"})
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours, and
         # these raise what they like; the reason is shown on the tile
-        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        return _pack({"unshowable": f"corrupt: {reason[0]}"})
+        return _pack({"unshowable": refusal_of(error)})
 
 
 @functools.cache
 def _parser(name: str) -> ModuleType:
-    if name in _PARSERS:
-        return importlib.import_module(f"odps_nb.notebook.preview.parsers.{name}")
+    if name == "conversion":
+        return importlib.import_module(_CONVERSION)
+    ours = importlib.import_module(_PREVIEWS)
+    if name in {module.name for module in pkgutil.iter_modules(ours.__path__)}:
+        return importlib.import_module(f"{_PREVIEWS}.{name}")
     # only what is installed may name code that runs here
     for entry in entry_points(group=GROUP, name=name):
         module: ModuleType = entry.load()
@@ -141,9 +149,9 @@ def _pack(found: dict[str, Any], data: bytes = b"") -> bytes:
     return LENGTHS.pack(len(text), len(data)) + text + data
 
 
-def _bounded(answer: bytes) -> bytes:
+def _bounded(answer: bytes, limits: Limits) -> bytes:
     """Return the answer if it has the length that it states, else an error in its place."""
-    if len(answer) > MAX_ANSWER:
+    if len(answer) > limits.answer:
         return _pack({"stopped": "answer too long"})
     lengths = LENGTHS.unpack(answer[: LENGTHS.size]) if len(answer) >= LENGTHS.size else (0, 0)
     whole = len(answer) == LENGTHS.size + sum(lengths)
@@ -162,13 +170,13 @@ def _why(code: int) -> str:
 # -- bounds -------------------------------------------------------------------------------------
 
 
-def _limit(*, seconds: int) -> None:
+def _limit(limits: Limits) -> None:
     """Limit processor time, memory and file size of this process; no core dump."""
     try:
         import resource
     except ImportError:
         return  # Windows: the other side ends what takes too long
-    memory = MEMORY + _mapped()
+    seconds, memory = limits.seconds, limits.memory + _mapped()
     for what, bound in (
         ("RLIMIT_CPU", (seconds, seconds + 1)),  # first a signal that tells why, then the end
         ("RLIMIT_AS", (memory, memory)),
@@ -185,7 +193,7 @@ def _mapped() -> int:
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:
-        return MEMORY
+        return 2 << 30
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -1,0 +1,84 @@
+"""Whether data and tokens may be sent to the host that a service names for its Storage API.
+
+A service, or who answers in its place, may name any host. Requests are signed, so a secret key is
+never sent; rows, blobs, and bearer and STS tokens are.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from odps_nb.errors import ConfigError
+
+__all__ = ["check_tunnel_host"]
+
+_VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
+"""Domains of one owner: an endpoint of one may name a Storage API in another."""
+_SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
+
+
+def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
+    """Check the address of the Storage API that ``endpoint`` named.
+
+    Parameters
+    ----------
+    has_token
+        Whether requests carry a bearer or STS token: then it must have the domain of the endpoint.
+
+    Raises
+    ------
+    ConfigError
+        It is on this machine or in a private network, and the endpoint is not; or its domain is
+        another one, and a token would be sent there.
+    """
+    theirs, ours = _host(found), _host(endpoint)
+    if theirs == ours:
+        return
+    if _is_private(theirs) and not _is_private(ours):
+        raise _refused(
+            found, f"{ours} names {theirs} as its Storage API, an address of a private network"
+        )
+    if has_token and not _is_private(theirs) and _domain(theirs) != _domain(ours):
+        raise _refused(
+            found,
+            f"{ours} names {theirs} as its Storage API: your token would go to another domain",
+        )
+
+
+def _refused(found: str, what: str) -> ConfigError:
+    return ConfigError(
+        what,
+        option="tunnel_endpoint",
+        hint=f"if this is right, pass tunnel_endpoint={found!r}; else check the endpoint",
+    )
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".").lower()
+
+
+def _is_private(host: str) -> bool:
+    address = _address(host)
+    if address is not None:
+        return not address.is_global
+    return "." not in host or host.endswith((".localhost", ".local", ".internal"))
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = getattr(found, "ipv4_mapped", None)
+    return mapped or found
+
+
+def _domain(host: str) -> str:
+    """Return the registrable domain, as far as it is told without a list of all suffixes."""
+    if _address(host) is not None:
+        return host
+    labels = host.split(".")
+    long = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL
+    found = ".".join(labels[-3 if long else -2 :])
+    return "aliyun.com" if found in _VENDOR else found

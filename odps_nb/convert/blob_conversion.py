@@ -1,0 +1,119 @@
+"""Content of blobs converted in the parser process, and what it answers as Python holds it.
+
+`blob_parser` converts there. A parser in native code that crashes on bytes of unknown origin, or
+takes all memory, ends that process and not the caller's. Its answers are checked before they are
+used: Arrow batches are validated, and pixels have the size that they state.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from odps_nb.arrow.validation import validate
+from odps_nb.convert import blob_content
+from odps_nb.convert.pictures import KEPT_INFO
+from odps_nb.errors import ConversionError, LimitExceededError, OdpsNbError
+from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError, at_exit
+from odps_nb.parsing.values import Limits, UnshowableError
+from odps_nb.terms import format_bytes
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["picture", "table"]
+
+_LIBRARIES = 512 << 20
+"""Bytes that a conversion may take beside its blob and its result."""
+_IPC = 1 << 20
+"""Bytes that schema and headers of a result may take."""
+_MIN_SECONDS = 30
+_BYTES_PER_SECOND = 4 << 20
+_parser = at_exit(Parser())
+
+
+def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
+    """Return a picture as `blob_content.as_picture`, decoded in the parser process."""
+    blob_content.check_picture(mime)
+    from PIL import Image
+
+    size = max_pixels * 16  # the widest mode has four bytes for each of four channels
+    found = _parsed(data, mime, "picture", size, max_pixels=max_pixels)
+    width, height = found.number("width"), found.number("height")
+    try:
+        made = Image.frombytes(found.text("mode"), (width, height), found.data)
+        if palette := found.texts("palette"):
+            made.putpalette(base64.b64decode(palette[1]), palette[0])
+    except (ValueError, TypeError, KeyError) as error:
+        raise _stopped(mime, "picture", f"invalid answer: {error}") from None
+    made.format = found.text("format")
+    for name, kind, value in found.rows("info"):
+        if name in KEPT_INFO:
+            made.info[name] = _READ[kind](value)
+    return made
+
+
+def table(data: bytes, mime: str, *, max_bytes: int, **options: str | None) -> pa.Table:
+    """Return the rows as `blob_content.as_table`, parsed in the parser process."""
+    found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
+    check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))
+    try:
+        check.feed(found.data)
+        check.require()
+        with pa.ipc.open_stream(pa.py_buffer(found.data)) as reader:
+            rows = reader.read_all()
+        for batch in rows.to_batches():
+            validate(batch)
+    except (OdpsNbError, pa.ArrowException, OSError, ValueError) as error:
+        raise _stopped(mime, "table", f"invalid answer: {error}") from None
+    return rows
+
+
+_READ: dict[str, Any] = {
+    "bytes": base64.b64decode,
+    "int": int,
+    "float": float,
+    "floats": lambda text: tuple(float(one) for one in text.split()),
+}
+
+
+# -- in the process of the caller ------------------------------------------------------------------
+
+
+def _parsed(data: bytes, mime: str, to: str, answer: int, **options: Any) -> Parsed:
+    memory = _LIBRARIES + 2 * len(data) + 3 * answer
+    limits = Limits(
+        seconds=_MIN_SECONDS + (len(data) + answer) // _BYTES_PER_SECOND,
+        memory=memory,
+        answer=answer + _IPC,
+    )
+    try:
+        return _parser.parse("conversion", data, {"to": to, "mime": mime, **options}, limits)
+    except ParserStoppedError as error:
+        if error.why == "too much memory" or "too long" in error.why:
+            raise LimitExceededError(
+                f"the blob needs more than {format_bytes(memory)} of memory to be converted",
+                limit=memory,
+                hint="pass a larger max_bytes= or max_pixels=, or read blob.open(seek=True)",
+            ) from None
+        raise _stopped(mime, to, error.why) from None
+    except UnshowableError as error:
+        raise ConversionError(
+            f"the blob begins as {mime} and cannot be converted: {error}",
+            source_type=mime,
+            target_type=to,
+            hint="use blob.bytes(), or blob.open(seek=True) with another library",
+        ) from None
+
+
+def _stopped(mime: str, to: str, why: str) -> ConversionError:
+    return ConversionError(
+        f"the blob begins as {mime}, and its conversion ended the process that does it ({why})",
+        source_type=mime,
+        target_type=to,
+        hint="pass trusted=True to convert it in this process, which may end as well,"
+        " or use blob.bytes()",
+    )

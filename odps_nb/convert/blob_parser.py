@@ -1,0 +1,81 @@
+"""Content of blobs converted: what `blob_conversion` has done in the parser process.
+
+Loads what it needs at once: each job is a fork of a process that has loaded this.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from odps_nb.convert import blob_content
+from odps_nb.convert.pictures import KEPT_INFO, register
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["parse"]
+
+with contextlib.suppress(ImportError):  # the caller has checked that it has Pillow
+    register()
+    from PIL import Image as _Image
+
+    _Image.init()
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Convert in the parser process: a table as an Arrow stream, or the pixels of a picture.
+
+    Raises
+    ------
+    ConversionError, LimitExceededError, MissingDependencyError
+        As `blob_content` raises them.
+    """
+    to = options.pop("to")
+    if to == "table":
+        return {}, _stream(blob_content.as_table(data, **options))
+    return _pixels(blob_content.as_picture(data, **options))
+
+
+def _stream(rows: pa.Table) -> bytes:
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, rows.schema) as writer:
+        writer.write_table(rows)
+    return out.getvalue()
+
+
+def _pixels(made: Image.Image) -> tuple[dict[str, Any], bytes]:
+    found: dict[str, Any] = {
+        "width": made.width,
+        "height": made.height,
+        "mode": made.mode,
+        "format": str(made.format),
+        "palette": [],
+        "info": [],
+    }
+    if made.palette is not None and made.mode in ("P", "PA"):
+        palette = made.palette.mode
+        found["palette"] = [
+            palette,
+            base64.b64encode(bytes(made.getpalette(palette) or [])).decode(),
+        ]
+    info = ((name, _text(made.info.get(name))) for name in KEPT_INFO)
+    found["info"] = [[name, *text] for name, text in info if text]
+    return found, made.tobytes()
+
+
+def _text(value: object) -> tuple[str, str] | None:
+    """Return the kind of a value of `PIL.Image.Image.info` and its text, ``None`` for others."""
+    if isinstance(value, bytes):
+        return "bytes", base64.b64encode(value).decode()
+    if isinstance(value, (int, float)):
+        return type(value).__name__, str(value)
+    if isinstance(value, tuple) and value:
+        return "floats", " ".join(str(float(one)) for one in value)
+    return None

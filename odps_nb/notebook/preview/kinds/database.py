@@ -1,0 +1,31 @@
+"""SQLite databases: names, rows and columns of the tables."""
+
+from __future__ import annotations
+
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, table_of
+from odps_nb.notebook.preview.kind import MIB, Format, Kind
+from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["KIND"]
+
+_SQLITE = Format(
+    mime="application/vnd.sqlite3",
+    label="SQLite",
+    aliases=("application/x-sqlite3", "application/geopackage+sqlite3"),
+    starts=(b"SQLite format 3\x00",),
+)
+
+
+def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    if not excerpt.whole:
+        raise UnshowableError("too large to look inside")
+    parsed = parse("database", excerpt.data, size)
+    table = table_of(
+        ("table", "rows", "columns"), parsed.rows("rows"), size, label=f"tables of {name}"
+    )
+    return Drawing(html=table, facts=(count_of(parsed.number("count"), "table"),))
+
+
+KIND = Kind(name="database", formats=(_SQLITE,), draw=_draw, limit=8 * MIB)

@@ -1,0 +1,81 @@
+"""SQLite databases: names, rows and columns of the tables.
+
+Runs in the parser process, on a copy in memory. No view, trigger or virtual table is run, and of a
+table only its rows are counted, so that no expression of the file is evaluated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from typing import Any, Final
+
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["parse"]
+
+_TABLES: Final = 60
+_ROWS: Final = 100_000  # that are counted of one table
+_SECONDS: Final = 3
+_STEPS: Final = 10_000  # of SQLite's machine between two looks at the clock
+_LONGEST: Final = 100
+# the bytes that say whether a log of changes stands beside the file, which memory has not
+_JOURNAL: Final = slice(18, 20)
+_LISTED: Final = """
+    SELECT name, (SELECT group_concat(name, ', ') FROM pragma_table_xinfo(held.name))
+    FROM sqlite_schema AS held
+    WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
+"""
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return ``rows``: name, number of rows and columns of each table; and the ``count`` of tables.
+
+    Raises
+    ------
+    UnshowableError
+        When the database is cut or corrupt.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        if not hasattr(database, "deserialize"):
+            raise UnshowableError("this build of SQLite opens no bytes")
+        copy = bytearray(data)
+        copy[_JOURNAL] = b"\1\1"
+        try:
+            database.deserialize(bytes(copy))
+            return _read(database), b""
+        except sqlite3.Error as error:
+            raise UnshowableError(f"cut or corrupt: {error}") from None
+
+
+def _read(database: sqlite3.Connection) -> dict[str, Any]:
+    _restrict(database)
+    tables = database.execute(_LISTED).fetchall()
+    ends = time.monotonic() + _SECONDS
+    database.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+    rows = [
+        [name[:_LONGEST], _counted(database, name), (columns or "")[: _LONGEST * 4]]
+        for name, columns in tables[:_TABLES]
+    ]
+    return {"rows": rows, "count": len(tables)}
+
+
+def _restrict(database: sqlite3.Connection) -> None:
+    """Refuse what a database may do besides: functions of its schema, and changes."""
+    database.text_factory = lambda text: text.decode("utf-8", "replace")
+    for setting in ("trusted_schema = OFF", "cell_size_check = ON", "query_only = ON"):
+        database.execute(f"PRAGMA {setting}")
+    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 8 << 20)
+    database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+
+
+def _counted(database: sqlite3.Connection, name: str) -> str:
+    """Return the number of rows as a text, or how many there are at least."""
+    quoted = '"' + name.replace('"', '""') + '"'
+    query = f"SELECT count(*) FROM (SELECT 1 FROM main.{quoted} LIMIT {_ROWS + 1})"
+    try:
+        (count,) = database.execute(query).fetchone()
+    except sqlite3.Error:  # this table is damaged, or the time is over
+        return "?"
+    return f"{count:,}" if count <= _ROWS else f"over {_ROWS:,}"

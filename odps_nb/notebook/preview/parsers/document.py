@@ -1,0 +1,205 @@
+"""Documents (Word, PowerPoint, OpenDocument, EPUB): title, author, first lines, counts.
+
+Runs in the parser process. All of them are ZIP files with XML inside. Only the parts that are
+needed are unpacked, piece by piece and up to `MAX_UNPACKED` bytes in all; no link is followed.
+Part names: ECMA-376 part 2 (OPC), OpenDocument 1.3 part 2, EPUB 3.3.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterator, Set
+from typing import Any, Final
+from urllib.parse import unquote
+
+from odps_nb.notebook.preview.parsers.xml_text import LINES, Content, Wanted, read_xml
+from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["MAX_UNPACKED", "parse"]
+
+#: Bytes that are unpacked of one document, all its parts together.
+MAX_UNPACKED: Final = 16 << 20
+_CHUNK: Final = 64 << 10
+_PARTS: Final = 64  # slides or sections that are opened for text
+_LINKS: Final = Wanted(elements=words("Relationship"))
+_WORDS: Final = Wanted(paragraphs=words("p"), texts=words("t"))
+_TITLES: Final = words("title creator")
+_Counts = list[list[str]]
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return ``title``, ``author``, ``lines``, and ``counts``: pairs of a number and its unit.
+
+    Parameters
+    ----------
+    options
+        ``label`` of the format.
+
+    Raises
+    ------
+    UnshowableError
+        When the document is cut or corrupt, has a password, or would unpack to too much.
+    """
+    read = _READERS.get(options["label"], _open_slides)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            found, counts = read(_Parts(archive))
+    except UnshowableError:
+        raise
+    except NotImplementedError as error:
+        raise UnshowableError(f"not read here: {error}") from None
+    except RuntimeError:  # what zipfile raises for a part with a password
+        raise UnshowableError("it is locked with a password") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
+        raise UnshowableError(f"cut or corrupt: {error}") from None
+    title, author = (found.values.get(name, "") for name in ("title", "creator"))
+    return {"title": title, "author": author, "lines": found.lines, "counts": counts}, b""
+
+
+class _Parts:
+    """Parts of a document by name, unpacked within one budget."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        # names ignore case (OPC), and some programs write backslashes
+        self._infos = {_key(info.filename): info for info in archive.infolist()}
+        self._left = MAX_UNPACKED
+
+    def __contains__(self, name: str) -> bool:
+        return _key(name) in self._infos
+
+    def read(self, name: str, wanted: Wanted, *, lines: int = LINES) -> Content:
+        """Return the content of a part; empty if there is no part of that name."""
+        return read_xml(self._chunks(name), wanted, lines=lines) if name in self else Content()
+
+    def read_about(self, name: str, wanted: Wanted) -> Content:
+        """Return the content of a part that the text does not depend on; empty if it is damaged."""
+        try:
+            return self.read(name, wanted)
+        except UnshowableError:
+            return Content()
+
+    def _chunks(self, name: str) -> Iterator[bytes]:
+        with self._archive.open(self._infos[_key(name)]) as part:
+            while chunk := part.read(_CHUNK):
+                self._left -= len(chunk)
+                if self._left < 0:
+                    limit = MAX_UNPACKED >> 20
+                    raise UnshowableError(f"unpacks to more than {limit} MiB: not read")
+                yield chunk
+
+    def links(self, part: str) -> list[tuple[str, str, str]]:
+        """Return id, last word of the type, and target of the relationships of a part."""
+        folder, name = posixpath.split(part)
+        held = self.read(posixpath.join(folder, "_rels", f"{name}.rels"), _LINKS)
+        return [
+            (
+                link.get("Id", ""),
+                link.get("Type", "").rpartition("/")[2],
+                _joined(folder, link.get("Target", "")),
+            )
+            for _, link in held.elements
+            if link.get("TargetMode") != "External"
+        ]
+
+
+def _key(name: str) -> str:
+    return name.replace("\\", "/").lstrip("/").lower()
+
+
+def _joined(folder: str, target: str) -> str:
+    return posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
+
+
+def _word(parts: _Parts) -> tuple[Content, _Counts]:
+    main, found, stated = _office(parts, "word/document.xml")
+    found.lines = parts.read(main, _WORDS).lines
+    names = {"Pages": "page", "Paragraphs": "paragraph", "Words": "word"}
+    return found, [[stated[name], unit] for name, unit in names.items() if name in stated][:2]
+
+
+def _power_point(parts: _Parts) -> tuple[Content, _Counts]:
+    main, found, _ = _office(parts, "ppt/presentation.xml")
+    slides = parts.read(main, Wanted(elements=words("sldId"))).elements
+    targets = {name: target for name, _, target in parts.links(main)}
+    # of the two attributes `id` and `r:id`, `Wanted.elements` returns the second
+    ordered = [targets[slide["id"]] for _, slide in slides if slide.get("id") in targets]
+    found.lines = _lines_of(parts, ordered, _WORDS)
+    return found, [[str(len(slides)), "slide"]]
+
+
+def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
+    """Return the name of the main part, title and author, and the counts that are stated."""
+    targets = {kind: target for _, kind, target in parts.links("")}
+    main = targets.get("officeDocument", usual)
+    if main not in parts:
+        raise UnshowableError("its main part is missing")
+    about = targets.get("core-properties", "docProps/core.xml")
+    found = parts.read_about(about, Wanted(values=_TITLES))
+    counted = Wanted(values=words("Pages Paragraphs Words"))
+    counting = targets.get("extended-properties", "docProps/app.xml")
+    stated = parts.read_about(counting, counted).values
+    return main, found, {name: text for name, text in stated.items() if _is_count(text)}
+
+
+def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> tuple[Content, _Counts]:
+    if "content.xml" not in parts:
+        raise UnshowableError("its main part is missing")
+    manifest = parts.read("META-INF/manifest.xml", Wanted(elements=words("encryption-data")))
+    if manifest.elements:
+        raise UnshowableError("it is locked with a password")
+    statistic = Wanted(values=_TITLES, elements=words("document-statistic"))
+    found = parts.read_about("meta.xml", statistic)
+    stated = {name: text for _, some in found.elements for name, text in some.items()}
+    content = parts.read("content.xml", Wanted(paragraphs=words("p h"), counted=slides))
+    found.lines = content.lines
+    if content.counts["page"]:
+        return found, [[str(content.counts["page"]), "slide"]]
+    names = {"page-count": "page", "paragraph-count": "paragraph"}
+    counts = [[stated[name], unit] for name, unit in names.items() if name in stated]
+    return found, [pair for pair in counts if _is_count(pair[0])]
+
+
+def _open_slides(parts: _Parts) -> tuple[Content, _Counts]:
+    return _open_document(parts, words("page"))
+
+
+def _epub(parts: _Parts) -> tuple[Content, _Counts]:
+    container = parts.read("META-INF/container.xml", Wanted(elements=words("rootfile")))
+    package = next((root.get("full-path", "") for _, root in container.elements), "")
+    if package not in parts:
+        raise UnshowableError("its main part is missing")
+    found = parts.read(package, Wanted(values=_TITLES, elements=words("item itemref")))
+    items = {item.get("id"): item.get("href", "") for tag, item in found.elements if tag == "item"}
+    spine = [ref.get("idref") for tag, ref in found.elements if tag == "itemref"]
+    folder = posixpath.dirname(package)
+    ordered = [_joined(folder, unquote(items[ref])) for ref in spine if ref in items]
+    page = Wanted(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
+    found.lines = _lines_of(parts, ordered, page)
+    return found, [[str(len(spine)), "section"]]
+
+
+def _lines_of(parts: _Parts, names: list[str], wanted: Wanted) -> list[str]:
+    """Return the first lines of parts that follow one another."""
+    lines: list[str] = []
+    for name in names[:_PARTS]:
+        if len(lines) >= LINES:
+            break
+        lines += parts.read(name, wanted, lines=LINES - len(lines)).lines
+    return lines
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
+
+
+_READERS: Final = {
+    "Word": _word,
+    "PowerPoint": _power_point,
+    "EPUB": _epub,
+    "OpenDocument text": _open_document,
+}

@@ -1,0 +1,154 @@
+"""Mail messages: fields of the header, first lines of text, names and sizes of attachments.
+
+Runs in the parser process. Nothing of an attachment is looked into, and a page inside a message
+is shown as its words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email
+from collections.abc import Iterator
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
+from email.message import Message
+from html.parser import HTMLParser
+from typing import Any, Final
+
+from odps_nb.notebook.preview.parsers.xml_text import LINE_LENGTH, LINES
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["parse"]
+
+_FIELDS: Final = ("From", "To", "Cc", "Date")
+_LONGEST: Final = 300
+_FIELD_READ: Final = 4000  # characters of a field, or of a name, that are decoded
+_TEXT_READ: Final = 256 << 10
+_ATTACHED: Final = 50
+_PARTS: Final = 1000
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return ``subject``, ``fields``, ``lines``, ``attached`` (names and sizes) and their count.
+
+    Parameters
+    ----------
+    options
+        ``whole``: ``yes`` when nothing is cut; else no attachments are listed.
+
+    Raises
+    ------
+    UnshowableError
+        When its parts are nested too deep.
+    """
+    try:
+        message = email.message_from_bytes(data)
+        parts = list(_leaves(message))
+    except RecursionError:
+        raise UnshowableError("its parts are nested too deep: not read") from None
+    attached = [part for part in parts if _is_attached(part)] if options["whole"] == "yes" else []
+    stated = [(name, _field(message, name)) for name in _FIELDS]
+    sizes = [[_name(part), str(len(_payload(part)))] for part in attached[:_ATTACHED]]
+    return {
+        "subject": _field(message, "Subject"),
+        "fields": [f"{name}: {text}" for name, text in stated if text],
+        "lines": _lines([part for part in parts if not _is_attached(part)]),
+        "attached": sizes,
+        "count": len(attached),
+    }, b""
+
+
+def _leaves(message: Message) -> Iterator[Message]:
+    """Return the parts that hold no other parts; a message inside is one of them."""
+    waiting, seen = [message], 0
+    while waiting and seen < _PARTS:
+        part, seen = waiting.pop(), seen + 1
+        if part.get_content_maintype() == "multipart" and part.is_multipart():
+            held = part.get_payload()
+            inside = [one for one in held if isinstance(one, Message)]
+            waiting += reversed(inside)
+        else:
+            yield part
+
+
+def _is_attached(part: Message) -> bool:
+    is_text = part.get_content_maintype() == "text"
+    return not is_text or part.get_content_disposition() == "attachment"
+
+
+def _field(message: Message, name: str) -> str:
+    return _decoded(message.get(name, ""))
+
+
+def _name(part: Message) -> str:
+    try:
+        return _decoded(part.get_filename(""))
+    except (ValueError, LookupError, TypeError):  # of a parameter that RFC 2231 does not allow
+        return ""
+
+
+def _decoded(value: object) -> str:
+    """Return a field in one line, its encoded words (RFC 2047) decoded where they can be."""
+    text = str(value)[:_FIELD_READ]
+    with contextlib.suppress(HeaderParseError, ValueError, LookupError):  # else as it is written
+        text = str(make_header(decode_header(text)))
+    return _plain(" ".join(text.split())[:_LONGEST])
+
+
+def _payload(part: Message) -> bytes:
+    """Return the decoded bytes; of a message inside, those that it is written in."""
+    if part.is_multipart():
+        held = part.get_payload()
+        return b"".join(one.as_bytes() for one in held if isinstance(one, Message))
+    found = part.get_payload(decode=True)
+    return found if isinstance(found, bytes) else b""
+
+
+def _lines(texts: list[Message]) -> list[str]:
+    """Return the first lines of the first plain text, or the words of the first page."""
+    by_kind = {part.get_content_subtype(): part for part in reversed(texts)}
+    part = by_kind.get("plain") or by_kind.get("html") or next(iter(by_kind.values()), None)
+    if part is None:
+        return []
+    text = _text(_payload(part)[:_TEXT_READ], part.get_content_charset("utf-8"))
+    if part.get_content_subtype() == "html":
+        page = _Words()
+        page.feed(text)
+        text = "".join(page.words)
+    lines = (line.rstrip()[:LINE_LENGTH] for line in text.splitlines())
+    return [line for line in lines if line][:LINES]
+
+
+def _text(data: bytes, charset: str) -> str:
+    try:
+        return _plain(data.decode(charset, "replace"))
+    except (LookupError, ValueError):  # no encoding of text has that name
+        return data.decode("utf-8", "replace")
+
+
+def _plain(text: str) -> str:
+    """Return the text without halves of surrogate pairs, which no page can hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
+class _Words(HTMLParser):
+    """Collects the words of a page, a line for each block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag in ("script", "style", "title"):
+            self._hidden += 1
+        elif tag in ("p", "div", "br", "tr", "li", "h1", "h2", "h3", "table"):
+            self.words.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style", "title") and self._hidden:
+            self._hidden -= 1
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.words.append(data)

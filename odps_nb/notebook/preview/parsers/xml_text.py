@@ -1,0 +1,193 @@
+"""Reads XML of unknown origin as text, without a tree: for `document`.
+
+Runs in the parser process. Nothing is declared by the file itself: an internal document type or an
+entity declaration is refused, and no other document is loaded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+from typing import Final
+from xml.parsers import expat
+
+from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["LINES", "LINE_LENGTH", "Content", "Wanted", "read_xml"]
+
+#: Lines of text that are collected at most, and characters of one.
+LINES: Final = 80
+LINE_LENGTH: Final = 400
+_DEPTH: Final = 1000
+_ELEMENTS: Final = 20_000
+#: Elements whose text a reader does not see: fallbacks, comments, notes, deleted text, code.
+_HIDDEN: Final = words("Fallback annotation notes tracked-changes script style head")
+#: Elements that stand for white space.
+_SPACES: Final = words("tab br cr s line-break")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is read of an XML file; names of elements are local names.
+
+    Attributes
+    ----------
+    paragraphs
+        Each of them is a line of text.
+    texts
+        Only text inside these counts, if any is named.
+    values
+        Elements whose text is a value, such as ``title``.
+    elements
+        Elements whose attributes are returned.
+    counted
+        Elements that are counted. When any is named, reading does not stop after `LINES` lines.
+    """
+
+    paragraphs: Set[str] = frozenset()
+    texts: Set[str] = frozenset()
+    values: Set[str] = frozenset()
+    elements: Set[str] = frozenset()
+    counted: Set[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Content:
+    """What was read: lines, first value of each name, attributes by local name, and counts.
+
+    ``whole`` is false when reading stopped after enough lines.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    values: dict[str, str] = field(default_factory=dict)
+    elements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    whole: bool = True
+
+
+class _EnoughError(Exception):
+    """Stops the parser."""
+
+
+def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> Content:
+    """Return the wanted content of an XML file.
+
+    Parameters
+    ----------
+    chunks
+        The bytes of the file, in parts.
+    wanted
+        What is read.
+    lines
+        Maximum number of lines to collect. Default: `LINES`.
+
+    Raises
+    ------
+    UnshowableError
+        When the file is not well-formed, has a document type of its own, or is nested more than
+        1,000 levels deep.
+    """
+    reader = _Reader(wanted, lines)
+    try:
+        for chunk in chunks:
+            reader.parser.Parse(chunk, False)
+        reader.parser.Parse(b"", True)
+    except _EnoughError:
+        reader.content.whole = False
+    except expat.ExpatError as error:
+        raise UnshowableError(f"its XML is cut or corrupt: {error}") from None
+    return reader.content
+
+
+class _Reader:
+    """Collects content while expat parses."""
+
+    def __init__(self, wanted: Wanted, lines: int) -> None:
+        self.parser = parser = expat.ParserCreate(namespace_separator=" ")
+        parser.buffer_text = True
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.EntityDeclHandler = self._entity
+        parser.SkippedEntityHandler = self._skipped
+        self.content = Content()
+        self._wanted, self._lines = wanted, lines
+        self._open: list[str] = []
+        self._hidden = self._texts = self._paragraphs = 0
+        self._line: list[str] = []
+        self._value: list[str] | None = None
+        self._length = 0
+
+    def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
+        if internal:
+            raise UnshowableError("its XML has an internal document type: not read")
+
+    def _entity(self, *_: object) -> None:
+        raise UnshowableError("its XML declares entities: not read")
+
+    def _skipped(self, *_: object) -> None:
+        self._text(" ")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        local, wanted = _local(name), self._wanted
+        self._open.append(local)
+        if len(self._open) > _DEPTH:
+            raise UnshowableError(f"its XML is nested more than {_DEPTH:,} levels deep: not read")
+        self._hidden += local in _HIDDEN
+        self._texts += local in wanted.texts
+        if local in wanted.paragraphs:
+            self._end_line()
+            self._paragraphs += 1
+        if local in wanted.elements and len(self.content.elements) < _ELEMENTS:
+            # of two attributes of one local name, the one with a namespace is the special one
+            ordered = sorted(attributes, key=lambda key: " " in key)
+            named = {_local(key): attributes[key] for key in ordered}
+            self.content.elements.append((local, named))
+        if local in wanted.counted:
+            self.content.counts[local] += 1
+        if local in wanted.values and local not in self.content.values:
+            self._value, self._length = [], 0
+        if local in _SPACES and self._paragraphs:
+            self._line.append(" ")
+
+    def _end(self, name: str) -> None:
+        local, wanted = self._open.pop(), self._wanted
+        self._hidden -= local in _HIDDEN
+        self._texts -= local in wanted.texts
+        if local in wanted.paragraphs:
+            self._end_line()
+            self._paragraphs -= 1
+        if local in wanted.values and self._value is not None:
+            self.content.values.setdefault(local, _one_line(self._value))
+            self._value, self._length = None, 0
+
+    def _text(self, text: str) -> None:
+        if self._length >= LINE_LENGTH * 4:
+            return
+        if self._value is not None:
+            self._value.append(text)
+        elif self._paragraphs and not self._hidden and (self._texts or not self._wanted.texts):
+            self._line.append(text)
+        else:
+            return
+        self._length += len(text)
+
+    def _end_line(self) -> None:
+        line = _one_line(self._line)
+        self._line, self._length = [], 0
+        if not line or len(self.content.lines) >= self._lines:
+            return
+        self.content.lines.append(line)
+        if len(self.content.lines) >= self._lines and not self._wanted.counted:
+            raise _EnoughError
+
+
+def _local(name: str) -> str:
+    return name.rpartition(" ")[2]
+
+
+def _one_line(parts: list[str]) -> str:
+    return " ".join("".join(parts)[: LINE_LENGTH * 8].split())[:LINE_LENGTH]

@@ -1,0 +1,311 @@
+"""Has bytes of unknown origin parsed in the parser process; the kernel gets plain texts only.
+
+Answers are not trusted either: their types are checked here, and drawings escape them.
+See ``docs/decisions/2026-11-22-previews-run-in-a-child.md``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
+
+from odps_nb.errors import (
+    ConversionError,
+    LimitExceededError,
+    MissingDependencyError,
+    OdpsNbError,
+)
+from odps_nb.parsing.process import LENGTHS
+from odps_nb.parsing.values import Limits, UnshowableError
+
+__all__ = ["Parsed", "Parser", "ParserStoppedError", "at_exit"]
+
+# a job may also wait, for a disk or for a processor that others use
+_PATIENCE: Final = 3
+_START: Final = 30
+IDLE_SECONDS: Final = 10.0
+"""Seconds after which an idle parser process ends: it holds some 60 MiB."""
+_BOOT: Final = (
+    "import sys; sys.path[:] = sys.argv[1:]; from odps_nb.parsing.process import main; main()"
+)
+# what programs need to find their libraries; the rest of the environment may hold keys
+_PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
+# one thread, and memory taken when it is needed: pools that reserve it run into the limit
+_SET: Final = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+_REFUSALS: Final = {error.__name__: error for error in (ConversionError, LimitExceededError)}
+_T = TypeVar("_T")
+
+
+class ParserStoppedError(UnshowableError):
+    """The parser process crashed, or ran out of time or memory."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"its preview stopped the parser ({why}), which runs outside your kernel")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """The answer of a parser: texts and numbers by name, and data.
+
+    Not trusted: each method checks the type, and drawings escape the texts.
+    """
+
+    found: dict[str, Any]
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Parsed({sorted(self.found)}, <{len(self.data)} B>)"
+
+    def text(self, name: str) -> str:
+        """Return a text."""
+        return _checked(self.found.get(name), str)
+
+    def number(self, name: str) -> int:
+        """Return a whole number."""
+        return _checked(self.found.get(name), int)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        return _texts(self.found.get(name))
+
+    def rows(self, name: str) -> list[tuple[str, ...]]:
+        """Return a list of lists of texts."""
+        return [_texts(row) for row in _checked(self.found.get(name), list)]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(_checked(text, str) for text in _checked(value, list))
+
+
+def _checked(value: object, wanted: type[_T]) -> _T:
+    if not isinstance(value, wanted):
+        raise ParserStoppedError("invalid answer")
+    return value
+
+
+class Parser:
+    """Client of a parser process, which is started when needed, and again after a crash.
+
+    One job at a time; thread-safe. A forked kernel starts a process of its own.
+
+    Parameters
+    ----------
+    idle_seconds
+        After so many without a job the process ends; the next job starts a new one.
+    """
+
+    def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._resting: threading.Timer | None = None
+        self._asking = False
+        self._strikes = 0
+
+    def __repr__(self) -> str:
+        return f"<Parser {'running' if self._process else 'not started'}>"
+
+    def parse(
+        self, parser: str, data: bytes, options: dict[str, Any], limits: Limits | None = None
+    ) -> Parsed:
+        """Parse ``data`` with a preview's parser of this name, or with ``"conversion"``.
+
+        Raises
+        ------
+        UnshowableError
+            With the reason, when the bytes are not what they seem to be, or stopped the parser
+            (`ParserStoppedError`).
+        MissingDependencyError
+            When a library is missing.
+        ConversionError, LimitExceededError
+            As the parser raised them.
+        """
+        limits = limits or Limits()
+        with self._lock:
+            # a gallery of blobs that run over time must come to an end: each gets less of it
+            allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
+            self._stop_resting()
+            job = {"parser": parser, "options": options, "limits": asdict(allowed)}
+            found, answer = self._ask(job, data, allowed)
+            self._rest_later()
+            late = found.get("stopped") == "too much time"
+            self._strikes = min(8, self._strikes + 2) if late else max(0, self._strikes - 1)
+        if "missing" in found:
+            extra = "previews" if found.get("extra") == "previews" else "notebook"
+            hint = str(found.get("hint") or f"pip install 'odps-nb[{extra}]'")
+            raise MissingDependencyError(str(found["missing"]), extra=extra, hint=hint)
+        if "refused" in found:
+            raise _refusal(found)
+        if "unshowable" in found:
+            raise UnshowableError(str(found["unshowable"])[:400])
+        if "done" not in found:
+            raise ParserStoppedError(str(found.get("stopped"))[:80])
+        return Parsed(found=_checked(found["done"], dict), data=answer)
+
+    def close(self) -> None:
+        """Stop the process; the next job starts a new one."""
+        with self._lock:
+            self._stop_resting()
+            self._end()
+
+    def forget(self) -> None:
+        """Forget the process of the parent, after a fork."""
+        process, self._process, self._lock = self._process, None, threading.Lock()
+        self._resting = None  # its thread is not here
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                # past the buffer: another thread may have been writing when the fork was made
+                pipe.raw.close()  # type: ignore[union-attr]
+            process.returncode = 0  # not ours to wait for
+
+    def _rest_later(self) -> None:
+        self._resting = threading.Timer(self._idle_seconds, self.close)
+        self._resting.daemon = True
+        self._resting.start()
+
+    def _stop_resting(self) -> None:
+        if self._resting is not None:
+            self._resting.cancel()
+            self._resting = None
+
+    # -- one job ------------------------------------------------------------------------------
+
+    def _ask(
+        self, job: dict[str, Any], data: bytes, limits: Limits
+    ) -> tuple[dict[str, Any], bytes]:
+        if self._asking:  # an interrupt left a question without its answer
+            self._end()
+        limit = limits.seconds * _PATIENCE + (0 if self._process else _START)
+        process = self._running()
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _kill(process)
+
+        timer = threading.Timer(limit, end)
+        timer.daemon = True
+        self._asking = True
+        timer.start()
+        try:
+            answer = _exchange(process, job, data, limits)
+            self._asking = False
+        except (OSError, EOFError, ValueError, RecursionError) as error:
+            _stop(timer)
+            code = self._end()
+            why = f"exit status {code}" if isinstance(error, (OSError, EOFError)) else str(error)
+            return {"stopped": "too much time" if late.is_set() else why}, b""
+        except BaseException:
+            _stop(timer)
+            self._end()
+            raise
+        _stop(timer)
+        return answer
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+            package = str(Path(__file__).resolve().parents[2])
+            path = [package, *(entry for entry in sys.path if entry and entry != package)]
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-c", _BOOT, *path],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env={**kept, **_SET},
+                    start_new_session=True,  # Ctrl-C is for the kernel, which ends this one
+                )
+            except (OSError, ValueError, TypeError) as error:
+                raise UnshowableError(f"the parser does not start: {error}") from None
+        return self._process
+
+    def _end(self) -> int:
+        process, self._process, self._asking = self._process, None, False
+        if process is None:
+            return 0
+        _kill(process)
+        code = process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with contextlib.suppress(OSError):  # what it did not read
+                if pipe is not None:
+                    pipe.close()
+        return code
+
+
+def _stop(timer: threading.Timer) -> None:
+    """Cancel the timer, or wait until it has run."""
+    timer.cancel()
+    timer.join()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and the job that it forked."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], job: dict[str, Any], data: bytes, limits: Limits
+) -> tuple[dict[str, Any], bytes]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    text = json.dumps(job).encode()
+    process.stdin.write(LENGTHS.pack(len(text), len(data)) + text)
+    process.stdin.write(data)
+    process.stdin.flush()
+    return _answer(process.stdout, limits.answer)
+
+
+def _answer(source: IO[bytes], limit: int) -> tuple[dict[str, Any], bytes]:
+    length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
+    if length + size > limit:
+        raise ValueError("answer too long")
+    found = json.loads(_exactly(source, length))
+    data = _exactly(source, size)
+    if not isinstance(found, dict):
+        raise ValueError("invalid answer")
+    return found, data
+
+
+def _exactly(source: IO[bytes], count: int) -> bytes:
+    data = source.read(count)
+    if len(data) < count:
+        raise EOFError("the process has ended")
+    return data
+
+
+def _refusal(found: dict[str, Any]) -> OdpsNbError:
+    """Return the error that a parser raised; its class is one of two."""
+    made = _REFUSALS.get(str(found["refused"]))
+    facts = _checked(found.get("facts"), dict)
+    if made is None or facts.keys() - set(made.fact_names):
+        raise ParserStoppedError("invalid answer")
+    return made(_checked(found.get("message"), str), **facts)
+
+
+def at_exit(parser: Parser) -> Parser:
+    """Return ``parser``, which is closed at exit, and forgotten in a forked process."""
+    atexit.register(parser.close)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=parser.forget)
+    return parser

@@ -1,0 +1,156 @@
+"""Which encoding a text has: stated by its first bytes, UTF-8, or guessed by a library.
+
+``charset-normalizer`` looks at a bounded sample. Where it finds several equally likely, as it does
+for a short text, the first of `_COMMON` is taken; MaxCompute's users write GBK.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["CONTROLS", "Encoding", "decode", "detect"]
+
+SAMPLE: Final = 64 * 1024
+"""Bytes that are looked at."""
+CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+"""Characters that no text has."""
+_UNASSIGNED: Final = re.compile("[\x80-\x9f\ue000-\uf8ff\ufffe\uffff]")
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_STATED: Final = (
+    re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})"),
+    re.compile(rb"(?i)<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})"),
+    re.compile(rb"^(?:[^\n]{0,200}\n)?[^\n]{0,200}coding[:=]\s*([\w.-]{1,40})"),
+)
+_ESCAPES: Final = re.compile(rb"\x1b[$(]")
+_COMMON: Final = ("gb18030", "gbk", "gb2312", "big5", "cp932", "cp949", "cp1251", "cp1252")
+_ADJACENT: Final = re.compile(rb"[\x80-\xff]{2}")
+_WIDER: Final = {
+    "gb2312": "gb18030", "gbk": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932",
+    "iso8859_1": "cp1252", "ascii": "cp1252",
+}  # fmt: skip
+"""Supersets that files have where the narrower encoding is stated."""
+_HIVE_LINES: Final = 20
+_VARIETY: Final = 3  # different bytes that a text has at least
+_PAIRS: Final = re.compile(rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xd7][\xa1-\xfe])*")
+"""ASCII, and the common characters of GB 2312: its level 1, and punctuation."""
+
+_CHINESE: Final = re.compile(
+    rb"(?:[\x00-\x7f]|[\xa1-\xa3\xb0-\xc8][\xa1-\xfe])*[\xc9-\xd7][\xa1-\xfe]"
+)
+"""Of these, one whose bytes no word of Korean has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoding:
+    """Python's name of an encoding, and whether it was guessed."""
+
+    name: str
+    guessed: bool = False
+
+
+def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
+    """Return the encoding of a text; ``None`` if the bytes are no text.
+
+    Parameters
+    ----------
+    data
+        The text or its beginning.
+    whole
+        Whether it is all of it: the last character is not cut.
+    guess
+        Whether to guess where nothing is stated and it is not UTF-8.
+    """
+    sample = data[:SAMPLE]
+    complete = whole and len(sample) == len(data)
+    found = next((name for bom, name in _BOMS if sample.startswith(bom)), None)
+    if found is not None:
+        return Encoding(name=found) if _is_text(sample, found, whole=complete) else None
+    escapes = _ESCAPES.search(sample)
+    for name in (*_stated(sample), "utf-8"):
+        if not escapes and _is_text(sample, name, whole=complete):
+            return Encoding(name=name)
+    return _guessed(sample, whole=complete) if guess else None
+
+
+def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
+    """Return text; unless ``whole``, a character that was cut at the end is dropped.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        The bytes are not of this encoding.
+    """
+    return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
+
+
+def _stated(sample: bytes) -> list[str]:
+    found = (pattern.search(sample[:2048]) for pattern in _STATED)
+    names = [name for match in found if match and (name := _known(match[1].decode("ascii")))]
+    wider = [_WIDER[key] for name in names if (key := name.replace("-", "_")) in _WIDER]
+    return [*names, *wider]
+
+
+def _known(name: str) -> str | None:
+    try:
+        info = codecs.lookup(name)
+    except (LookupError, ValueError):
+        return None
+    if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):
+        return None
+    return info.name
+
+
+def _is_text(sample: bytes, name: str, *, whole: bool) -> bool:
+    try:
+        text = decode(sample, name, whole=whole)
+    except (UnicodeError, LookupError):
+        return False
+    if "\x01" in text and _is_hive(text):
+        text = text.replace("\x01", "")
+    return bool(text or not sample) and not CONTROLS.search(text)
+
+
+def _is_hive(text: str) -> bool:
+    """Whether every line has the same number of ``\\x01``, which separate fields in Hive."""
+    lines = text.split("\n")
+    whole = [line for line in lines[: _HIVE_LINES + 1] if line][: max(1, len(lines) - 1)]
+    return len({line.count("\x01") for line in whole}) == 1
+
+
+def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
+    from charset_normalizer import from_bytes
+
+    if not whole:  # a character that is cut at the end would speak against its own encoding
+        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
+        return Encoding(name="gb18030", guessed=True)
+    matches = list(from_bytes(sample))
+    if not matches or len(set(sample)) < _VARIETY:
+        return None
+    best = matches[0]
+    if not _ADJACENT.search(sample):  # letters with accents: Western where that is as likely
+        western = [one for one in matches if "cp1252" in (one.encoding, *one.could_be_from_charset)]
+        if western and western[0].coherence >= best.coherence:
+            return Encoding(name="cp1252", guessed=True)
+    equal = [one for one in matches if (one.chaos, one.coherence) == (best.chaos, best.coherence)]
+    names = [name for one in equal for name in (one.encoding, *one.could_be_from_charset)]
+    if len(equal) > 1:
+        if not _PAIRS.fullmatch(sample):
+            names = [name for name in names if _WIDER.get(name, name) != "gb18030"]
+        names.sort(key=lambda name: _COMMON.index(name) if name in _COMMON else len(_COMMON))
+    names += [_WIDER[name] for name in names if name in _WIDER]
+    for name in names:
+        if _is_text(sample, name, whole=whole) and not _UNASSIGNED.search(
+            decode(sample, name, whole=whole)
+        ):
+            return Encoding(name=name, guessed=True)
+    return None

@@ -1,0 +1,72 @@
+"""Says why a library refused bytes, in words for a person.
+
+The words of a library are kept where they are plain. An address, the number of an error of the
+system, or a Python object's repr never gets into them.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Final
+
+__all__ = ["DAMAGED", "reason_of", "refusal_of"]
+
+#: What a refusal begins with where the decoder proved it.
+DAMAGED: Final = "cut or damaged"
+
+_LONGEST: Final = 200
+_FORM: Final = "it has a form that the decoder does not know"
+_RANGE: Final = "a number in it is out of range"
+# by the name of the class: this module loads none of the libraries
+_OURS: Final = {
+    **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
+    **dict.fromkeys(("StopIteration", "TypeError", "struct.error"), _FORM),
+    **dict.fromkeys(("OverflowError", "ZeroDivisionError"), _RANGE),
+    "EOFError": "its bytes end early",
+    "InvalidDataError": "the decoder finds invalid data in it",
+    "MemoryError": "it needs more memory than a preview has",
+    "RecursionError": "it is nested too deeply",
+    "UnidentifiedImageError": "it has a form that Pillow does not know",
+}
+# by what a library says
+_SAID: Final = (
+    (re.compile(r"(?i)image file is truncated|truncated file read"), "its bytes end early"),
+    (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
+)
+_NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
+_OBJECT: Final = re.compile(r"\s*['\"]?<[A-Za-z_][\w.]*(?: object)?(?: at 0x[0-9a-fA-F]+)?>['\"]?")
+_ADDRESS: Final = re.compile(
+    r"0x[0-9a-fA-F]{6,}|\berrno\b|avcodec_\w+|\b[\w.]+\.(?:py|cc|cpp|c):\d+"
+)
+_DAMAGE: Final = re.compile(
+    r"truncat|unexpected(?:ly)? end|premature|end(?:s)? early|incomplete|\bcrc\b|crc-32|checksum"
+    r"|incorrect (?:header|data) check|corrupt|broken (?:data stream|png)"
+    r"|does not fit the bytes|has no end",
+    re.IGNORECASE,
+)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return one line that says why ``error`` was raised."""
+    name = type(error).__name__
+    name = "struct.error" if isinstance(error, struct.error) else name
+    if name in _OURS:
+        return _OURS[name]
+    if isinstance(error, UnicodeDecodeError):
+        return f"a text in it is not {error.encoding}"
+    text = getattr(error, "strerror", None) or str(error)
+    line = next(iter(text.strip().splitlines()), "")
+    ours = next((words for said, words in _SAID if said.match(line)), None)
+    if ours is not None:
+        return ours
+    line = _OBJECT.sub("", _NUMBER.sub("", line)).strip()
+    if not line or _ADDRESS.search(line):
+        return "the decoder does not say why"
+    return line[:_LONGEST]
+
+
+def refusal_of(error: BaseException) -> str:
+    """Return ``cut or damaged: …`` where the decoder proved it, else ``not decoded here: …``."""
+    reason = reason_of(error)
+    return f"{DAMAGED if _DAMAGE.search(reason) else 'not decoded here'}: {reason}"

@@ -1,0 +1,64 @@
+"""Hosts that a service names for its Storage API: which of them get data and tokens."""
+
+import pytest
+
+from odps_nb.client.auth.tunnel_host import check_tunnel_host
+from odps_nb.errors import ConfigError
+
+PUBLIC = "https://service.cn-hangzhou.maxcompute.aliyun.com/api"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "named"),
+    [
+        (PUBLIC, "https://dt.cn-hangzhou.maxcompute.aliyun.com"),
+        (PUBLIC, "https://dt.cn-hangzhou-intranet.maxcompute.aliyun-inc.com"),
+        ("http://127.0.0.1:1/api", "http://127.0.0.1:2"),
+        ("http://localhost:1/api", "http://127.0.0.1:2"),
+        ("http://odps:80/api", "http://10.0.0.7:80"),
+        ("http://10.0.0.6/api", "http://10.0.0.7"),
+        ("https://odps.example.com.cn/api", "https://tunnel.example.com.cn"),
+        ("https://8.8.8.8/api", "https://8.8.8.8:8080"),
+    ],
+)
+def test_hosts_of_the_same_owner_are_taken(endpoint, named):
+    check_tunnel_host(named, endpoint=endpoint, has_token=True)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "http://169.254.169.254",
+        "http://127.0.0.1:22",
+        "http://[::1]:80",
+        "http://[::ffff:127.0.0.1]:80",
+        "http://10.1.2.3",
+        "http://192.168.0.1",
+        "http://localhost",
+        "http://metadata",
+        "http://metadata.google.internal",
+        "http://printer.local.",
+        "http://0.0.0.0",
+    ],
+)
+@pytest.mark.parametrize("has_token", [True, False])
+def test_a_public_service_names_no_private_host(named, has_token):
+    with pytest.raises(ConfigError, match="private network") as caught:
+        check_tunnel_host(named, endpoint=PUBLIC, has_token=has_token)
+    assert "tunnel_endpoint=" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "named"),
+    [
+        (PUBLIC, "https://dt.example.com"),
+        (PUBLIC, "https://aliyun.com.example.com"),
+        (PUBLIC, "https://8.8.8.8"),
+        ("https://odps.one.com.cn/api", "https://odps.two.com.cn"),
+        ("http://127.0.0.1:1/api", "https://dt.example.com"),
+    ],
+)
+def test_a_token_stays_in_its_domain(endpoint, named):
+    with pytest.raises(ConfigError, match="another domain"):
+        check_tunnel_host(named, endpoint=endpoint, has_token=True)
+    check_tunnel_host(named, endpoint=endpoint, has_token=False)

@@ -1,0 +1,117 @@
+"""Texts in the encodings that people store: stated, or guessed."""
+
+import pyarrow as pa
+import pytest
+
+from odps_nb.convert import blob_content, blob_conversion
+from odps_nb.errors import ConversionError
+from odps_nb.notebook.preview.media_type import media_type
+from odps_nb.notebook.preview.registry import sniff
+from odps_nb.parsing.encodings import detect
+
+POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n"
+NEWS = {
+    "gb18030": POEM * 4,
+    "gbk": "编号,名称,价格\n1,苹果,3.5\n2,香蕉,4.2\n3,葡萄,8.0\n",
+    "gb2312": POEM,
+    "big5": "床前明月光，疑是地上霜。\n舉頭望明月，低頭思故鄉。\n" * 4,
+    "euc-kr": "안녕하세요. 오늘은 날씨가 매우 좋습니다.\n저는 학교에 갑니다.\n" * 4,
+    "shift_jis": "今日はとても良い天気です。\nわたしは学校へ行きます。\n" * 4,
+    "euc-jp": "今日はとても良い天気です。\nわたしは学校へ行きます。\n" * 4,
+    "iso2022_jp": "今日はとても良い天気です。\nわたしは学校へ行きます。\n" * 4,
+    "koi8-r": "Сегодня очень хорошая погода.\nЯ иду в школу, а потом домой.\n" * 4,
+    "windows-1251": "Сегодня очень хорошая погода.\nЯ иду в школу, а потом домой.\n" * 4,
+    "windows-1252": "Les élèves étaient déjà à l'école, où ils apprenaient le français.\n" * 4,
+    "utf-16-le": POEM,
+    "utf-16-be": "The quick brown fox jumps over the lazy dog.\n" * 3,
+    "utf-32": POEM,
+    "utf-8-sig": POEM,
+}
+
+
+@pytest.mark.parametrize("encoding", NEWS)
+def test_text_is_found_in_its_encoding(encoding):
+    text, data = NEWS[encoding], NEWS[encoding].encode(encoding)
+    assert blob_content.as_text(data, None) == text
+    assert sniff(data, len(data)).encoding
+
+
+@pytest.mark.parametrize(
+    "text", ["你好", "苹果", "中国北京", "id,name\n1,张三\n2,李四\n", "价格：3"]
+)
+def test_a_few_chinese_characters_are_gbk(text):
+    """A library finds several encodings alike in so few bytes; MaxCompute's users write GBK."""
+    assert blob_content.as_text(text.encode("gbk"), None) == text
+
+
+@pytest.mark.parametrize("text", ["Café crème", "Grüße aus Köln", "naïve"])
+def test_letters_with_accents_are_latin(text):
+    assert blob_content.as_text(text.encode("latin-1"), None) == text
+
+
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        ('<?xml version="1.0" encoding="gb2312"?>\n<a>{}</a>', "gb2312"),
+        ("<html><head><meta charset=gbk></head>{}</html>", "gbk"),
+        ('<html><meta http-equiv="Content-Type" content="text/html; charset=big5">{}', "big5"),
+        ("# -*- coding: koi8-r -*-\nprint('{}')", "koi8-r"),
+        ("#!/usr/bin/python\n# vim: set fileencoding=gbk :\nprint('{}')", "gbk"),
+    ],
+)
+def test_what_the_text_states_goes_first(encoding, head):
+    text = head.format("Привет" if encoding == "koi8-r" else "月光")
+    found = detect(text.encode(encoding))
+    assert (found.name.replace("_", "-"), found.guessed) == (encoding, False)
+    assert blob_content.as_text(text.encode(encoding), None) == text
+
+
+@pytest.mark.parametrize("stated", ["utf-7", "rot13", "hex", "idna", "nothing", "utf-16"])
+def test_a_wrong_statement_is_ignored(stated):
+    data = f'<?xml version="1.0" encoding="{stated}"?>\n<a>{POEM}</a>'.encode()
+    assert blob_content.as_text(data, None).endswith(f"{POEM}</a>")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0\1\2\3" * 9, b"a\0b", bytes(range(256)), b"\x7fELF\x02\x01\x01" + bytes(40), b"\xff" * 40],
+)
+def test_binary_is_no_text(data):
+    assert detect(data) is None
+    with pytest.raises(ConversionError, match=r"no text|is not utf-8|is binary"):
+        blob_content.as_text(data, None)
+    assert sniff(data, len(data)).encoding == ""
+
+
+def test_a_head_that_cuts_a_character_is_text():
+    data = (NEWS["gbk"] * 3000).encode("gbk")
+    for end in range(65_500, 65_536):
+        found = sniff(data[:end], len(data))
+        assert (found.label, found.guessed) == ("CSV", True)
+
+
+def table(data: bytes, **options: str) -> pa.Table:
+    mime = media_type(data[: 1 << 16], len(data), "")
+    options["max_bytes"] = 1 << 20
+    found = blob_conversion.table(data, mime, **options)
+    assert found.equals(blob_content.as_table(data, mime, **options))
+    return found
+
+
+def test_tables_are_read_in_any_encoding_and_with_any_separator():
+    assert table(NEWS["gbk"].encode("gbk"))["名称"].to_pylist() == ["苹果", "香蕉", "葡萄"]
+    named = table(NEWS["gbk"].encode("gbk"), encoding="gb18030")
+    assert named["价格"].to_pylist() == [3.5, 4.2, 8.0]
+    piped = "a|b\n1|x\n2|y\n"
+    with pytest.raises(ConversionError, match="no table") as caught:
+        table(piped.encode())
+    assert "separator=" in caught.value.hint
+    assert table(piped.encode(), separator="|").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+
+
+def test_text_of_hive_is_a_table():
+    data = '1\x01苹果\x01\\N\n2\x01"x\x011.5\n'.encode()
+    assert sniff(data, len(data)).label == "text of Hive"
+    assert table(data).to_pydict() == {"f0": [1, 2], "f1": ["苹果", '"x'], "f2": [None, 1.5]}
+    uneven = b"1\x01a\n2\n3\x01b\x01c\n"
+    assert sniff(uneven, len(uneven)).encoding == ""

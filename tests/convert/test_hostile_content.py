@@ -1,0 +1,103 @@
+"""Files that were made to end the process that converts them, or to fill its memory."""
+
+import io
+import struct
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from odps_nb.convert import blob_conversion
+from odps_nb.errors import ConversionError, LimitExceededError
+
+MIB = 1 << 20
+PARQUET = "application/vnd.apache.parquet"
+
+
+@pytest.fixture
+def own_memory():
+    """Check that this process took no more than some MiB for what it converted."""
+    before = psutil.Process().memory_info().rss
+    yield
+    assert psutil.Process().memory_info().rss - before < 64 * MIB
+
+
+def repeated_string(length: int, rows: int) -> bytes:
+    """A small Parquet file: one long value in a dictionary, named by every row."""
+    out = io.BytesIO()
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), ["x" * length])
+    plain = {"write_statistics": False, "store_schema": False}
+    pq.write_table(pa.table({"s": column}), out, compression="zstd", **plain)
+    return out.getvalue()
+
+
+def test_a_value_that_every_row_repeats_fills_no_memory(own_memory):
+    """Attack 1: the file states the size of the dictionary, not of the rows."""
+    data = repeated_string(400_000, 16_384)
+    assert len(data) < 4_000
+    with pytest.raises(LimitExceededError) as caught:
+        blob_conversion.table(data, PARQUET, max_bytes=1_000_000)
+    assert "max_bytes" in caught.value.hint
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\x0c", "\x85", "\x1c"])
+def test_lines_end_where_the_parser_of_csv_ends_them(own_memory, sign):
+    """Attack 2: `str.splitlines` ends lines at more signs than pyarrow."""
+    line = f"1,2,3{sign}" * 20_000
+    with pytest.raises(LimitExceededError, match="40,001 columns"):
+        blob_conversion.table(f"{line}\n{line}\n".encode(), "text/csv", max_bytes=MIB)
+
+
+def test_a_table_that_unpacks_to_too_much_is_refused_for_csv_as_well():
+    rows = "a,b\n" + "1,2\n" * 100_000
+    with pytest.raises(LimitExceededError, match="unpacks to more than"):
+        blob_conversion.table(rows.encode(), "text/csv", max_bytes=MIB)
+    assert blob_conversion.table(rows.encode(), "text/csv", max_bytes=2 * MIB).num_rows == 100_000
+
+
+def test_a_union_with_codes_of_its_own_is_refused():
+    """pyarrow 26.0.1 ends the process where it adds up the sizes of such a union."""
+    union = pa.UnionArray.from_sparse(
+        pa.array([5, 7], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])], type_codes=[5, 7]
+    )
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, pa.schema({"u": pa.struct({"v": union.type})})) as writer:
+        writer.write_table(pa.table({"u": pa.StructArray.from_arrays([union], ["v"])}))
+    with pytest.raises(ConversionError, match="type codes of its own"):
+        blob_conversion.table(
+            out.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream", max_bytes=MIB
+        )
+
+
+def encrypted_column() -> list[bytes]:
+    """Parquet files of a plain footer, in one of which a column is said to be encrypted.
+
+    Thrift, compact: `ColumnChunk.crypto_metadata` (field 8) is written in front of the end of the
+    struct, as a union whose member ENCRYPTION_WITH_COLUMN_KEY (2) names the column.
+    """
+    out = io.BytesIO()
+    pq.write_table(pa.table({"n": [1, 2, 3]}), out, write_statistics=False, store_schema=False)
+    data = out.getvalue()
+    (size,) = struct.unpack("<I", data[-8:-4])
+    footer = data[-8 - size : -8]
+    made = []
+    for at in range(len(footer)):
+        if footer[at] == 0:  # the end of some struct: one of them is the column chunk
+            for delta in range(1, 8):
+                extra = bytes([delta << 4 | 12, 2 << 4 | 12, 1 << 4 | 9, 1 << 4 | 8, 1]) + b"n\0\0"
+                longer = footer[:at] + extra + footer[at:]
+                made.append(data[: -8 - size] + longer + struct.pack("<I", len(longer)) + b"PAR1")
+    return made
+
+
+def test_a_file_that_ends_the_parser_does_not_end_this_process():
+    """Attack of `terminate called`: a plain footer over an encrypted column ended the kernel."""
+    said = set()
+    for data in encrypted_column():
+        try:
+            blob_conversion.table(data, PARQUET, max_bytes=MIB)
+        except ConversionError as error:
+            said.add(str(error))
+    assert any("ended the process that does it (SIGABRT)" in text for text in said)
+    assert blob_conversion.table(repeated_string(3, 3), PARQUET, max_bytes=MIB).num_rows == 3

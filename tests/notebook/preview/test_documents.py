@@ -1,0 +1,333 @@
+"""Documents and messages: what is shown of healthy, damaged and malicious ones."""
+
+import io
+import zipfile
+from email.message import EmailMessage
+
+import pytest
+
+from fuzz.document_files import compound
+from fuzz.office_files import docx, eml, epub, odf, packed, pptx
+from odps_nb.notebook.preview.drawing import Excerpt
+from odps_nb.notebook.preview.kinds import message as message_kind
+from odps_nb.notebook.preview.media_type import media_type
+from odps_nb.notebook.preview.parsers import document, xml_text
+from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import NASTY, Seen, Value
+
+WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+ENTITIES = '<!DOCTYPE d [<!ENTITY a "haha"><!ENTITY b "&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;">]>'
+EXTERNAL = '<!DOCTYPE d SYSTEM "file:///etc/passwd" [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+
+
+def drawn(data, **options):
+    made = tile(Value(data), **options)
+    return made, Seen(made.html)
+
+
+def reason(data):
+    """Return the one note of a tile that shows bytes instead of the document."""
+    made, page = drawn(data)
+    assert "0000  " in page.text
+    (note,) = made.notes
+    assert "0x" not in note
+    return note
+
+
+# -- what a document is -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "label"),
+    [
+        (docx(), "Word"),
+        (docx(main="word/document2.xml"), "Word"),
+        (docx().replace(b"word/document.xml", rb"word\document.xml"), "Word"),
+        (pptx(), "PowerPoint"),
+        (odf("text-template", ""), "OpenDocument text"),
+        (odf("graphics", ""), "OpenDocument drawing"),
+        (odf("spreadsheet", ""), "OpenDocument sheet"),
+        (epub(), "EPUB"),
+        (epub().replace(b"mimetype", b"mimetypo"), "EPUB"),
+        (packed({"xl/workbook.xml": "", "word/document.xml": ""}), "Excel"),
+        (packed({"ppt/presentation.xml": "", "xl/workbook.xml": ""}), "PowerPoint"),
+        (packed({"word/list.txt": "tea"}), "ZIP"),
+        (packed({"mimetype": "application/epub+zipper"}), "ZIP"),
+    ],
+)
+def test_the_first_parts_say_what_a_document_is(data, label):
+    assert sniff(data, len(data)).label == label
+
+
+@pytest.mark.parametrize(
+    ("stream", "label"),
+    [
+        ("WordDocument", "Word 97"),
+        ("PowerPoint Document", "PowerPoint 97"),
+        ("__properties_version1.0", "Outlook message"),
+        ("EncryptedPackage", "Office with a password"),
+        ("Contents", "compound file"),
+        ("Workbook", "Excel 97"),
+    ],
+)
+def test_what_old_programs_wrote_is_named(stream, label):
+    data = compound(stream, bytes(100))
+    assert sniff(data, len(data)).label == label
+
+
+def test_an_uploaded_document_has_its_own_media_type_and_no_badge():
+    data = docx()
+    assert media_type(data, len(data), "a.docx") == WORD
+    assert media_type(data, len(data), "a") == WORD
+    assert "declared" not in Seen(tile(Value(data, WORD, "a.docx")).html).text
+    assert "declared image/png" in Seen(tile(Value(data, "image/png")).html).text
+
+
+def test_a_document_without_text_or_title_says_so():
+    about = {"docProps/core.xml": "", "docProps/app.xml": "<a"}
+    made, page = drawn(docx(body="", more=about))
+    assert (made.words.split(" · ")[:1], made.notes) == (["Word"], ())
+    assert page.text.startswith("no text")
+
+
+def test_counts_that_are_none_are_left_out():
+    stated = "<a><Pages>-3</Pages><Paragraphs>x</Paragraphs><Words>0</Words></a>"
+    made, _ = drawn(docx(more={"docProps/app.xml": stated}))
+    assert "page" not in made.text
+    made, _ = drawn(docx(more={"docProps/app.xml": f"<a><Pages>{'9' * 5000}</Pages></a>"}))
+    assert "page" not in made.text
+
+
+def test_text_boxes_are_shown_once_and_deleted_text_is_not():
+    body = (
+        "<w:p><w:t>before</w:t><AlternateContent><Choice><w:p><w:t>box</w:t></w:p></Choice>"
+        "<Fallback><w:p><w:t>box</w:t></w:p></Fallback></AlternateContent></w:p>"
+        "<w:p><w:instrText>HYPERLINK</w:instrText><w:t>link</w:t></w:p>"
+    )
+    _, page = drawn(docx(body=body), size=SINGLE)
+    assert "before\nbox\nlink" in page.text
+
+
+def test_notes_and_comments_are_not_shown():
+    data = odf(
+        "presentation",
+        "<draw:page><text:p>seen<office:annotation><text:p>comment</text:p></office:annotation>"
+        "</text:p><draw:notes><text:p>note</text:p></draw:notes></draw:page>",
+    )
+    _, page = drawn(data, size=SINGLE)
+    assert page.text.startswith("Ledgerseen")
+    assert "comment" not in page.text
+    assert "note" not in page.text
+
+
+def test_a_long_text_of_any_size_is_shown():
+    filler = "<text:p>tea</text:p>" * (document.MAX_UNPACKED // 19)
+    made, page = drawn(odf("text", filler))
+    assert "tea\ntea" in page.text
+    assert made.notes == ()
+
+
+def test_a_long_text_is_read_only_as_far_as_it_is_shown():
+    body = "".join(f"<w:p><w:t>line {at}</w:t></w:p>" for at in range(xml_text.LINES + 5))
+    # behind the last line that is shown, the text may be whatever it is
+    _, page = drawn(docx(body=body + "<w:p>" * 5000), size=SINGLE)
+    assert "line 59" in page.text
+    assert "0000  " not in page.text
+
+
+def test_markup_in_a_document_is_text():
+    nasty = NASTY.replace("&", "&amp;").replace("<", "&lt;")
+    for data in (
+        docx(
+            body=f"<w:p><w:t>{nasty}</w:t></w:p>",
+            more={"docProps/core.xml": f"<title>{nasty}</title>"},
+        ),
+        odf("text", f"<text:p>{nasty}</text:p>"),
+    ):
+        _, page = drawn(data)
+        assert {"script", "img"}.isdisjoint(page.tags)
+        assert "<script>alert(2)</script>" in page.text
+
+
+# -- damaged and malicious ones -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prolog", [ENTITIES, EXTERNAL])
+@pytest.mark.parametrize("made", [docx, lambda prolog: odf("text", "&c;", prolog=prolog)])
+def test_a_document_type_of_its_own_is_refused(made, prolog):
+    assert "internal document type" in reason(made(prolog=prolog))
+
+
+def test_an_external_document_type_is_not_loaded():
+    prolog = '<!DOCTYPE d SYSTEM "file:///etc/passwd">'
+    _, page = drawn(docx(prolog=prolog, body="<w:p><w:t>a&x;b</w:t></w:p>"))
+    assert "a b" in page.text
+
+
+@pytest.mark.parametrize("depth", [2_000, 500_000])
+def test_deep_xml_is_refused(depth):
+    assert "nested more than 1,000 levels" in reason(docx(body="<w:p>" * depth))
+    assert "nested more than 1,000 levels" in reason(odf("text", "<text:p>" * depth))
+
+
+def test_a_document_that_unpacks_to_too_much_is_refused():
+    bomb = "<w:x/>" * (document.MAX_UNPACKED // 6 + 1)
+    data = docx(body=bomb)
+    assert len(data) < 200_000
+    assert "unpacks to more than 16 MiB" in reason(data)
+    spread = {f"ppt/slides/s{at}.xml": "<a>" + " " * (4 << 20) + "</a>" for at in range(6)}
+    links = "".join(
+        f'<Relationship Id="i{at}" Type="t/slide" Target="slides/s{at}.xml"/>' for at in range(6)
+    )
+    data = packed(
+        {
+            "ppt/presentation.xml": "<p>"
+            + "".join(f'<sldId id="i{at}"/>' for at in range(6))
+            + "</p>",
+            "ppt/_rels/presentation.xml.rels": f"<a>{links}</a>",
+            **spread,
+        }
+    )
+    assert "unpacks to more than 16 MiB" in reason(data)
+
+
+def test_one_slide_that_is_named_a_million_times_is_opened_a_few_times():
+    slides = '<sldId id="a"/>' * 200_000
+    data = packed(
+        {
+            "ppt/presentation.xml": f"<p>{slides}</p>",
+            "ppt/_rels/presentation.xml.rels": '<a><Relationship Id="a" Target="s.xml"/></a>',
+            "ppt/s.xml": "<a><p><t>tea</t></p></a>",
+        }
+    )
+    made, page = drawn(data)
+    assert "tea" in page.text
+    assert "PowerPoint" in made.text
+
+
+def test_parts_outside_of_the_file_are_not_reached():
+    data = docx(
+        more={
+            "_rels/.rels": '<a><Relationship Id="a" Type="x/officeDocument" '
+            'Target="../../../../etc/passwd"/></a>'
+        }
+    )
+    assert reason(data) == "its main part is missing"
+    data = epub().replace(b"OPS/book.opf", b"/etc/pass.wd")
+    assert sniff(data, len(data)).label == "EPUB"
+
+
+def test_a_password_is_named():
+    manifest = "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"
+    assert "password" in reason(odf("text", "", manifest=manifest))
+    data = bytearray(docx())
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        info = archive.getinfo("word/document.xml")
+    data[info.header_offset + 6] |= 1
+    at = data.rindex(b"word/document.xml") - 46
+    data[at + 8] |= 1
+    assert "password" in reason(bytes(data))
+
+
+@pytest.mark.parametrize("made", [docx(), pptx(), odf("text", "<text:p>a</text:p>"), epub()])
+def test_a_cut_document_is_called_cut(made):
+    assert reason(made[: len(made) * 2 // 3]).startswith("cut or corrupt")
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        eml(),
+        eml().replace(b"\n", b"\r\n"),
+        b"From ann@example.org Tue Nov 24 10:00:00 2026\n" + eml(),
+        b"From: a@b\nTo: c@d\nSubject: hi\nContent-Type: text/plain\n\nbody\n",
+        b"Return-Path: <a@b>\nReceived: by x;\n\tTue\nSubject: hi\n\nbody\n",
+        "From: a@b\nDate: Tue\nSubject: 发票\n\n发票\n".encode("gb18030"),
+    ],
+)
+def test_a_header_of_mail_makes_a_message(data):
+    assert sniff(data, len(data)).kind == "message"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"From: here\nTo: there\n\nnotes of a journey\n",
+        b"Subject: tea\nDate: today\n\nno sender\n",
+        b"From: a\nDate: b\nSubject: c\nand then a sentence\n",
+        b"name: x\nversion: 2\n",
+        b"HTTP/1.1 200 OK\nDate: now\nFrom: x\n\n",
+    ],
+)
+def test_notes_are_not_messages(data):
+    assert sniff(data, len(data)).kind in ("text", "code")
+
+
+def test_a_page_in_a_message_is_shown_as_words():
+    message = EmailMessage()
+    message["From"], message["Date"] = "a@b", "Tue, 24 Nov 2026 10:00:00 +0100"
+    message.set_content("<style>p{}</style><p>Hi <b>Ann</b></p><p>bye</p>", subtype="html")
+    made, page = drawn(message.as_bytes())
+    assert "Hi Ann\nbye" in page.text
+    assert "p{}" not in page.text
+    assert "0 attachments" in made.text
+
+
+def test_of_a_large_message_the_first_part_is_shown():
+    message = EmailMessage()
+    message["From"], message["Date"] = "a@b", "Tue, 24 Nov 2026 10:00:00 +0100"
+    message.set_content("first lines")
+    message.add_attachment(bytes(9 << 20), maintype="a", subtype="b", filename="big.bin")
+    made, page = drawn(message.as_bytes())
+    assert "first lines" in page.text
+    assert "attach" not in page.text
+    assert "first 65.5 kB" in made.notes[0]
+
+
+@pytest.mark.parametrize("charset", ["hex", "nothing", "idna", "unicode_escape", "utf-7", "\udcff"])
+def test_an_odd_charset_still_makes_a_tile(charset):
+    head = b"From: =?%b?q?=ff?= <a@b>\nDate: x\nContent-Type: text/plain; charset=%b\n\n"
+    name = charset.encode("utf-8", "surrogateescape")
+    body = rb"tea \ud800 +2AA- a\x00b"
+    made, page = drawn(head % (name, name) + body)
+    assert "From:" in page.text
+    made.html.encode()
+
+
+def test_deeply_nested_parts_are_refused():
+    parts = b"".join(
+        b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (at, at) for at in range(3000)
+    )
+    assert "nested too deep" in reason(b"From: a@b\nDate: x\nMIME-Version: 1.0\n" + parts)
+
+
+def test_many_attachments_are_counted_and_a_few_are_listed():
+    part = b'--b\nContent-Type: a/b; name="%s"\n\nxyz\n' % NASTY.replace('"', "").encode()
+    head = b'From: a@b\nDate: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="b"\n\n'
+    made, page = drawn(head + part * 900 + b"--b--\n", size=GRID)
+    assert "900 attachments" in made.text
+    assert {"script", "img"}.isdisjoint(page.tags)
+
+
+def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
+    from odps_nb.parsing.client import Parsed
+
+    answer = {
+        "subject": "s",
+        "fields": [],
+        "lines": [],
+        "count": 1,
+        "attached": [["a", "no number"]],
+    }
+    monkeypatch.setattr(
+        message_kind, "parse", lambda *args, **options: Parsed(found=answer, data=b"")
+    )
+    made = message_kind.KIND.draw(
+        Excerpt(data=b"", whole=True), message_kind.KIND.formats[0], GRID, name="n"
+    )
+    assert "no number" not in made.html

@@ -1,0 +1,323 @@
+"""A tile states what a decoder proved, and why something is not shown, in plain words."""
+
+import io
+import re
+import struct
+import zlib
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from PIL import Image
+
+from fuzz import media_files
+from odps_nb.notebook.preview.drawing import Excerpt
+from odps_nb.notebook.preview.kind import differs
+from odps_nb.notebook.preview.media_type import media_type
+from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.notebook.preview.shared import GRID
+from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.reasons import reason_of, refusal_of
+from odps_nb.parsing.values import UnshowableError
+from tests.support.previews import Seen, Value, seen
+
+INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", re.IGNORECASE)
+
+
+def notes(data):
+    """Return the notes of a tile, which hold nothing of a library's inner parts."""
+    text = " ".join(tile(Value(data)).notes)
+    assert not INTERNALS.search(text), text
+    return text
+
+
+def arrow(*sizes, form=pa.ipc.new_file, **options):
+    out = io.BytesIO()
+    schema = pa.schema([("n", pa.int64())])
+    with form(out, schema, **options) as writer:
+        for size in sizes:
+            writer.write_batch(pa.record_batch([pa.array(range(size), pa.int64())], schema=schema))
+    return out.getvalue()
+
+
+def picture(form, mode="RGB", size=(64, 48), **options):
+    pixels = np.arange(size[0] * size[1] * 3, dtype=np.uint8).reshape(size[1], size[0], 3)
+    out = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(out, form, **options)
+    return out.getvalue()
+
+
+# -- rows of Arrow --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [pa.ipc.new_file, pa.ipc.new_stream])
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ((), "0 rows × 1 column"),
+        ((0, 0), "0 rows × 1 column"),
+        ((1,), "1 row × 1 column"),
+        ((0, 3, 0, 4), "7 rows × 1 column"),
+        ((65_536, 65_536, 68_928), "200,000 rows × 1 column"),
+    ],
+)
+def test_rows_of_an_arrow_file_are_those_of_all_batches(form, sizes, says):
+    made = tile(Value(arrow(*sizes, form=form)))
+    assert f" · {says} · " in made.text
+    if sum(sizes):  # the first rows are those of the first batch that has any
+        assert Seen(made.html).text.startswith("n · int640")
+
+
+def test_rows_of_packed_batches_are_counted_without_unpacking_them():
+    packed = pa.ipc.IpcWriteOptions(compression="zstd")
+    data = arrow(2, 500_000, 500_000, options=packed, form=pa.ipc.new_stream)
+    assert "1,000,002 rows × 1 column" in tile(Value(data)).text
+
+
+def test_rows_of_feather_are_those_of_all_chunks():
+    out = io.BytesIO()
+    pa.feather.write_feather(pa.table({"n": range(1000)}), out, chunksize=300)
+    assert "1,000 rows × 1 column" in tile(Value(out.getvalue())).text
+
+
+def test_an_arrow_stream_that_is_cut_has_at_least_the_rows_that_are_there():
+    data = arrow(10, 20, 30, form=pa.ipc.new_stream)
+    assert "at least 30 rows × 1 column" in tile(Value(data[:-100])).text
+
+
+def test_a_union_that_pyarrow_cannot_read_is_refused_with_a_reason():
+    values = pa.UnionArray.from_sparse(
+        pa.array([5, 7], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])], type_codes=[5, 7]
+    )
+    out = io.BytesIO()
+    table = pa.record_batch([values], names=["u"])
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_batch(table)
+    assert "type codes" in notes(out.getvalue())
+
+
+# -- damaged, or not decoded here -----------------------------------------------------------------
+
+
+def test_a_picture_that_is_cut_shows_what_is_there_and_says_so():
+    data = picture("JPEG")
+    made = tile(Value(data[:-40]))
+    assert "data:image/" in made.html
+    assert "64 × 48" in made.text
+    assert "cut or damaged" in notes(data[:-40])
+    assert notes(data) == ""  # the process that decodes is not changed by it
+
+
+@pytest.mark.parametrize(
+    "exif", [b"Exif\0\0" + b"II*\0\x08\0\0\0\xff\xff" + bytes(30), b"Exif\0\0x"]
+)
+def test_damaged_exif_data_do_not_hide_a_picture(exif):
+    made = tile(Value(picture("JPEG", exif=exif)))
+    assert "data:image/" in made.html
+    assert made.notes == ()
+
+
+def tiff(bands, bits, sample_format=1, compression=1):
+    """Return a TIFF of 2 × 2 pixels, of a form that Pillow does not write."""
+    pixels = bytes(4 * bands * bits // 8)
+    tags = [
+        (256, 3, 1, 2),
+        (257, 3, 1, 2),
+        (258, 3, 1, bits),
+        (259, 3, 1, compression),
+        (262, 3, 1, 1),
+        (273, 4, 1, 8 + 2 + 12 * 10 + 4),
+        (277, 3, 1, bands),
+        (278, 3, 1, 2),
+        (279, 4, 1, len(pixels)),
+        (339, 3, 1, sample_format),
+    ]
+    directory = b"".join(struct.pack("<HHII", *tag) for tag in tags)
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + directory + bytes(4) + pixels
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (tiff(6, 8), "not decoded here: Pillow does not decode TIFF of 6 bands of 8 bits, raw"),
+        (tiff(1, 64, 3), "not decoded here: Pillow does not decode TIFF of 1 band of 64 bits, raw"),
+        (tiff(1, 8, 1, 34712), "compression 34712"),
+        (b"\xff\xd8\xff\xf7\0\x0b\x08\0\x04\0\x04\x01\x01\x11\0" + bytes(40), "JPEG-LS"),
+    ],
+)
+def test_a_form_of_a_picture_that_is_not_decoded_is_named_and_not_called_damaged(data, says):
+    text = notes(data)
+    assert says in text
+    assert "damaged" not in text
+
+
+def test_big_tiff_is_a_picture():
+    data = picture("TIFF", big_tiff=True)
+    assert data.startswith(b"II+")
+    assert "TIFF · 64 × 48" in tile(Value(data)).text
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"format": "MPO", "append_images": [Image.new("RGB", (9, 9))]}]
+)
+def test_a_photograph_of_50_megapixels_is_decoded_at_a_fraction(more):
+    out = io.BytesIO()
+    photograph = Image.new("RGB", (8192, 6144), (200, 40, 40))
+    photograph.save(out, **{"format": "JPEG", **more}, **({"save_all": True} if more else {}))
+    made = tile(Value(out.getvalue()))
+    assert "animated" not in made.text
+    assert "8192 × 6144" in made.text
+    assert "data:image/" in made.html
+
+
+def snappy_avro(rows):
+    """Return an Avro file packed with snappy, by literals: no library that packs is needed."""
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [{"n": n} for n in range(rows)], sync_marker=b"s" * 16)
+    data = out.getvalue().replace(b"\x08null", b"\x0csnappy")
+    head, block, _ = data.split(b"s" * 16)
+    body = block[2:]  # behind a count and a size of one byte each
+    packed = bytes([len(body), len(body) - 1 << 2]) + body + zlib.crc32(body).to_bytes(4, "big")
+    mark = b"s" * 16
+    return head + mark + bytes([block[0], len(packed) * 2]) + packed + mark
+
+
+def test_avro_with_snappy_has_its_rows_or_names_the_library_that_is_missing():
+    made = tile(Value(snappy_avro(5)))
+    assert "1 column, snappy" in made.text
+    try:
+        import cramjam  # noqa: F401
+    except ImportError:
+        assert notes(snappy_avro(5)) == "rows need cramjam: pip install 'odps-nb[previews]'"
+    else:
+        assert "4" in Seen(made.html).text
+        assert made.notes == ()
+
+
+def test_avro_with_a_damaged_block_is_damaged():
+    schema = {"type": "record", "name": "r", "fields": [{"name": "s", "type": "string"}]}
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [{"s": "x" * 900}])
+    assert "rows cut or damaged: its bytes end early" in notes(out.getvalue()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "says"),
+    [
+        ("string", "a cake", "(value) · stringa cake"),
+        ({"type": "map", "values": "int"}, {"a": 1}, "(value) · map{'a': 1}"),
+        (["null", "long"], 5, "(value) · null or long5"),
+    ],
+)
+def test_avro_without_records_has_one_column(schema, value, says):
+    out = io.BytesIO()
+    fastavro.writer(out, schema, [value])
+    made = tile(Value(out.getvalue()))
+    assert says in Seen(made.html).text
+    assert made.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KeyError(21), "not decoded here: it has a form that the decoder does not know"),
+        (OSError(22, "Invalid argument"), "not decoded here: Invalid argument"),
+        (EOFError(), "cut or damaged: its bytes end early"),
+        (struct.error("unpack requires a buffer of 4 bytes"), "not decoded here: it has a form"),
+        (MemoryError(), "not decoded here: it needs more memory"),
+        (zlib.error("Error -3 while decompressing data: incorrect data check"), "cut or damaged: "),
+        (OSError("image file is truncated (5 bytes not processed)"), "cut or damaged: its bytes"),
+        (OSError("decoder error -2"), "not decoded here: the decoder finds invalid data in it"),
+        (ValueError("no <_io.BytesIO object at 0x7f5a3c> here"), "not decoded here: no here"),
+        (ValueError("at 0x7f5a3c0012"), "not decoded here: the decoder does not say why"),
+        (ValueError(""), "not decoded here: the decoder does not say why"),
+        (RecursionError("maximum recursion depth"), "not decoded here: it is nested too deeply"),
+    ],
+)
+def test_a_refusal_says_damaged_only_where_the_decoder_proved_it(error, says):
+    assert refusal_of(error).startswith(says)
+    assert reason_of(error) in refusal_of(error)
+
+
+def test_one_row_and_one_column_are_singular():
+    out = io.BytesIO()
+    pa.parquet.write_table(pa.table({"n": [1]}), out)
+    assert "1 row × 1 column" in tile(Value(out.getvalue())).text
+
+
+def test_a_part_of_a_large_file_is_never_called_damaged():
+    """Where only the first bytes are read, their end proves nothing."""
+    film = media_files.film("webm", "libvpx")
+    cut = film[: film.index(b"\x1f\x43\xb6\x75") + 40]  # the first frame ends behind it
+    cards = ("SIMPLE  =                    T", "BITPIX  = 8", *["COMMENT"] * 500)
+    for data in (cut, "".join(card.ljust(80) for card in cards).encode()):
+        format = sniff(data, 1 << 30)
+        excerpt = Excerpt(data=data, whole=False, size=1 << 30)
+        with pytest.raises(UnshowableError, match="the part that was read") as caught:
+            kinds()[format.kind].draw(excerpt, format, GRID, name="it")
+        assert "damaged" not in str(caught.value)
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+ZIP = b"PK\x03\x04" + bytes(22) + b"\x05\0\0\0a.txthello"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.docx", ZIP),
+        ("a.pptx", ZIP),
+        ("a.odt", ZIP),
+        ("a.epub", ZIP),
+        ("a.jar", ZIP),
+        ("a.css", b"a {\n  color: red;\n}\n"),
+        ("a.csv", b"one\n1\n2\n"),
+        ("a.csv.gz", b"\x1f\x8b\x08" + bytes(30)),
+        ("a.ppm", b"P3\n2 2\n255\n0 0 0 0"),
+        ("a.rtf", b"{\\rtf1 hello}"),
+        ("a.psd", b"8BPS\0\1" + bytes(40)),
+        ("a.md", b'<p align="center">x</p>\n\n# Title\n'),
+        ("a.json", b"{not json}"),
+        ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)),
+        ("a.txt", b"\0\1\2"),
+        ("a.png", b"<html>"),
+        ("a.mp4", b"\0\1\2"),
+    ],
+)
+def test_a_type_that_is_stored_by_the_name_is_never_flagged(name, data):
+    assert not differs(media_type(data, len(data), name), sniff(data, len(data)))
+
+
+@pytest.mark.parametrize(
+    ("declared", "data", "lies"),
+    [
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", ZIP, False),
+        ("image/png", ZIP, True),
+        ("image/png", b"plain words", True),
+        ("text/plain", ZIP, True),
+        ("text/csv", b"<!DOCTYPE html><title>Sign in</title>", True),
+        ("application/vnd.ms-excel", b"<html><table>", True),
+        ("image/x-our-own", b"<html><script>", True),
+        ("text/markdown", b"<p align=center>x", False),
+        ("application/json", b"# Title\n", False),
+        ("image/x-our-own", b"\x89PNG\r\n\x1a\n", False),
+        ("application/x-our-own", b"\x89PNG\r\n\x1a\n", True),
+        ("video/x-our-own", b"\x89PNG\r\n\x1a\n", True),
+        ("image/x-canon-cr2", b"II*\0\x10\0\0\0CR", False),
+        ("text/<b>plain", b"plain words", True),
+    ],
+)
+def test_a_label_is_flagged_only_where_it_could_mislead(declared, data, lies):
+    assert differs(declared, sniff(data, len(data))) is lies
+
+
+def test_a_long_badge_breaks_inside_of_the_tile():
+    page = seen(b"<html>", "application/" + "x" * 80)
+    (style,) = [one for one in page.values("style") if "rgba(235,140,20" in one]
+    assert "max-width:100%" in style
+    assert "overflow-wrap:anywhere" in style

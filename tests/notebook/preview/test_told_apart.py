@@ -1,0 +1,205 @@
+"""Files whose first bytes look like another kind are told apart."""
+
+import io
+import struct
+import zipfile
+
+import av
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fuzz import document_files, media_files
+from odps_nb.convert.blob_content import as_table
+from odps_nb.errors import ConversionError
+from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Seen, Value
+
+TIFF = b"II*\0\x08\0\0\0"
+
+
+def label(data):
+    return sniff(data[: 64 * 1024], len(data)).label
+
+
+def repacked(data, rename=lambda name: name, *, order=lambda names: names, stored=()):
+    """Return a ZIP with other names, another order, or more files that are not packed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        parts = {name: old.read(name) for name in order(old.namelist())}
+        for name, part in {**{rename(n): p for n, p in parts.items()}, **dict(stored)}.items():
+            info = zipfile.ZipInfo(name)
+            info.filename = name  # ZipInfo would turn a backslash on Windows
+            new.writestr(info, part)
+    return out.getvalue()
+
+
+# -- pictures and documents -----------------------------------------------------------------------
+
+
+def test_dicom_is_dicom_whatever_its_preamble_says():
+    scan = document_files.dicom()
+    both = TIFF + scan[len(TIFF) :]
+    assert label(both) == "DICOM"
+    assert "DICOM · MR · 48 × 32" in tile(Value(both)).text
+
+
+def test_topojson_is_json_and_not_geojson():
+    point = '{"type": "Point", "coordinates": [1, 2]}'
+    topology = f'{{"type": "Topology", "objects": {{"a": {point}}}, "arcs": []}}'
+    assert label(topology.encode()) == "JSON"
+    assert label(f'{{"objects": {{"a": {point}}}, "type": "Topology"}}'.encode()) == "JSON"
+    assert label(point.encode()) == "GeoJSON"
+
+
+def test_a_workbook_is_one_whatever_its_parts_are_called():
+    book = document_files.xlsx()
+    assert label(repacked(book, lambda name: name.replace("/", "\\"))) == "Excel"
+    assert label(repacked(book, str.upper)) == "Excel"
+    assert label(repacked(book, lambda name: name.replace("workbook.xml", "book.xml"))) == "Excel"
+
+
+@pytest.mark.parametrize("folder", ["ppt", "word"])
+def test_a_document_that_holds_a_workbook_is_no_workbook(folder):
+    parts = {
+        f"{folder}/main.xml": "<a/>",
+        f"{folder}/embeddings/book.xlsx": repacked(document_files.xlsx()),
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    assert b"xl/workbook.xml" in out.getvalue()
+    assert label(out.getvalue()) != "Excel"
+
+
+def test_an_opendocument_sheet_is_one_wherever_it_says_so():
+    late = repacked(document_files.ods(), order=lambda names: names[::-1])
+    assert not late.startswith(b"mimetype", 30)
+    assert "OpenDocument sheet · 1 sheet · 2 rows × 2 columns" in tile(Value(late)).text
+
+
+def test_a_workbook_with_a_password_says_so():
+    locked = document_files.compound("EncryptedPackage", bytes(5000))
+    made = tile(Value(locked))
+    assert made.notes == ("locked with a password: not decoded here",)
+    assert "Office with a password" in made.text
+
+
+def test_fits_with_a_table_behind_an_empty_header_shows_the_table():
+    def unit(*cards, data=b""):
+        header = "".join(card.ljust(80) for card in (*cards, "END")).encode()
+        return header + b" " * (-len(header) % 2880) + data + bytes(-len(data) % 2880)
+
+    empty = unit("SIMPLE  =                    T", "BITPIX  =                    8", "NAXIS   = 0")
+    table = unit(
+        "XTENSION= 'BINTABLE'",
+        "BITPIX  =                    8",
+        "NAXIS   =                    2",
+        "NAXIS1  =                    4",
+        "NAXIS2  =                    3",
+        "TTYPE1  = 'flux    '",
+        data=bytes(12),
+    )
+    made = tile(Value(empty + table))
+    assert "FITS · table of 3 rows · 2 units" in made.text
+    assert "flux" in Seen(made.html).text
+
+
+# -- films and sound ------------------------------------------------------------------------------
+
+
+def with_cover(container):
+    """Return sound with a picture of its record, as players and shops write it."""
+    out = io.BytesIO()
+    with av.open(out, "w", format=container) as file:
+        sound = file.add_stream("aac", rate=48_000, layout="mono")
+        cover = file.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 64, 48, "yuvj420p"
+        cover.disposition = cover.disposition.attached_pic
+        picture = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8), format="rgb24")
+        file.mux(cover.encode(picture))
+        file.mux(cover.encode())
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        frame.sample_rate = 48_000
+        file.mux(sound.encode(frame))
+        file.mux(sound.encode())
+    return out.getvalue()
+
+
+def test_mp4_of_sound_alone_is_sound():
+    song = media_files.sound("mp4", "aac")
+    assert song[8:12] == b"isom"
+    assert tile(Value(song)).text.startswith("blob  M4A · 0:0")
+    assert label(media_files.files()["clip.mp4"]) == "MP4"
+
+
+def test_a_cover_is_neither_a_film_nor_a_codec():
+    text = tile(Value(with_cover("mp4"))).text
+    assert "M4A" in text
+    assert "MJPEG" not in text
+
+
+@pytest.mark.parametrize(("name", "is_label"), [("song.flac", "FLAC"), ("song.mp3", "MP3")])
+def test_sound_behind_an_id3_tag_is_what_follows_the_tag(name, is_label):
+    song = media_files.files()[name]
+    song = song[song.index(b"\xff\xfb") :] if is_label == "MP3" else song
+    assert label(b"ID3\x04\0\0\0\0\x02\x01" + bytes(257) + song) == is_label
+
+
+def test_aac_is_known_with_a_tag_and_without():
+    song = media_files.sound("adts", "aac")
+    assert label(song) == "AAC"
+    assert label(b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + song) == "AAC"
+    assert "AAC · 0:0" in tile(Value(song)).text
+
+
+def test_a_film_of_quicktime_without_its_first_box_is_one():
+    film = media_files.files()["clip.mov"]
+    without = film[int.from_bytes(film[:4], "big") :]
+    assert b"ftyp" not in without[:12]
+    assert "QuickTime" in tile(Value(without)).text
+    index = without[without.index(b"moov") - 4 :]
+    assert label(index) == "QuickTime"
+    assert label(b"just mdat words") == "text"
+
+
+@pytest.mark.parametrize("size", [b"\x84", b"\x40\x04", b"\x10\0\0\x04", b"\x01\0\0\0\0\0\0\x04"])
+def test_the_type_of_ebml_may_have_a_long_size_and_padding(size):
+    start = b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\x82"
+    assert label(start + size + b"webm" + bytes(40)) == "WebM"
+    assert label(start + b"\x8cmatroska" + bytes(40)) == "Matroska"
+    assert label(start + b"\x88webm" + bytes(40)) == "WebM"
+    assert label(start + b"\x84none" + bytes(40)) == "binary"
+
+
+def test_a_raw_picture_in_boxes_is_no_film():
+    begin = struct.pack(">I4s4sI", 24, b"ftyp", b"crx ", 1) + b"crx isom"
+    assert label(begin + bytes(40)) == "camera RAW (CR3)"
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_tile_and_a_table_have_the_same_rows_of_a_csv_with_blank_lines(end):
+    data = end.join(["a,b", "", "1,2", "", "", "3,4", "5,6", ""]).encode()
+    assert "CSV · 3 rows × 2 columns" in tile(Value(data)).text
+    assert as_table(data, "text/csv", max_bytes=1 << 20).num_rows == 3
+
+
+def test_an_interval_of_arrow_that_pyarrow_has_no_class_for_is_refused_with_a_reason():
+    out = io.BytesIO()
+    table = pa.table({"n": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    data = bytearray(out.getvalue())
+    unit = data.index(b"\2\0\xff\xff\xff\xff")  # the end of the schema, then the next message
+    data[unit] = 0
+    data = bytes(data)
+    assert str(pa.ipc.open_stream(data).schema.types) == "[DataType(month_interval)]"
+    assert "pyarrow does not read" in " ".join(tile(Value(data)).notes)
+    with pytest.raises(ConversionError, match="cannot be read") as caught:
+        as_table(data, "application/vnd.apache.arrow.stream", max_bytes=1 << 20)
+    assert "21" not in str(caught.value)
