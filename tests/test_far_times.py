@@ -44,6 +44,7 @@ def table(request, odps, new_name):
 
 @pytest.mark.parametrize("kind", frames())
 def test_a_frame_with_the_year_9999_comes_back(table, kind):
+    """Evidence 180: the service takes writes in microseconds."""
     table.write(frames()[kind])
     with pytest.warns(OdpsNbWarning, match=WARNED):
         got = table.read().to_pandas()

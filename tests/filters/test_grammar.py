@@ -232,6 +232,7 @@ def test_values_without_a_meaning_stop_the_read(text, problem):
     ],
 )
 def test_the_service_is_asked_for_no_fewer_rows(text, sent):
+    """Evidence 159: it reads times in the zone of the project, which is not known here."""
     assert RowFilter.parse(text, COLUMNS).predicate == sent
 
 

@@ -205,6 +205,7 @@ def test_path_that_is_no_url_is_refused_and_not_raised_through() -> None:
     st.sampled_from([2, 4]),
 )
 def test_what_is_signed_verifies(params: dict[str, str], version: int) -> None:
+    """Evidence 160: the signed resource has the decoded values of the query."""
     query = "&".join(f"{quote(k, safe='')}={quote(v, safe='')}" for k, v in params.items())
     url = f"http://h/api/storage/v2?{query}"
     added = sign(
