@@ -20,6 +20,7 @@ from odps_nb.errors import (
     TransportError,
     TruncatedError,
 )
+from odps_nb.wire.calls.errors import is_time_overflow
 
 __all__ = ["RetryPolicy", "may_have_been_done"]
 
@@ -113,6 +114,7 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
         isinstance(error, ServiceError)
         # the Java and Go SDKs wait so before they submit a job again
         and (error.status == 408 or (error.status == 409 and error.retry_after is not None))
+        and not is_time_overflow(f"{error.code} {error.message}")
     ):
         return idempotent
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
