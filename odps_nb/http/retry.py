@@ -117,6 +117,8 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
         and not is_time_overflow(f"{error.code} {error.message}")
     ):
         return idempotent
+    if isinstance(error, FramingError) and error.lasts:
+        return False
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
         return idempotent  # the bytes were damaged on their way; the next copy may be whole
     return False
