@@ -13,6 +13,7 @@ from odps_nb.errors import (
     ChecksumError,
     ConnectError,
     FramingError,
+    InvalidRequestError,
     ProtocolError,
     ServerFaultError,
     ServiceError,
@@ -113,7 +114,10 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, ServerFaultError) or (
         isinstance(error, ServiceError)
         # the Java and Go SDKs wait so before they submit a job again
-        and (error.status == 408 or (error.status == 409 and error.retry_after is not None))
+        and (
+            (error.status == 408 and type(error) is InvalidRequestError)  # not of a known code
+            or (error.status == 409 and error.retry_after is not None)
+        )
         and not is_time_overflow(f"{error.code} {error.message}")
     ):
         return idempotent

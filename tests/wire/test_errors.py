@@ -229,6 +229,8 @@ def test_waiting_time_in_xml(text: str, expected: float | None) -> None:
         (b'{"errorCode": 5, "errorMsg": "camel case"}', "camel case"),
         (b'{"error": {"code": "X", "message": "inside"}}', "inside"),
         (b'{"Error": {"Code": "X", "Message": "inside"}}', "inside"),
+        (b'{"Code": "X", "Message": "own", "error": {"message": "inside"}}', "own"),
+        (b'{"error":' * 300 + b"{}" + b"}" * 300, '{"error":' * 300 + "{}" + "}" * 300),
         (b'{"error": "only a text"}', "only a text"),
         (b'{"error": {"why": "unknown"}}', '{"error": {"why": "unknown"}}'),
         (b'{"detail":  "full"}', '{"detail": "full"}'),

@@ -132,6 +132,7 @@ _EXPIRED_CODES = {
     "UpsertSessionNotFound",
     "SessionExpired",
 }
+_OWN_NAMES = ("Code", "code", "Message", "message")
 _CODE_NAMES = ("Code", "code", "ErrorCode", "errorCode", "error_code")
 _MESSAGE_NAMES = (
     *("Message", "message", "ErrorMessage", "errorMessage", "error_message"),
@@ -322,13 +323,15 @@ def hint_of_code(code: str | None) -> str | None:
     return _HINT_OF_CODE.get(code or "")
 
 
-def is_storage_timeout(text: str) -> bool:
-    """Return whether a text says that the service's own metadata store timed out.
+def is_storage_timeout(code: str | None, message: str) -> bool:
+    """Return whether an error says that the service's own metadata store timed out.
 
     The service may say so with any status; its clients retry by this word
-    (``docs/protocol.md`` section 8.4).
+    (``docs/protocol.md`` section 8.4). Names in the message may hold the word too, so a code that
+    says what failed counts more.
     """
-    return "otstimeout" in text.lower()
+    is_vague = code in _VAGUE_CODES or STATUS_OF_CODE.get(code or "", 500) >= 500
+    return is_vague and "otstimeout" in f"{code} {message}".lower()
 
 
 def is_time_overflow(text: str) -> bool:
@@ -345,9 +348,7 @@ def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]
     if is_time_overflow(f"{code} {message}"):
         return InvalidRequestError  # the same request fails again, whatever the status
     known = STATUS_OF_CODE.get(code or "", status)
-    # a name in the message may hold the word, too: a code that says what failed counts more
-    is_vague = code not in STATUS_OF_CODE or code in _VAGUE_CODES or known >= 500
-    if is_vague and is_storage_timeout(f"{code} {message}"):
+    if is_storage_timeout(code, message):
         return ServerFaultError
     if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
         return SessionExpiredError
@@ -380,9 +381,9 @@ def _raw(body: bytes) -> str:
 
 def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
     """Read the service's own members, else those that other servers and gateways use."""
-    for name in ("error", "Error"):
-        if name in fields and fields.simple(name) is None:
-            return _parse_json(fields.inner(name), body)
+    inner = next((name for name in ("error", "Error") if name in fields), None)
+    if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
+        fields = fields.inner(inner)
     code = next((text for name in _CODE_NAMES if (text := fields.loose_text(name))), None)
     message = next((text for name in _MESSAGE_NAMES if (text := fields.text(name))), "")
     hold = fields.loose_integer("HoldClientMillis")
