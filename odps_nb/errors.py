@@ -235,7 +235,12 @@ class TruncatedError(ProtocolError):
 
 
 class FramingError(ProtocolError):
-    """A length, a JSON part or the order of parts makes no sense."""
+    """A length, a JSON part or the order of parts makes no sense.
+
+    ``lasts``: the bytes are whole, and the next answer would be the same; no retry is made.
+    """
+
+    lasts: bool = False
 
 
 class LimitExceededError(ProtocolError):

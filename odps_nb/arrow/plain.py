@@ -2,8 +2,9 @@
 
 A stream decides the form of its columns (``docs/protocol.md`` section 5.2). Times may name a time
 zone, which changes no value: their numbers are UTC, or a wall clock of TIMESTAMP_NTZ. Text may come
-as dictionaries, times as ``struct<sec, nano>``, the bare DECIMAL as the 32 bytes of MaxCompute's
-own layout. A stream with none of these forms is not touched.
+as dictionaries or views, times as ``struct<sec, nano>``, the bare DECIMAL as the 32 bytes of
+MaxCompute's own layout, any column as runs or, without a value, as Arrow nulls. A stream with none
+of these forms is not touched.
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ from collections.abc import Sequence
 from decimal import Context, Decimal
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
 from odps_nb.errors import ConversionError, LimitExceededError
-from odps_nb.schema import Column, DecimalType, OdpsType, TypeCode
+from odps_nb.schema import (
+    TEXT,
+    ArrayType,
+    Column,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    VectorType,
+)
 from odps_nb.terms import TimeUnit
 
 __all__ = ["PlainColumns"]
@@ -28,6 +40,25 @@ _UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", Time
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DECIMAL_BYTES = 32
 _BARE_DECIMAL = pa.decimal128(38, 18)
+_OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_OF_NULLS = {
+    TypeCode.TINYINT: pa.int8(),
+    TypeCode.SMALLINT: pa.int16(),
+    TypeCode.INT: pa.int32(),
+    TypeCode.BIGINT: pa.int64(),
+    TypeCode.FLOAT: pa.float32(),
+    TypeCode.DOUBLE: pa.float64(),
+    TypeCode.BOOLEAN: pa.bool_(),
+    **dict.fromkeys(TEXT, pa.string()),
+    TypeCode.BLOB: pa.string(),
+    TypeCode.BINARY: pa.binary(),
+    TypeCode.GEOGRAPHY: pa.binary(),
+    TypeCode.DATE: pa.date32(),
+    TypeCode.INTERVAL_YEAR_MONTH: pa.int64(),
+}
+"""Types of columns without a value; those of times depend on the read."""
+_NULL_BYTES = 16
+"""Bytes that a null of any type may take."""
 
 
 class PlainColumns:
@@ -42,7 +73,7 @@ class PlainColumns:
     unit
         The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
     max_bytes
-        Bytes that the dictionaries of a batch may become.
+        Bytes that dictionaries, runs, views and nulls of a batch may become.
     """
 
     def __init__(
@@ -62,7 +93,7 @@ class PlainColumns:
         ConversionError
             A value does not fit its type.
         LimitExceededError
-            Dictionaries become more bytes than accepted.
+            Dictionaries, runs, views or nulls become more bytes than accepted.
         """
         if not self._changed:
             return batch
@@ -79,17 +110,37 @@ class PlainColumns:
         return with_leaf_types(came, odps, self._plain_leaf)
 
     def _plain_leaf(self, came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
-        if pt.is_dictionary(came) and not pt.is_nested(came.value_type):
+        if (pt.is_dictionary(came) or pt.is_run_end_encoded(came)) and not pt.is_nested(
+            came.value_type
+        ):
             return self._plain_leaf(came.value_type, odps)
+        if came in _OF_VIEWS:
+            return _OF_VIEWS[came]
         if pt.is_timestamp(came):
             return pa.timestamp(came.unit)
         if odps is None:
             return came
+        if pt.is_null(came):
+            return self._type_of_nulls(odps)
         if _is_seconds_and_nanos(came):
             return self._time(odps.code, came)
         is_decimal = isinstance(odps, DecimalType) and odps.precision is None
         is_layout = pt.is_fixed_size_binary(came) and came.byte_width == _DECIMAL_BYTES
         return _BARE_DECIMAL if is_decimal and is_layout else came
+
+    def _type_of_nulls(self, odps: OdpsType) -> pa.DataType:
+        if isinstance(odps, (ArrayType, VectorType)):
+            return pa.list_(pa.field("element", self._type_of_nulls(odps.element)))
+        if isinstance(odps, MapType):
+            return pa.map_(self._type_of_nulls(odps.key), self._type_of_nulls(odps.value))
+        if isinstance(odps, StructType):
+            return pa.struct([(one.name, self._type_of_nulls(one.type)) for one in odps.fields])
+        if isinstance(odps, DecimalType):
+            if odps.precision is None:
+                return _BARE_DECIMAL
+            wide = pa.decimal256 if odps.precision > _BARE_DECIMAL.precision else pa.decimal128
+            return wide(odps.precision, odps.scale or 0)
+        return _OF_NULLS.get(odps.code) or self._time(odps.code, pa.null())
 
     def _time(self, code: TypeCode, came: pa.DataType) -> pa.DataType:
         if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
@@ -108,7 +159,7 @@ def _is_seconds_and_nanos(came: pa.DataType) -> bool:
 
 
 class _Budget:
-    """Bytes that the dictionaries of one batch may still become."""
+    """Bytes that dictionaries, runs, views and nulls of one batch may still become."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._spent = limit, 0
@@ -117,7 +168,7 @@ class _Budget:
         self._spent += size
         if self._spent > self._limit:
             raise LimitExceededError(
-                f"the dictionaries of an Arrow batch stand for {self._spent} bytes, "
+                f"values of an Arrow batch that are sent once stand for {self._spent} bytes, "
                 f"more than {self._limit}",
                 limit=self._limit,
                 actual=self._spent,
@@ -128,9 +179,17 @@ class _Budget:
 def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget) -> pa.Array:
     came = array.type
     if pt.is_dictionary(came):
-        budget.spend(_decoded_bytes(array))
-        values = _converted(array.dictionary, kind, name=name, budget=budget)
-        return values.take(array.indices)
+        return _expanded(array.dictionary, array.indices, kind, name, budget)
+    if pt.is_run_end_encoded(came):
+        lengths = np.diff(array.run_ends.to_numpy().clip(0, len(array)), prepend=0)
+        runs = pa.array(np.repeat(np.arange(len(lengths)), lengths))
+        return _expanded(array.values, runs, kind, name, budget)
+    if came in _OF_VIEWS:
+        budget.spend(_viewed_bytes(array))
+        return array.cast(kind)
+    if pt.is_null(came):
+        budget.spend(_NULL_BYTES * len(array))
+        return pa.nulls(len(array), kind)
     if pt.is_struct(came):
         return _times(array, kind, name)
     if pt.is_fixed_size_binary(came) and pt.is_decimal(kind):
@@ -138,13 +197,26 @@ def _converted(array: pa.Array, kind: pa.DataType, *, name: str, budget: _Budget
     return array.view(kind)  # a time without its zone
 
 
-def _decoded_bytes(array: pa.DictionaryArray) -> int:
-    values = array.dictionary
+def _expanded(
+    values: pa.Array, indices: pa.Array, kind: pa.DataType, name: str, budget: _Budget
+) -> pa.Array:
+    if not values.type.equals(kind):
+        values = _converted(values, kind, name=name, budget=budget)
     try:
         sizes = pc.binary_length(values).cast(pa.int64())
     except pa.ArrowNotImplementedError:
-        return len(array) * (int(values.type.bit_width) + 7 >> 3)
-    return int(pc.sum(sizes.take(array.indices)).as_py() or 0)
+        size = 0 if pt.is_null(kind) else len(indices) * (int(kind.bit_width) + 7 >> 3)
+    else:
+        size = int(pc.sum(sizes.take(indices)).as_py() or 0)
+    budget.spend(size)
+    return values.take(indices)
+
+
+def _viewed_bytes(array: pa.Array) -> int:
+    if not len(array):
+        return 0
+    lengths = np.frombuffer(array.buffers()[1], np.int32)[4 * array.offset :: 4][: len(array)]
+    return int(lengths[array.is_valid().to_numpy(zero_copy_only=False)].sum(dtype=np.int64))
 
 
 def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:

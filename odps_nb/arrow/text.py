@@ -20,7 +20,11 @@ from odps_nb.terms import TextMode
 
 __all__ = ["as_bytes", "fit_text", "is_utf8", "text_types", "with_replacement"]
 
-_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
+_BYTES = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
 _TEXT = {pa.binary(): pa.string(), pa.large_binary(): pa.large_string()}
 _SHOWN = 16
 """Bytes of a value that an error shows."""
@@ -254,7 +258,7 @@ def is_utf8(array: pa.Array) -> bool:
     """
     kind = array.type
     if kind in _BYTES:
-        if _is_utf8_throughout(array):
+        if not pt.is_string_view(kind) and _is_utf8_throughout(array):
             return True
         try:
             array.validate(full=True)  # value by value: a null may hide anything

@@ -264,7 +264,7 @@ def _do_not_meet(left: Node, right: Node, hint: str) -> Exception:
 
 def _name(node: Node) -> str:
     if isinstance(node, ColumnValue):
-        return f"{node.name} ({node.code.name})"
+        return f"{node.name} ({node.type_text})"
     if isinstance(node, Constant):
         value = node.value
         if node.kind in (Kind.CLOCK, Kind.INSTANT):

@@ -36,7 +36,7 @@ from odps_nb.filters.tree import (
     Node,
     Not,
 )
-from odps_nb.schema import DecimalType, OdpsType, TableSchema, TypeCode
+from odps_nb.schema import DecimalType, OdpsType, TableSchema, TypeCode, UnknownType
 
 __all__ = ["MAX_LENGTH", "parse_condition"]
 
@@ -200,7 +200,9 @@ class _Reader:
                 code="NoSuchColumn",
                 hint=f"{said}its columns are: {shown}",
             )
-        return ColumnValue(column.name, kind_of(column.type), column.type.code)
+        odps = column.type
+        text = odps.text if isinstance(odps, UnknownType) else odps.code.name
+        return ColumnValue(column.name, kind_of(odps), odps.code, text)
 
     def _literal(self, tree: Any) -> Node:
         if tree.is_string:

@@ -70,11 +70,12 @@ PyValue = bool | int | float | Decimal | str | bytes | datetime.date | None
 
 @dataclass(frozen=True, slots=True)
 class ColumnValue:
-    """The value of a column, named in the table's spelling."""
+    """The value of a column, named in the table's spelling; ``type_text`` is for messages."""
 
     name: str
     kind: Kind
     code: TypeCode
+    type_text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from odps_nb.errors import (
     ChecksumError,
     ConnectError,
     FramingError,
+    InvalidRequestError,
     ProtocolError,
     ServerFaultError,
     ServiceError,
@@ -20,6 +21,7 @@ from odps_nb.errors import (
     TransportError,
     TruncatedError,
 )
+from odps_nb.wire.calls.errors import is_time_overflow
 
 __all__ = ["RetryPolicy", "may_have_been_done"]
 
@@ -112,9 +114,15 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, ServerFaultError) or (
         isinstance(error, ServiceError)
         # the Java and Go SDKs wait so before they submit a job again
-        and (error.status == 408 or (error.status == 409 and error.retry_after is not None))
+        and (
+            (error.status == 408 and type(error) is InvalidRequestError)  # not of a known code
+            or (error.status == 409 and error.retry_after is not None)
+        )
+        and not is_time_overflow(f"{error.code} {error.message}")
     ):
         return idempotent
+    if isinstance(error, FramingError) and error.lasts:
+        return False
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
         return idempotent  # the bytes were damaged on their way; the next copy may be whole
     return False

@@ -179,6 +179,11 @@ class EndMarkerCheck:
         return self._state == "complete"
 
     @property
+    def between_messages(self) -> bool:
+        """Whether the next byte begins a message, or follows the end marker."""
+        return self._state in ("prefix", "complete") and not (self._held or self._skip)
+
+    @property
     def total(self) -> int:
         """Bytes read so far."""
         return self._total

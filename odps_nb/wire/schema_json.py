@@ -49,7 +49,10 @@ __all__ = [
 ]
 
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
+_NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}
+# a name in place of its number has its parts beside it, too
+_CODES |= {code.name.lower(): code for code in TypeCode if code >= 0 and code not in _NESTED}
 MAX_COLUMNS = 10_000  # the service allows 1200
 
 
@@ -186,7 +189,7 @@ def _flat_columns(fields: Fields, key: str) -> tuple[Column, ...]:
         columns.append(
             Column(
                 name=one.need_text("Name"),
-                type=read_type(one.need_text("Type")),
+                type=read_type(one.simple("Type")),
                 comment=one.text("Comment"),
                 nullable=one.boolean("Nullable", default=True),
                 column_id=_column_id(one),
@@ -313,10 +316,11 @@ def _decode_level(level: Fields, path: str, ids: dict[str, int], depth: int) -> 
     number = _column_id(level)
     if number is not None:
         ids[path] = number
-    written = level.loose_text("Type") or "-1"
-    code = _CODES.get(written)
+    written = level.simple("Type") or "-1"
+    code = _CODES.get(written.lower())
     if code is None:
-        return UnknownType(f"type {written}" if written.lstrip("-").isdigit() else written)
+        is_number = written.lstrip("-").isdigit()
+        return UnknownType(f"type {written}") if is_number else read_type(written)
     if code is TypeCode.DECIMAL:
         return _decimal(level)
     if code in (TypeCode.CHAR, TypeCode.VARCHAR):
@@ -324,7 +328,7 @@ def _decode_level(level: Fields, path: str, ids: dict[str, int], depth: int) -> 
         if not 1 <= length <= (MAX_CHAR if code is TypeCode.CHAR else MAX_VARCHAR):
             return UnknownType(f"{code.name.lower()}({length})")
         return LengthType(code, length)
-    if code not in (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT):
+    if code not in _NESTED:
         return PrimitiveType(code)
     return _decode_children(code, level, path, ids, depth + 1)
 

@@ -88,10 +88,11 @@ def parse_type(text: str) -> OdpsType:
     return found
 
 
-def read_type(text: str) -> OdpsType:
+def read_type(text: str | None) -> OdpsType:
     """Parse type text that a service sent; what cannot be read of it is an `UnknownType`.
 
-    An unknown type inside of ARRAY, MAP or STRUCT leaves the types around it as they are.
+    So is an empty text or none, which is shown as ``unknown``. An unknown type inside of ARRAY, MAP
+    or STRUCT leaves the types around it as they are.
 
     Examples
     --------
@@ -99,6 +100,8 @@ def read_type(text: str) -> OdpsType:
     >>> read_type("array<geometry(4326)>").element.text
     'geometry(4326)'
     """
+    if not (text and text.strip()):
+        return UnknownType("unknown")
     try:
         parser = _Parser(text, keeps_unknown=True)
         found = parser.type(0)

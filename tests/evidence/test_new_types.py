@@ -57,6 +57,16 @@ class Renaming(Rewriting):
         return re.sub(rb'("Type": ?)11\b', rb"\g<1>77", body)
 
 
+class Untyped(Rewriting):
+    """Writes other JSON in the place of the text of the type BINARY, or leaves the member out."""
+
+    written = ""
+
+    def rewrite(self, body: bytes) -> bytes:
+        member = rb'"\1": ' + self.written.encode() + rb"\2" if self.written else b""
+        return re.sub(rb'"([Tt]ype)": ?"binary"(, ?)', member, body)
+
+
 @contextmanager
 def connected(service: LocalService, proxy: Rewriting | None = None) -> Iterator[Connection]:
     """Connect to the service, through a proxy or not."""
@@ -118,6 +128,22 @@ def test_the_table_shows_the_type_as_it_is_written(
     assert scan.to_arrow()["x"].to_pylist() == BYTES
 
 
+@pytest.mark.parametrize("written", ["", '""', '" "', "null", "1.5", "true"])
+def test_the_table_is_read_where_a_type_has_no_readable_text(
+    empty_service: LocalService, name: str, written: str
+) -> None:
+    """Evidence 154: such a type is unknown, in all documents, and costs no second request."""
+    proxy = Untyped(empty_service.tunnel_endpoint)
+    proxy.written = written
+    with connected(empty_service, proxy) as odps:
+        assert types_of(odps.table(name).schema)[0] == "bigint"
+        proxy.take()
+        rows = odps.table(name).read().to_arrow()
+        asked = [one.action for one in proxy.take()]
+    assert (rows["id"].to_pylist(), rows["x"].to_pylist()) == ([1, 2, 3], BYTES)
+    assert asked.count("TableCreateReadSession") == asked.count("TableRead") == 1
+
+
 def test_an_unknown_column_is_given_as_it_arrives(odps: Connection, name: str) -> None:
     """Evidence 154: the other columns read as ever, and this one as Arrow sends it."""
     rows = odps.table(name).read().to_arrow()
@@ -162,7 +188,7 @@ def test_a_condition_reads_other_columns_only(odps: Connection, proxy: Renaming,
     assert table.read(where="x is null").to_arrow()["id"].to_pylist() == [2]
     table.schema  # noqa: B018  fetches the columns
     proxy.take()
-    with pytest.raises(ArgumentError, match=r"x \(UNKNOWN\) is a value that"):
+    with pytest.raises(ArgumentError, match=r"x \(FOO\(3\)\) is a value that"):
         table.read(where="x = 'a'").to_arrow()
     assert "TableRead" not in [one.action for one in proxy.take()]
 

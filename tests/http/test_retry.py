@@ -25,6 +25,7 @@ from odps_nb.errors import (
 from odps_nb.http.retry import RetryPolicy
 
 POLICY = RetryPolicy()
+OVERFLOW = "ODPS-0422214: Read data failed - RuntimeTimestamp data overflow"
 
 
 def decide(error: BaseException, *, idempotent: bool = True, attempt: int = 1) -> float | None:
@@ -42,6 +43,9 @@ def decide(error: BaseException, *, idempotent: bool = True, attempt: int = 1) -
         (ThrottledError("x", status=429), True, True),
         (ServerFaultError("x", status=503), True, False),
         (InvalidRequestError("x", status=408), True, False),
+        (NotFoundError("x", status=408), False, False),
+        (InvalidRequestError(OVERFLOW, status=408), False, False),
+        (InvalidRequestError(OVERFLOW, status=409, retry_after=1.0), False, False),
         (TruncatedError("x"), True, False),
         (ChecksumError("x"), True, False),
         (InvalidRequestError("x", status=400), False, False),

@@ -22,6 +22,7 @@ from odps_nb.schema import (
     TableSchema,
     TypeCode,
     UnknownType,
+    VectorType,
 )
 from odps_nb.wire.json_fields import in_request
 from odps_nb.wire.schema_json import (
@@ -235,7 +236,7 @@ def test_members_without_names_get_those_of_the_protocol() -> None:
         # Evidence 154, 155: types whose numbers no source shows, and forms that cannot be read
         ({}, UnknownType("type -1")),
         ({"Type": 24}, UnknownType("type 24")),
-        ({"Type": "geography"}, UnknownType("geography")),
+        ({"Type": "geometry"}, UnknownType("geometry")),
         ({"Type": 17, "SubTypes": [{"Type": 99}]}, ArrayType(UnknownType("type 99"))),
         ({"Type": 5, "Precision": 77}, UnknownType("decimal(77,0)")),
         ({"Type": 5, "Precision": 3, "Scale": 4}, UnknownType("decimal(3,4)")),
@@ -247,6 +248,31 @@ def test_nested_type_is_read_as(members: dict[str, Any], expected: object) -> No
     found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
     assert found.schema.columns[0].type == expected
     assert decode_nested(encode_nested(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"Type": ""}, UnknownType("type -1")),
+        ({"Type": None}, UnknownType("type -1")),
+        ({"Type": "geography"}, PrimitiveType(TypeCode.GEOGRAPHY)),
+        ({"Type": 4.5}, UnknownType("4.5")),
+        ({"Type": True}, UnknownType("true")),
+        ({"Type": "vector(float,4)"}, VectorType(PrimitiveType(TypeCode.FLOAT), 4)),
+        ({"Type": "ARRAY<bigint>"}, ArrayType(PrimitiveType(TypeCode.BIGINT))),
+        ({"Type": "array<foo(3)>"}, ArrayType(UnknownType("foo(3)"))),
+        ({"Type": "BIGINT"}, PrimitiveType(TypeCode.BIGINT)),
+        ({"Type": "decimal(9,2)"}, DecimalType(9, 2)),
+        ({"Type": "Decimal", "Precision": 9, "Scale": 2}, DecimalType(9, 2)),
+        ({"Type": "char", "SpecifiedLength": 7}, LengthType(TypeCode.CHAR, 7)),
+    ],
+)
+def test_nested_type_that_is_no_number_is_read_as_text(
+    members: dict[str, Any], expected: object
+) -> None:
+    """Evidence 154: names of types in place of their numbers, and values that are neither."""
+    found = decode_nested({"DataColumns": [column(MemberName="a", **members)]})
+    assert found.schema.columns[0].type == expected
 
 
 def test_types_without_a_number_are_sent_as_unknown() -> None:
@@ -266,7 +292,6 @@ def test_bare_decimal_is_written_without_precision() -> None:
 @pytest.mark.parametrize(
     ("members", "problem"),
     [
-        ({"Type": True}, "Type is true or false"),
         ({"Type": 0, "ColumnId": "x"}, "ColumnId is not an integer"),
         ({"Type": 0, "ColumnId": 1.5}, "ColumnId is a number where"),
         ({"Type": 0, "Nullable": 1}, "Nullable is a number"),
@@ -294,15 +319,36 @@ def test_bad_nested_type_is_told(members: dict[str, Any], problem: str) -> None:
     ("members", "problem"),
     [
         ({"Type": "bigint"}, "Name is missing"),
-        ({"Name": "a"}, "Type is missing"),
         ({"Name": 3, "Type": "bigint"}, "Name is a number where text"),
-        ({"Name": "a", "Type": 3}, "Type is a number where text"),
         ({"Name": "a\ud800", "Type": "bigint"}, "is not valid Unicode"),
     ],
 )
 def test_bad_flat_column_is_told(members: dict[str, Any], problem: str) -> None:
     with pytest.raises(FramingError, match=problem):
         decode_flat({"DataColumns": [members]})
+
+
+@pytest.mark.parametrize(
+    ("members", "text"),
+    [
+        ({}, "unknown"),
+        ({"Type": ""}, "unknown"),
+        ({"Type": " "}, "unknown"),
+        ({"Type": None}, "unknown"),
+        ({"Type": []}, "unknown"),
+        ({"Type": 3}, "3"),
+        ({"Type": 1.5}, "1.5"),
+        ({"Type": False}, "false"),
+    ],
+)
+def test_a_type_without_readable_text_is_unknown(members: dict[str, Any], text: str) -> None:
+    """Evidence 154: the other columns of the table stay readable."""
+    known = {"Name": "id", "Type": "bigint"}
+    found = decode_flat({"DataColumns": [known, {"Name": "a", **members}]})
+    assert [one.type for one in found.columns] == [
+        PrimitiveType(TypeCode.BIGINT),
+        UnknownType(text),
+    ]
 
 
 def test_reader_of_requests_gets_an_error_to_answer_with() -> None:

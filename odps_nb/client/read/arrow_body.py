@@ -9,7 +9,7 @@ process when the value is accessed. Text that is not UTF-8 is no damage (`odps_n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
@@ -23,7 +23,6 @@ from odps_nb.errors import (
     FramingError,
     LimitExceededError,
     ProtocolError,
-    ServiceError,
     StateError,
     TruncatedError,
 )
@@ -37,7 +36,7 @@ from odps_nb.wire.arrow_stream import (
     sniff_body,
 )
 from odps_nb.wire.calls.core import find_header
-from odps_nb.wire.calls.errors import MAX_ERROR_BYTES, decode_error
+from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error
 from odps_nb.wire.codings import Decoder, decoder
 
 __all__ = ["Body", "RowStream"]
@@ -111,11 +110,12 @@ class _Watched:
     closed = False
 
     def __init__(self, body: Body, check: EndMarkerCheck, max_output: int | None) -> None:
-        self._check = check
+        self._check, self._headers = check, body.headers
         self.ran_short = False
         self.failed = True  # while the body is read, so that its own errors travel on
         head = body.read(4)
-        _refuse_document(body, head)
+        if _begins_document(head):
+            self._refuse(head, body.readinto)
         self.failed = False
         found = sniff_body(head, find_header(body.headers, "content-encoding"))
         is_plain = not isinstance(found, Compression)
@@ -138,12 +138,22 @@ class _Watched:
         view[:have], self._head = self._head[:have], self._head[have:]
         self.failed = True
         count = have + self._fill(view[have:])
+        if self._check.between_messages and _begins_document(view[: min(count, 8)]):
+            self._refuse(bytes(view[:count]), self._fill)
         self.failed = False
         self._check.feed(view[:count])
         if count == n:
             return buffer
         self.ran_short = True
         return buffer.slice(0, count)
+
+    def _refuse(self, head: bytes, fill: Callable[[memoryview], int]) -> None:
+        """Raise what the service reports with a status of success, in place of the rows."""
+        rest = bytearray(MAX_ERROR_BYTES)
+        count = fill(memoryview(rest))
+        error = find_error(self._headers, head + rest[:count])
+        if error is not None:
+            raise error
 
     def readable(self) -> bool:
         """Return ``True``; pyarrow requires it."""
@@ -156,12 +166,10 @@ class _Watched:
         """Do nothing: the owner of the body closes it."""
 
 
-def _refuse_document(body: Body, head: bytes) -> None:
-    """Raise what the service reports with a status of success, in place of the rows."""
-    if head[:1] in (b"{", b"<"):
-        error = decode_error(200, body.headers, head + body.read(MAX_ERROR_BYTES))
-        if type(error) is not ServiceError:  # its code or text is known
-            raise error
+def _begins_document(head: bytes | memoryview) -> bool:
+    """Return whether bytes where an Arrow message begins are those of an error document."""
+    head = bytes(head).lstrip()
+    return head[:1] in (b"{", b"<") or head[:2] == GZIP_MAGIC
 
 
 class RowStream:
@@ -199,7 +207,7 @@ class RowStream:
     LimitExceededError
         A message is larger than accepted, or would be when it is decompressed.
     ServiceError
-        The body is an error of the service that is known by its code or text.
+        The body is an error document of the service, or continues with one.
     TransportError
         The connection broke, or the body is shorter than HTTP states.
     """
@@ -279,7 +287,7 @@ class RowStream:
         except StopIteration:
             self._check.require(rows=self._expected_rows)
             assert self._source is not None
-            self._source.read(1)  # the end of the body, which the check requires to be here
+            self._source.read(4)  # the end of the body, which the check requires to be here
             self._ended = True
             return None
         return self._plain.apply(self._validator.validate(batch))

@@ -17,7 +17,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
-from odps_nb.client.read.stream_schema import find_columns
+from odps_nb.client.read.stream_schema import find_columns, mismatch
 from odps_nb.client.read.text_form import TextForm
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.http.transport import HttpResponse
@@ -250,7 +250,7 @@ class ResumableRowStream:
         try:
             return tuple(names[name.casefold()] for name in self._select)
         except KeyError as error:
-            raise FramingError(f"the stream has no column {error.args[0]!r}") from None
+            raise mismatch(f"the stream has no column {error.args[0]!r}") from None
 
     def _require_end(self, stream: RowStream) -> None:
         if self._expected is not None and self._row < self._expected:

@@ -51,7 +51,7 @@ from odps_nb.wire.calls import (
     GetReadSession,
     ReadSessionAnswer,
 )
-from odps_nb.wire.calls.errors import is_storage_timeout
+from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
 
 __all__ = [
     "ReadPlan",
@@ -265,7 +265,7 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
     kind: type[ServiceError] = ServiceError
     if answer.status is SessionStatus.EXPIRED:
         kind = SessionExpiredError
-    elif is_storage_timeout(reason):
+    elif is_storage_timeout(code_of_text(reason), reason):
         kind = ServerFaultError
     raise kind(
         f"the read session of {table} is {answer.status.value}: {reason}",

@@ -16,7 +16,7 @@ from odps_nb.errors import FramingError
 from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, StructType, TypeCode
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["find_columns"]
+__all__ = ["find_columns", "mismatch"]
 
 _SHOWN = 120
 
@@ -56,7 +56,7 @@ def find_columns(
         places = _places(stream, names, columns)
         if len(names) > len(columns) and not may_have_more:
             stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
-            raise FramingError(
+            raise mismatch(
                 f"the stream has {len(names)} columns and its session {len(columns)}: "
                 f"{_cut(repr(stranger))} is none of them"
             )
@@ -65,16 +65,23 @@ def find_columns(
     return tuple(places)
 
 
+def mismatch(message: str, hint: str | None = None) -> FramingError:
+    """Make the error for columns that differ from the session; they would in the next stream."""
+    error = FramingError(message, hint=hint)
+    error.lasts = True
+    return error
+
+
 def _places(stream: pa.Schema, names: Sequence[str], columns: Sequence[Column]) -> list[int]:
     where: dict[str, int] = {}
     for index, name in enumerate(names):
         if where.setdefault(name, index) != index:
-            raise FramingError(f"the stream has the column {_cut(repr(stream.names[index]))} twice")
+            raise mismatch(f"the stream has the column {_cut(repr(stream.names[index]))} twice")
     found = []
     for column in columns:
         place = where.get(column.name.casefold())
         if place is None:
-            raise FramingError(f"the stream has no column {column.name!r}")
+            raise mismatch(f"the stream has no column {column.name!r}")
         found.append(place)
     return found
 
@@ -88,7 +95,7 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
     elif isinstance(promised, StructType) and pt.is_struct(came):
         _require_members(came, promised, path)
     elif not _is_form_of(came, promised):
-        raise FramingError(
+        raise mismatch(
             f"the column {path!r} is {_cut(format_type(promised))} by its session, "
             f"but Arrow {_cut(str(came))} in the stream",
             hint="if the table was changed meanwhile, read it again; quote the request id if not",
@@ -99,11 +106,11 @@ def _require_members(came: pa.DataType, promised: StructType, path: str) -> None
     places: dict[str, int] = {}
     for place in range(came.num_fields):
         if places.setdefault(came.field(place).name.casefold(), place) != place:
-            raise FramingError(f"the struct {path!r} has a member twice in the stream")
+            raise mismatch(f"the struct {path!r} has a member twice in the stream")
     wanted = {member.name.casefold() for member in promised.fields}
     if places.keys() != wanted:
         odd = sorted(places.keys() ^ wanted)[0]
-        raise FramingError(f"the struct {path!r} differs from its session's in member {odd!r}")
+        raise mismatch(f"the struct {path!r} differs from its session's in member {odd!r}")
     for member in promised.fields:
         place = places[member.name.casefold()]
         _require(came.field(place).type, member.type, f"{path}.{member.name}")

@@ -8,6 +8,7 @@ Must not know: when to retry.
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -25,15 +26,18 @@ from odps_nb.errors import (
     ThrottledError,
 )
 from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
-from odps_nb.wire.json_fields import dump, parse_object
+from odps_nb.wire.codings import decoder, sniff
+from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
 __all__ = [
+    "GZIP_MAGIC",
     "STATUS_OF_CODE",
     "code_of_text",
     "decode_error",
     "encode_error_json",
     "encode_error_xml",
+    "find_error",
     "hint_of_code",
     "is_storage_timeout",
     "is_time_overflow",
@@ -42,6 +46,7 @@ __all__ = [
 ]
 
 MAX_ERROR_BYTES = 2**20
+GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
@@ -127,6 +132,18 @@ _EXPIRED_CODES = {
     "UpsertSessionNotFound",
     "SessionExpired",
 }
+_OWN_NAMES = ("Code", "code", "Message", "message")
+_CODE_NAMES = ("Code", "code", "ErrorCode", "errorCode", "error_code")
+_MESSAGE_NAMES = (
+    *("Message", "message", "ErrorMessage", "errorMessage", "error_message"),
+    *("ErrorMsg", "errorMsg", "error_description", "msg", "error", "Error"),
+)
+_TOLD = {*_CODE_NAMES, *_MESSAGE_NAMES, "RequestId", "requestId", "HostId", "HoldClientMillis"}
+_SECRET = re.compile(
+    r"(?i)((?:authorization|signature|secret|password|token|access_?key)[\w-]*[\"']?\s*[:=]\s*[\"']?)"
+    r"(?:(?:bearer|odps)\s+)?[^\s\"'<>,;&}]+"
+)
+_VAGUE_CODES = {"InvalidArgument", "InvalidParameter"}
 _SESSION_OVER = re.compile(r"session\b.{0,120}\bexpired", re.IGNORECASE | re.DOTALL)
 _CLASS_OF_STATUS: dict[int, type[ServiceError]] = {
     401: AccessDeniedError,
@@ -217,9 +234,48 @@ def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -
     headers
         Headers of the answer, in any case.
     body
-        JSON, XML or anything else; only the first MiB counts.
+        JSON, XML or anything else, plain or in a content coding; only the first MiB counts.
     """
-    parts = _parse(body[:MAX_ERROR_BYTES])
+    body = _decoded(body[:MAX_ERROR_BYTES])
+    return _error(status, headers, _parse(body) or _Parts(None, _raw(body), None, None))
+
+
+def find_error(headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError | None:
+    """Return the error that came with a status of success in place of the rows, if it is one.
+
+    The parameters are those of `decode_error`. A page of another server is no such error.
+    """
+    parts = _parse(_decoded(body[:MAX_ERROR_BYTES]))
+    if parts is None:
+        return None
+    error = _error(200, headers, parts)
+    if type(error) is ServiceError:
+        error.hint = "quote the code and the request id: the service refused after it had accepted"
+    return error
+
+
+def _decoded(body: bytes) -> bytes:
+    """Return the first MiB of an error body out of its coding, which its first bytes show.
+
+    The header is not needed: no text begins so. What is damaged stays as it came.
+    """
+    try:
+        if body[:2] == GZIP_MAGIC:
+            return zlib.decompressobj(wbits=31).decompress(body, MAX_ERROR_BYTES)
+        coding = sniff(body)
+        if coding is None:
+            return body
+        found = bytearray()
+        for piece in decoder(coding).pieces(body):
+            found += piece
+            if len(found) >= MAX_ERROR_BYTES:
+                break
+        return bytes(found[:MAX_ERROR_BYTES])
+    except (zlib.error, OdpsNbError):
+        return body
+
+
+def _error(status: int, headers: Mapping[str, str] | Pairs, parts: _Parts) -> ServiceError:
     code = parts.code
     if code is None or code not in STATUS_OF_CODE:
         code = code_of_text(f"{code} {parts.message}") or code
@@ -267,13 +323,15 @@ def hint_of_code(code: str | None) -> str | None:
     return _HINT_OF_CODE.get(code or "")
 
 
-def is_storage_timeout(text: str) -> bool:
-    """Return whether a text says that the service's own metadata store timed out.
+def is_storage_timeout(code: str | None, message: str) -> bool:
+    """Return whether an error says that the service's own metadata store timed out.
 
     The service may say so with any status; its clients retry by this word
-    (``docs/protocol.md`` section 8.4).
+    (``docs/protocol.md`` section 8.4). Names in the message may hold the word too, so a code that
+    says what failed counts more.
     """
-    return "otstimeout" in text.lower()
+    is_vague = code in _VAGUE_CODES or STATUS_OF_CODE.get(code or "", 500) >= 500
+    return is_vague and "otstimeout" in f"{code} {message}".lower()
 
 
 def is_time_overflow(text: str) -> bool:
@@ -289,9 +347,9 @@ def is_time_overflow(text: str) -> bool:
 def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]:
     if is_time_overflow(f"{code} {message}"):
         return InvalidRequestError  # the same request fails again, whatever the status
-    if is_storage_timeout(f"{code} {message}"):
-        return ServerFaultError
     known = STATUS_OF_CODE.get(code or "", status)
+    if is_storage_timeout(code, message):
+        return ServerFaultError
     if code in _EXPIRED_CODES or (known in (400, 404, 409) and _SESSION_OVER.search(message)):
         return SessionExpiredError
     for number in (known, status):
@@ -302,27 +360,38 @@ def _class_of(status: int, code: str | None, message: str) -> type[ServiceError]
     return InvalidRequestError if known >= 400 else ServiceError
 
 
-def _parse(body: bytes) -> _Parts:
+def _parse(body: bytes) -> _Parts | None:
+    """Return what an error document says; ``None`` if the body is none."""
     start = body.lstrip()[:1]
     try:
         if start == b"{":
-            return _parse_json(body)
+            return _parse_json(parse_object(body, "error"), body)
         if start == b"<":
             return _parse_xml(body)
     except OdpsNbError:
-        pass  # neither: an error page of a proxy, shown as text below
-    text = body.decode("utf-8", "replace").strip()
-    return _Parts(None, re.sub(r"\s+", " ", re.sub(r"<[^<>]*>", " ", text)).strip(), None, None)
+        pass  # an error page of a proxy, or damaged
+    return None
 
 
-def _parse_json(body: bytes) -> _Parts:
-    fields = parse_object(body, "error")
-    return _Parts(
-        code=fields.loose_text("Code") or fields.loose_text("code"),
-        message=fields.text("Message") or fields.text("message"),
-        request_id=fields.loose_text("RequestId"),
-        hold_millis=fields.loose_integer("HoldClientMillis"),
-    )
+def _raw(body: bytes) -> str:
+    """Return the text of a body that is no error document, without tags and secrets."""
+    text = re.sub(r"<[^<>]*>", " ", body.decode("utf-8", "replace"))
+    return re.sub(r"\s+", " ", _SECRET.sub(r"\1…", text)).strip()
+
+
+def _parse_json(fields: Fields, body: bytes) -> _Parts | None:
+    """Read the service's own members, else those that other servers and gateways use."""
+    inner = next((name for name in ("error", "Error") if name in fields), None)
+    if inner and fields.simple(inner) is None and not any(name in fields for name in _OWN_NAMES):
+        fields = fields.inner(inner)
+    code = next((text for name in _CODE_NAMES if (text := fields.loose_text(name))), None)
+    message = next((text for name in _MESSAGE_NAMES if (text := fields.text(name))), "")
+    hold = fields.loose_integer("HoldClientMillis")
+    request_id = fields.loose_text("RequestId") or fields.loose_text("requestId")
+    if not (code or message or request_id or hold):
+        return None
+    is_told = message or (code and set(fields) <= _TOLD)
+    return _Parts(code, message if is_told else _raw(body), request_id, hold)
 
 
 def _parse_xml(body: bytes) -> _Parts:

@@ -180,7 +180,7 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
         columns.append(
             Column(
                 name=one.need_text("name"),
-                type=read_type(one.need_text("type")),
+                type=read_type(one.simple("type")),
                 comment=one.text("comment"),
                 nullable=one.boolean("isNullable", default=True),
                 generated=decode_generated(expression) if expression else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tracemalloc
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from odps_nb.errors import (
     LimitExceededError,
     OdpsNbError,
     ProtocolError,
+    ServiceError,
     StateError,
     TruncatedError,
 )
@@ -241,9 +243,45 @@ def test_an_error_in_the_place_of_the_rows_is_that_error(document):
     assert "timestamp_unit='us'" in caught.value.hint
 
 
+def boundaries(document: bytes) -> dict[str, bytes]:
+    """Return bodies with the document at each place where a message may begin."""
+    schema = pa.ipc.read_message(WHOLE)
+    sink = pa.BufferOutputStream()
+    schema.serialize_to(sink)
+    head = len(sink.getvalue())
+    return {
+        "instead": document,
+        "after the schema": WHOLE[:head] + document,
+        "after the batches": WHOLE[:-8] + document,
+        "after the end": WHOLE + document,
+    }
+
+
+@pytest.mark.parametrize("coding", [None, *HTTP_CODINGS])
+@pytest.mark.parametrize("place", boundaries(b""))
+def test_an_error_at_the_boundary_of_a_message_is_that_error(place, coding):
+    """Evidence 152: known by its number, or by nothing but the form of the document."""
+    unknown = [b'{"Code": "Odd", "Message": "why"}', b" <Error><Code>Odd</Code></Error>"]
+    for document in (*DOCUMENTS, *unknown):
+        body = boundaries(document)[place]
+        sent = coded(body, coding) if coding else body
+        with Opened(sent) as response, pytest.raises(ServiceError) as caught:
+            read_all(response)
+        if document in unknown:
+            assert type(caught.value) is ServiceError
+            assert caught.value.code == "Odd"
+        else:
+            assert type(caught.value) is InvalidRequestError
+            assert caught.value.message == OVERFLOW.decode()
+    with Opened(gzip.compress(DOCUMENTS[0])) as response, pytest.raises(InvalidRequestError):
+        RowStream(response)
+
+
 @pytest.mark.parametrize(
-    "page", [b"<html>sign in</html>", b'{"wifi": "sign in"}', b'{"Code": "x"}']
+    "page", [b"<html>sign in</html>", b'{"wifi": "sign in"}', b"{\x00\xff\xff"]
 )
-def test_a_page_without_a_known_code_is_no_error_of_the_service(page):
+def test_a_page_of_another_server_is_no_error_of_the_service(page):
     with Opened(page) as response, pytest.raises(FramingError, match="neither Arrow"):
         RowStream(response)
+    with Opened(WHOLE[:-8] + page) as response, pytest.raises(ProtocolError):
+        read_all(response)

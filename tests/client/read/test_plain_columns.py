@@ -386,3 +386,123 @@ def test_a_stream_without_these_forms_is_not_touched():
         batch.schema, parse_columns("s string, t timestamp"), unit=TimeUnit.NANO, max_bytes=0
     )
     assert plain.apply(batch) is batch
+
+
+# -- views, runs and columns without a value ----------------------------------------------------
+
+
+def runs(values: pa.Array, ends: list[int]) -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), values)
+
+
+def test_views_are_text_and_bytes():
+    """Flat and nested, short and long ones, with nulls; text of any bytes as in other forms."""
+    raws = [b"a", None, b"", b"\xff" * 40]
+    texts, long = ["a", None, "", "é" * 40], [["a"], None, [], ["b" * 40, None]]
+    body = sent(
+        s=pa.array(texts, pa.string_view()),
+        b=pa.array(raws, pa.binary_view()),
+        l=pa.array(long, pa.list_(pa.string_view())),
+        r=pa.array([{"s": text} for text in texts], pa.struct([("s", pa.string_view())])),
+    )
+    found = read("s string, b binary, l array<string>, r struct<s:string>", body, rows=4)
+    assert found.schema.types[:2] == [pa.string(), pa.binary()]
+    assert found["s"].to_pylist() == texts
+    assert found["b"].to_pylist() == raws
+    assert found["l"].to_pylist() == long
+    assert found["r"].to_pylist() == [{"s": text} for text in texts]
+    odd = pa.array([b"ok", None, b"\xff" * 20], pa.binary_view()).view(pa.string_view())
+    replaced = read("s string", sent(s=odd), text=TextOptions(mode=TextMode.REPLACE))
+    assert replaced["s"].to_pylist() == ["ok", None, "\ufffd" * 20]
+
+
+@pytest.mark.parametrize(
+    ("promised", "values", "expected"),
+    [
+        ("bigint", pa.array([1, None]), pa.array([1, 1, None])),
+        ("string", pa.array(["a", None]), pa.array(["a", "a", None])),
+        ("string", pa.array(["a", "b"], pa.string_view()), pa.array(["a", "a", "b"])),
+        ("boolean", pa.array([True, None]), pa.array([True, True, None])),
+        (
+            "datetime",
+            pa.array([5, None], pa.timestamp("ms", "PRC")),
+            pa.array([5, 5, None], pa.timestamp("ms")),
+        ),
+        ("string", pa.array(["a", "b"]).dictionary_encode(), pa.array(["a", "a", "b"])),
+    ],
+)
+def test_runs_are_their_values(promised, values, expected):
+    found = read(f"c {promised}", sent(c=runs(values, [2, 3])))["c"]
+    assert found.combine_chunks().equals(expected)
+    inside = pa.StructArray.from_arrays([runs(values, [2, 3])], names=["c"])
+    found = read(f"r struct<c:{promised}>", sent(r=inside))["r"]
+    assert found.combine_chunks().field("c").equals(expected)
+
+
+NULL_TYPES = {
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "char(3)": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("ms"),
+    "timestamp": pa.timestamp("us"),
+    "decimal": pa.decimal128(38, 18),
+    "decimal(9,2)": pa.decimal128(9, 2),
+    "decimal(40,2)": pa.decimal256(40, 2),
+    "interval_day_time": pa.duration("ns"),
+    "array<timestamp>": pa.list_(pa.field("element", pa.timestamp("us"))),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+    "struct<a:bigint>": pa.struct([("a", pa.int64())]),
+}
+
+
+@pytest.mark.parametrize("promised", NULL_TYPES)
+def test_a_column_without_a_value_has_the_type_of_its_session(promised):
+    found = read(f"c {promised}", sent(c=pa.nulls(3)), unit=TimeUnit.MICRO)["c"]
+    assert found.type == NULL_TYPES[promised]
+    assert found.null_count == 3
+
+
+def test_nulls_of_an_unknown_type_stay_nulls():
+    for came in (pa.nulls(3), pa.nulls(3).dictionary_encode(), runs(pa.nulls(1), [3])):
+        batch = pa.record_batch({"c": came})
+        plain = PlainColumns(batch.schema, None, unit=TimeUnit.NANO, max_bytes=100).apply(batch)
+        assert plain["c"].equals(pa.nulls(3))
+
+
+def test_nulls_inside_of_nested_values_have_their_type():
+    came = pa.array([[None], None, []], pa.list_(pa.null()))
+    found = read("l array<bigint>", sent(l=came))["l"]
+    assert (found.type.value_type, found.to_pylist()) == (pa.int64(), [[None], None, []])
+
+
+def test_runs_and_views_of_many_bytes_are_refused():
+    """A few bytes would become gigabytes."""
+    text = "x" * 1000
+    one = pa.array([text], pa.string_view())
+    _, view, data = one.buffers()
+    many_views = pa.py_buffer(view.to_pybytes()[:16] * 100)
+    views = pa.Array.from_buffers(one.type, 100, [None, many_views, data])
+    many = {"runs": runs(pa.array([text]), [100]), "views": views}
+    for column in many.values():
+        came = pa.record_batch({"c": column})
+        with pytest.raises(LimitExceededError, match="stand for"):
+            PlainColumns(came.schema, None, unit=TimeUnit.NANO, max_bytes=50_000).apply(came)
+        plain = PlainColumns(came.schema, None, unit=TimeUnit.NANO, max_bytes=100_000).apply(came)
+        assert plain["c"].to_pylist() == [text] * 100
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        pa.array([[1], None, [2]], pa.list_view(pa.int64())),
+        runs(pa.array([[1], None]), [2, 3]),
+        pa.array(["a", "b", "c"]),
+    ],
+    ids=["list views", "runs of lists", "another type"],
+)
+def test_a_type_that_is_not_the_sessions_is_asked_for_once(came):
+    """The same stream would come again."""
+    with pytest.raises(FramingError, match="by its session"):
+        read("c array<bigint>", sent(c=came), attempts=7)

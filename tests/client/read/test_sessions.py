@@ -209,6 +209,16 @@ def test_a_session_whose_metadata_timed_out_is_created_again(failed):
     assert len(service.calls["CreateReadSession"]) == 3
 
 
+def test_a_session_that_fails_for_another_reason_is_created_once():
+    """Evidence 162: the name of a table may hold the word."""
+    reason = "ODPS-0130131:Table not found - p.otstimeout_log"
+    failed = give(ReadSessionAnswer(session_id="s", status=SessionStatus.CRITICAL, message=reason))
+    with Service(CreateReadSession=[failed]) as service, service.client() as storage:
+        with pytest.raises(ServiceError, match="otstimeout_log"):
+            open_read_session(storage, ReadPlan(table=TABLE))
+        assert len(service.calls["CreateReadSession"]) == 1
+
+
 def test_a_request_that_is_moved_to_another_server_is_retried_at_the_same_address():
     """Evidence 179: 308 is a slot that was reassigned, and the stock client retries it."""
     headers = {"odps-tunnel-routed-server": "10.0.0.7", "Location": "http://127.0.0.1:1/"}
