@@ -7,7 +7,7 @@ Must not know: the wire, what a notebook shows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,11 +24,12 @@ from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 from odps_nb.client.read.far_times import asks_for_micro, refused_in_micro
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.left_out import columns_with_types
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, is_readable
 from odps_nb.terms import Split, TextMode, TimeUnit
 
 if TYPE_CHECKING:
@@ -169,10 +170,7 @@ class Scan(RowForms, ForEngines):
         A column of a type that odps_nb does not know is ``null`` here, and has the type in which
         the service sends it, such as ``binary``, in the rows.
         """
-        schema: Iterable[Column] = self.session.schema
-        if self._plan.columns:
-            found = (self.session.schema.find(name) for name in self._plan.columns)
-            schema = [column for column in found if column is not None]
+        schema = self._shown_columns()
         unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
         return arrow_schema(schema, timestamp_unit=unit, timezone=self.profile.timezone)
 
@@ -245,6 +243,22 @@ class Scan(RowForms, ForEngines):
 
     def _whole(self) -> Scan:
         return self
+
+    def _shown_columns(self) -> list[Column]:
+        schema = self.session.schema
+        found = map(schema.find, self._plan.columns or schema.names)
+        return [column for column in found if column is not None]
+
+    def _with_types(self, what: str) -> Scan:
+        """Return the rows without columns whose Arrow type is not known, of the same session."""
+        schema = self.schema
+        kept = columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
+        if len(kept) == len(schema):
+            return self
+        plan = replace(self._plan, columns=tuple(column.name for column in kept))
+        made = Scan(self._connection, plan, max_bytes=self._max_bytes, progress=self._progress)
+        made._session = self._session
+        return made._learn(self._table_schema)
 
     def _dataset(self) -> TableDataset:
         from odps_nb.access.engines.dataset import open_dataset

@@ -16,9 +16,10 @@ from pyarrow.fs import LocalFileSystem
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema, require_arrow_types
+from odps_nb.convert.left_out import columns_with_types
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.schema import Column, text_as_binary
+from odps_nb.schema import Column, is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ def open_dataset(
 ) -> TableDataset:
     """Return the rows of a plan as a dataset; asks for the table's columns if they are not known.
 
+    Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
+    plan names them.
+
     Parameters
     ----------
     read
@@ -52,6 +56,8 @@ def open_dataset(
     ------
     ArgumentError
         The plan is one of changes.
+    ConversionError
+        The plan names a column whose type is not known.
     """
     if plan.increment is not None:
         raise ArgumentError(
@@ -59,6 +65,10 @@ def open_dataset(
             hint="use the scan itself: scan.reader(), scan.to_arrow()",
         )
     schema = plan.schema or fetch_table(storage, plan.table).schema
+    if not plan.columns:
+        kept = columns_with_types(schema, is_readable, "a dataset")
+        if len(kept) < len(schema):
+            plan = replace(plan, columns=tuple(column.name for column in kept))
     return TableDataset(plan, schema, storage, read)
 
 
