@@ -182,8 +182,8 @@ class RowForms(ABC):
 
         With a column whose Arrow type is not known before (VARIANT, or a type that odps_nb does not
         know), the first batch is read at once; with TIMESTAMPs, whose unit it decides, the first
-        time. A DECIMAL has all its digits, which DuckDB reads up to 38: `Scan.dataset` gives it
-        these.
+        time. A DECIMAL of more than 38 digits comes as it is stored; DuckDB reads it from
+        `Scan.dataset`.
         """
         schema = self.arrow_schema
         unsure = self._unit_is_open() and any("timestamp[ns" in str(kind) for kind in schema.types)
