@@ -300,13 +300,15 @@ class TableScanner:
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
             return pa.Table.from_batches(
-                [one for part in parts for one in part.to_batches()], schema
+                [one for part in parts for one in part.to_batches(self._batch_size)], schema
             )
 
         return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
         """Return the first rows of the result; little more is read."""
+        if num_rows <= 0:
+            return self.projected_schema.empty_table()
 
         def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
             taken: list[pa.RecordBatch] = []

@@ -336,3 +336,10 @@ def test_duckdb_compares_times_in_a_zone(in_shanghai):
         ((found,),) = duckdb.sql(text.format("made", column)).fetchall()
         ((expected,),) = duckdb.sql(text.format("rows", column)).fetchall()
         assert 0 < found == expected < len(rows) == made.count_rows()
+
+
+def test_no_first_rows_need_no_read(watched: Connection, recorder: Recorder) -> None:
+    rows = watched.table("orders").dataset()
+    recorder.take()
+    assert rows.head(0, columns=["id"]).schema.names == ["id"]
+    assert recorder.take() == []
