@@ -30,6 +30,7 @@ class RowForms(ABC):
     """Base class of `Scan` and `Result`: DataFrames, Arrow, and what a notebook shows."""
 
     _connection: Connection
+    _begun = False
 
     @property
     @abstractmethod
@@ -63,6 +64,16 @@ class RowForms(ABC):
         collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
     ) -> T:
         """Return what ``collect`` makes of all batches; it may be called again for new ones."""
+
+    @abstractmethod
+    def _promised(
+        self, schema: pa.Schema, *, read_ahead: int | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Iterate over the rows in exactly the types that were promised for their columns."""
+
+    @abstractmethod
+    def _unit_is_open(self) -> bool:
+        """Whether a far time would still change the unit of TIMESTAMPs."""
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -170,12 +181,16 @@ class RowForms(ABC):
         """Export the rows through the Arrow C stream interface; nothing is read before they are.
 
         With a column whose Arrow type is not known before (VARIANT, or a type that odps_nb does not
-        know), the first batch is read at once.
+        know), the first batch is read at once; with TIMESTAMPs, whose unit it decides, the first
+        time. A DECIMAL of more than 38 digits comes as it is stored; DuckDB reads it from
+        `Scan.dataset`.
         """
-        if all(is_readable(column.type) for column in self.schema):
-            rows = lazy_reader(self.batches(), self.arrow_schema)
+        schema = self.arrow_schema
+        unsure = self._unit_is_open() and any("timestamp[ns" in str(kind) for kind in schema.types)
+        if (unsure and not self._begun) or not all(is_readable(one.type) for one in self.schema):
+            rows, self._begun = self.reader(), True
         else:
-            rows = self.reader()
+            rows = lazy_reader(self._promised(schema), schema)
         return rows.__arrow_c_stream__(requested_schema)
 
     def explore(

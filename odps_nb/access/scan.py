@@ -7,7 +7,7 @@ Must not know: the wire, what a notebook shows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.reading.arriving import fitting, in_reach
 from odps_nb.access.row_forms import RowForms, T
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
 
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
+from odps_nb.client.read.far_times import asks_for_micro, refused_in_micro
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.left_out import columns_with_types
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import warn
-from odps_nb.errors import ArgumentError, InvalidRequestError
+from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, is_readable
 from odps_nb.terms import Split, TextMode, TimeUnit
-from odps_nb.wire.calls.errors import is_time_overflow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +54,7 @@ class Scan(RowForms, ForEngines):
     request). Results may be read several times and in several forms: all from one snapshot, until
     the session expires.
 
-    TIMESTAMPs come in nanoseconds. Where the service cannot give one of them in nanoseconds, the
+    TIMESTAMPs come in nanoseconds. Where one of them cannot be given in nanoseconds, the
     read begins again in microseconds, in a session of its own, with an `OdpsNbWarning`. It does
     so while no row has been returned: `batches` and `reader` raise after that.
 
@@ -163,11 +165,12 @@ class Scan(RowForms, ForEngines):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the results in their order, as Arrow types."""
-        schema: Iterable[Column] = self.session.schema
-        if self._plan.columns:
-            found = (self.session.schema.find(name) for name in self._plan.columns)
-            schema = [column for column in found if column is not None]
+        """The columns of the results in their order, as Arrow types.
+
+        A column of a type that odps_nb does not know is ``null`` here, and has the type in which
+        the service sends it, such as ``binary``, in the rows.
+        """
+        schema = self._shown_columns()
         unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
         return arrow_schema(schema, timestamp_unit=unit, timezone=self.profile.timezone)
 
@@ -241,6 +244,22 @@ class Scan(RowForms, ForEngines):
     def _whole(self) -> Scan:
         return self
 
+    def _shown_columns(self) -> list[Column]:
+        schema = self.session.schema
+        found = map(schema.find, self._plan.columns or schema.names)
+        return [column for column in found if column is not None]
+
+    def _with_types(self, what: str) -> Scan:
+        """Return the rows without columns whose Arrow type is not known, of the same session."""
+        schema = self.schema
+        kept = columns_with_types(schema, is_readable, what) if not self._plan.columns else schema
+        if len(kept) == len(schema):
+            return self
+        plan = replace(self._plan, columns=tuple(column.name for column in kept))
+        made = Scan(self._connection, plan, max_bytes=self._max_bytes, progress=self._progress)
+        made._session = self._session
+        return made._learn(self._table_schema)
+
     def _dataset(self) -> TableDataset:
         from odps_nb.access.engines.dataset import open_dataset
 
@@ -299,14 +318,33 @@ class Scan(RowForms, ForEngines):
         self,
         progress: Progress,
         collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
+        **options: int | None,
     ) -> T:
         with self._cancellable() as token, self._tracker(progress) as tracker:
             fresh = self._session is None
             try:
-                return collect(tracker, self._batches(tracker, token))
-            except InvalidRequestError as error:
-                self._fall_back(error, tracker, token, fresh=fresh)
-            return collect(tracker, self._batches(tracker, token))
+                return collect(tracker, self._batches(tracker, token, **options))
+            except OdpsNbError as error:
+                if not asks_for_micro(error):
+                    raise
+                told = self._fall_back(error, tracker, token, fresh=fresh)
+            found = collect(tracker, self._batches(tracker, token, **options))
+            if told is not None:
+                warn(told)
+            return found
+
+    def _promised(
+        self, schema: pa.Schema, *, read_ahead: int | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with self._cancellable() as token, self._tracker(None) as tracker:
+            yield from self._in_reach(
+                lambda: fitting(self._arriving(tracker, token, read_ahead=read_ahead), schema),
+                tracker,
+                token,
+            )
+
+    def _unit_is_open(self) -> bool:
+        return self._plan.timestamp_unit is None and self._reopens is None
 
     def _batches(
         self, tracker: ProgressTracker, token: CancelToken, **options: int | None
@@ -320,53 +358,45 @@ class Scan(RowForms, ForEngines):
         token: CancelToken | None,
     ) -> Generator[B, None, None]:
         """Yield what ``begin`` yields; begin again if the first of it needs microseconds."""
-        fresh, given = self._session is None, False
-        try:
-            with closing(begin()) as found:
-                for one in found:
-                    given = True
-                    yield one
-            return
-        except InvalidRequestError as error:
-            if given:
-                raise
-            self._fall_back(error, tracker, token, fresh=fresh)
-        with closing(begin()) as found:
-            yield from found
+        fresh = self._session is None
+        return in_reach(begin, lambda error: self._fall_back(error, tracker, token, fresh=fresh))
 
     def _fall_back(
         self,
-        error: InvalidRequestError,
+        error: OdpsNbError,
         tracker: ProgressTracker | None,
         token: CancelToken | None,
         *,
         fresh: bool,
-    ) -> None:
-        """Open a session in microseconds if the error asks for them; raise the error otherwise.
+    ) -> str | None:
+        """Open a session in microseconds, and return a warning; raise the error if it cannot be.
 
         The unit belongs to the session, so the rows may be those of a newer snapshot. If a caller
         may know the old one (not ``fresh``), what the service tells of both must be alike.
         """
-        if not is_time_overflow(f"{error.code} {error.message}"):
-            raise error
         with self._lock:
             if self._fell_back:  # another thread saw it first
-                return
-            if self._plan.timestamp_unit is not None or self._reopens is not None:
+                return None
+            if not self._unit_is_open():
                 raise error
             if tracker is not None:
                 tracker.restarted(f"read again in microseconds: {error.message}")
             plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
-            session = open_read_session(
-                self._connection.storage, plan, tracker=tracker, cancel=token
-            )
+            try:
+                session = open_read_session(
+                    self._connection.storage, plan, tracker=tracker, cancel=token
+                )
+            except InvalidRequestError as again:
+                if asks_for_micro(again):
+                    raise refused_in_micro(again, str(plan.table)) from again
+                raise
             if not fresh and self._session is not None and not _alike(session, self._session):
                 error.add_note(f"{plan.table} was changed since this read was opened")
                 raise error
             self._plan, self._session, self._fell_back = plan, session, True
-        warn(
-            f"TIMESTAMPs of {plan.table} are read in microseconds, since the service cannot give "
-            f"all of them in nanoseconds ({error.message}). Digits below a microsecond are cut, "
+        return (
+            f"TIMESTAMPs of {plan.table} are read in microseconds, since not all of them can be "
+            f"given in nanoseconds ({error.message}). Digits below a microsecond are cut, "
             "also where a condition compares them. Pass timestamp_unit='us' to avoid this warning"
         )
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
+from odps_nb.access.reading.arriving import fitting, in_reach
 from odps_nb.access.row_forms import RowForms, T, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
+from odps_nb.client.read.far_times import asks_for_micro
 from odps_nb.client.sql.query import (
     SqlInstance,
     cancel_sql,
@@ -25,9 +27,10 @@ from odps_nb.client.sql.query import (
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import CancelledError
+from odps_nb.convert.warning import warn
+from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions
+from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions, TimeUnit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +69,7 @@ class Result(RowForms):
         self._token = CancelToken()
         self._whole: Result | None = None
         self._limit: int | None = None
+        self._unit = TimeUnit.NANO
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
@@ -74,7 +78,8 @@ class Result(RowForms):
 
     def __reduce__(self) -> Any:
         session = self._session if self._whole is None else self._whole._session
-        return _unpickled, (self._connection, self._instance, session, self._limit, self._text)
+        state = session, self._limit, self._text, self._time_unit
+        return _unpickled, (self._connection, self._instance, *state)
 
     def first(self, rows: int) -> Result:
         """Return the result limited to its first rows; only those are fetched.
@@ -190,7 +195,11 @@ class Result(RowForms):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the result as Arrow types; waits for the query."""
+        """The columns of the result as Arrow types; waits for the query.
+
+        A column of a type that odps_nb does not know is ``null`` here, and has the type in which
+        the service sends it, such as ``binary``, in the rows.
+        """
         return self._columns(self._zone)
 
     def batches(
@@ -220,7 +229,8 @@ class Result(RowForms):
         with self._tracker(progress) as tracker:
             # Instants need a zone here, or Spark would read them in the zone of its session.
             zone = self._zone or "UTC"
-            rows = as_table(self._batches(tracker, zone), lambda: self._columns(zone))
+            batches = self._batches(tracker, zone, unit=TimeUnit.MICRO)  # Spark has no other
+            rows = as_table(batches, lambda: self._columns(zone))
         return self._connection.faces.rows_to_spark(spark, rows, self.schema)
 
     def cancel(self) -> None:
@@ -234,12 +244,65 @@ class Result(RowForms):
         collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
     ) -> T:
         with self._tracker(progress) as tracker:
-            return collect(tracker, self._batches(tracker, self._zone))
+            try:
+                return collect(tracker, self._batches(tracker, self._zone))
+            except OdpsNbError as error:
+                if not asks_for_micro(error):
+                    raise
+                told = self._fall_back(error)
+            found = collect(tracker, self._batches(tracker, self._zone))
+            warn(told)
+            return found
+
+    def _promised(
+        self, schema: pa.Schema, *, read_ahead: int | None = None
+    ) -> Generator[pa.RecordBatch, None, None]:
+        with self._tracker(None) as tracker:
+            yield from in_reach(
+                lambda: fitting(
+                    self._arriving(tracker, self._zone, self._time_unit, read_ahead=read_ahead),
+                    schema,
+                ),
+                self._fall_back,
+            )
+
+    def _unit_is_open(self) -> bool:
+        return self._time_unit is TimeUnit.NANO
+
+    @property
+    def _time_unit(self) -> TimeUnit:
+        """The unit of TIMESTAMPs that come as ``struct<sec, nano>``."""
+        return self._unit if self._whole is None else self._whole._time_unit
+
+    def _fall_back(self, error: OdpsNbError) -> str:
+        """Take microseconds for all later reads of the result; return a warning."""
+        if self._whole is not None:
+            return self._whole._fall_back(error)
+        self._unit = TimeUnit.MICRO
+        return (
+            f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
+            f"since not all of them fit nanoseconds ({error.message}). Digits below a microsecond "
+            "are cut"
+        )
 
     def _batches(
         self,
         tracker: ProgressTracker,
         zone: str | None,
+        *,
+        unit: TimeUnit | None = None,
+        **options: int | None,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        return in_reach(
+            lambda: self._arriving(tracker, zone, unit or self._time_unit, **options),
+            self._fall_back,
+        )
+
+    def _arriving(
+        self,
+        tracker: ProgressTracker,
+        zone: str | None,
+        unit: TimeUnit,
         *,
         workers: int | None = None,
         read_ahead: int | None = None,
@@ -257,6 +320,7 @@ class Result(RowForms):
             workers=workers,
             read_ahead=read_ahead,
             text=self._text,
+            unit=unit,
             tracker=tracker,
             cancel=token,
         )
@@ -270,7 +334,9 @@ class Result(RowForms):
 
     def _columns(self, zone: str | None) -> pa.Schema:
         # Checked, as who asks will read: an error of theirs would come through Arrow's C interface.
-        return arrow_schema(self._open(None).shown(self._text), timezone=zone)
+        columns = self._open(None).shown(self._text)
+        unit = "us" if self._time_unit is TimeUnit.MICRO else "ns"
+        return arrow_schema(columns, timestamp_unit=unit, timezone=zone)
 
     def _cut(self, rows: int) -> int:
         return rows if self._limit is None else min(rows, self._limit)
@@ -324,7 +390,8 @@ def _unpickled(
     session: ResultSession | None,
     limit: int | None,
     text: TextOptions,
+    unit: TimeUnit,
 ) -> Result:
     made = Result(connection, instance, text=text)
-    made._session, made._limit = session, limit
+    made._session, made._limit, made._unit = session, limit, unit
     return made

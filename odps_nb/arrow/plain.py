@@ -34,11 +34,15 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TimeUnit
 
-__all__ = ["PlainColumns"]
+__all__ = ["FarTimeError", "PlainColumns"]
 
 _UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", TimeUnit.NANO: "ns"}
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DECIMAL_BYTES = 32
+_FOR_FAR_TIMES = (
+    "read the table with timestamp_unit='us'; take the result of a query as a whole, "
+    "by to_arrow() or to_pandas()"
+)
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _OF_NULLS = {
@@ -59,6 +63,10 @@ _OF_NULLS = {
 """Types of columns without a value; those of times depend on the read."""
 _NULL_BYTES = 16
 """Bytes that a null of any type may take."""
+
+
+class FarTimeError(ConversionError):
+    """A time does not fit nanoseconds; microseconds may hold it."""
 
 
 class PlainColumns:
@@ -91,7 +99,7 @@ class PlainColumns:
         Raises
         ------
         ConversionError
-            A value does not fit its type.
+            A value does not fit its type; a `FarTimeError` where microseconds may hold it.
         LimitExceededError
             Dictionaries, runs, views or nulls become more bytes than accepted.
         """
@@ -234,12 +242,13 @@ def _times(array: pa.StructArray, kind: pa.DataType, name: str) -> pa.Array:
         whole = pc.multiply_checked(pc.add(second, before), per_second)
         return pc.add_checked(whole, part).view(kind)
     except pa.ArrowInvalid:
-        raise ConversionError(
+        fine = kind.unit == "ns"
+        raise (FarTimeError if fine else ConversionError)(
             f"a time of column {name!r} is outside of the years that {kind} holds",
             column=name,
             source_type=str(array.type),
             target_type=str(kind),
-            hint='read the table with timestamp_unit="us"; in a query, cast the column to STRING',
+            hint=_FOR_FAR_TIMES if fine else "cast the column to STRING by SQL",
         ) from None
 
 

@@ -12,7 +12,7 @@ from odps_nb.errors import ConversionError
 __all__ = ["cast_columns", "narrow_schema"]
 
 _MOST = 38
-_FOR_TIMES = "for times before 1677 or after 2262: read(timestamp_unit='us')"
+_FOR_TIMES = "pass timestamp_unit='us' to read(), for times before 1677 or after 2262"
 _FOR_DIGITS = (
     "at most 38 digits fit here: use read().to_pandas() or to_arrow(), "
     "or select cast(column as string) by SQL"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,12 +14,12 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
-from odps_nb.access.reading.arriving import fitting
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema, require_arrow_types
-from odps_nb.convert.narrow_decimals import narrow_schema
+from odps_nb.convert.left_out import columns_with_types
+from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.schema import Column, text_as_binary
+from odps_nb.schema import Column, is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from odps_nb.schema import TableSchema
 
 __all__ = ["TableDataset", "TableScanner", "open_dataset"]
+
+T = TypeVar("T")
 
 BATCH_ROWS = 131_072
 GROUP_BYTES = 2 * 2**20
@@ -41,6 +44,9 @@ def open_dataset(
 ) -> TableDataset:
     """Return the rows of a plan as a dataset; asks for the table's columns if they are not known.
 
+    Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
+    plan names them.
+
     Parameters
     ----------
     read
@@ -50,6 +56,8 @@ def open_dataset(
     ------
     ArgumentError
         The plan is one of changes.
+    ConversionError
+        The plan names a column whose type is not known.
     """
     if plan.increment is not None:
         raise ArgumentError(
@@ -57,6 +65,10 @@ def open_dataset(
             hint="use the scan itself: scan.reader(), scan.to_arrow()",
         )
     schema = plan.schema or fetch_table(storage, plan.table).schema
+    if not plan.columns:
+        kept = columns_with_types(schema, is_readable, "a dataset")
+        if len(kept) < len(schema):
+            plan = replace(plan, columns=tuple(column.name for column in kept))
     return TableDataset(plan, schema, storage, read)
 
 
@@ -89,8 +101,12 @@ class TableDataset(_Dataset):
     Each query opens one read session: of the columns and partitions that it needs, and with as
     much of its filter as the service surely understands alike. The whole filter is applied to
     the rows that arrive, so the answer is that of a full read. Rows are streamed: hardly more is
-    in memory than 64 MiB. May be used from several threads, and in a
-    forked child.
+    in memory than 64 MiB. May be used from several threads, and in a forked child.
+
+    TIMESTAMPs have nanoseconds in its schema. A time that cannot be given in them makes a table
+    (`to_table`, `head`, `take`) one of microseconds, with an `OdpsNbWarning`; a stream, as DuckDB
+    and polars read it, keeps its schema and raises if it has no place for the time:
+    ``read(timestamp_unit="us").dataset()`` gives all times.
 
     Examples
     --------
@@ -194,21 +210,24 @@ class TableDataset(_Dataset):
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _arrow_schema(self) -> pa.Schema:
-        """Return the columns of the dataset."""
-        unit = "us" if self._plan.timestamp_unit is TimeUnit.MICRO else "ns"
+    def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
+        """Return the columns of the dataset, in the unit of its plan or another one."""
+        text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
         columns, zone = _shown(self._plan, self._table_schema), self._storage.profile.timezone
         require_arrow_types(columns, "a dataset")
-        return narrow_schema(arrow_schema(columns, timestamp_unit=unit, timezone=zone))
+        return narrow_schema(arrow_schema(columns, timestamp_unit=text, timezone=zone))
 
     def _both(self, filter: pc.Expression | None) -> pc.Expression | None:
         if filter is None or self._filter is None:
             return self._filter if filter is None else filter
         return self._filter & filter
 
-    def _check(self, columns: Projection, filter: pc.Expression | None) -> pa.Schema:
+    def _check(
+        self, columns: Projection, filter: pc.Expression | None, schema: pa.Schema | None = None
+    ) -> pa.Schema:
         """Return the columns of a result; nothing is sent for a query that Arrow refuses."""
-        checked = ds.Scanner.from_batches([], schema=self.schema, columns=columns, filter=filter)
+        schema = self.schema if schema is None else schema
+        checked = ds.Scanner.from_batches([], schema=schema, columns=columns, filter=filter)
         return checked.projected_schema
 
     def _row_filter(
@@ -263,7 +282,12 @@ class TableScanner:
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows of the result; leaving it early stops the read."""
-        with closing(self._parts(self._columns)) as parts:
+        dataset = self._dataset
+        scan = dataset._query(self._columns, self._filter)
+        if scan is None:
+            return
+        batches = scan._promised(dataset.schema, read_ahead=READ_AHEAD)
+        with closing(self._parts(batches, self._columns)) as parts:
             for part in parts:
                 yield from part.to_batches(max_chunksize=self._batch_size)
 
@@ -272,17 +296,29 @@ class TableScanner:
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """Read the whole result."""
-        return pa.Table.from_batches(list(self.to_batches()), self.projected_schema)
+        """Read the whole result; in microseconds if a time needs them, as `Scan.to_arrow`."""
+
+        def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
+            return pa.Table.from_batches(
+                [one for part in parts for one in part.to_batches(self._batch_size)], schema
+            )
+
+        return self._collected(self._columns, collect)
 
     def head(self, num_rows: int) -> pa.Table:
         """Return the first rows of the result; little more is read."""
-        taken: list[pa.RecordBatch] = []
-        with closing(self._parts(self._columns, limit=num_rows)) as parts:
-            while num_rows > 0 and (part := next(parts, None)) is not None:
-                taken += part.slice(0, num_rows).to_batches()
-                num_rows -= part.num_rows
-        return pa.Table.from_batches(taken, self.projected_schema)
+        if num_rows <= 0:
+            return self.projected_schema.empty_table()
+
+        def collect(parts: Iterator[pa.Table], schema: pa.Schema) -> pa.Table:
+            taken: list[pa.RecordBatch] = []
+            left = num_rows
+            while left > 0 and (part := next(parts, None)) is not None:
+                taken += part.slice(0, left).to_batches()
+                left -= part.num_rows
+            return pa.Table.from_batches(taken, schema)
+
+        return self._collected(self._columns, collect, limit=num_rows)
 
     def take(self, indices: Any) -> pa.Table:
         """Return rows by their numbers; all before the last of them are read."""
@@ -295,22 +331,52 @@ class TableScanner:
             scan = self._dataset._query([], None)
             if scan is not None and (count := scan.row_count) is not None:
                 return count
-        with closing(self._parts([])) as parts:
+
+        def collect(parts: Iterator[pa.Table], _: pa.Schema) -> int:
             return sum(part.num_rows for part in parts)
+
+        return self._collected([], collect)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Export the result through the Arrow C stream interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _parts(
-        self, columns: Projection, *, limit: int | None = None
-    ) -> Generator[pa.Table, None, None]:
+    def _collected(
+        self,
+        columns: Projection,
+        collect: Callable[[Iterator[pa.Table], pa.Schema], T],
+        *,
+        limit: int | None = None,
+    ) -> T:
+        """Return what ``collect`` makes of the parts of the result and their columns."""
         dataset, filter = self._dataset, self._filter
         scan = dataset._query(columns, filter, limit=limit)
         if scan is None:
-            return
-        keep = dataset._row_filter(filter)
-        batches = fitting(scan.batches(read_ahead=READ_AHEAD), dataset.schema)
+            return collect(iter(()), dataset._check(columns, filter))
+
+        def of_unit(batches: Generator[pa.RecordBatch, None, None]) -> T:
+            with closing(self._parts(self._in_unit(scan, batches), columns)) as parts:
+                first = list(islice(parts, 1))  # decides the unit of the session
+                schema = dataset._arrow_schema(scan.session.timestamp_unit)
+                return collect(chain(first, parts), dataset._check(columns, filter, schema))
+
+        return scan._collected(None, lambda _, batches: of_unit(batches), read_ahead=READ_AHEAD)
+
+    def _in_unit(
+        self, scan: Scan, batches: Generator[pa.RecordBatch, None, None]
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the batches in the types of the dataset, and the unit that the session has."""
+        schema = None
+        with closing(batches):
+            for batch in batches:
+                schema = schema or self._dataset._arrow_schema(scan.session.timestamp_unit)
+                yield cast_columns(batch, schema)
+
+    def _parts(
+        self, batches: Generator[pa.RecordBatch, None, None], columns: Projection
+    ) -> Generator[pa.Table, None, None]:
+        filter = self._filter
+        keep = self._dataset._row_filter(filter)
         with closing(_grouped(batches)) as groups:
             for group in groups:
                 if keep is None:

@@ -29,7 +29,9 @@ class ForEngines:
         Each query opens one session, of the columns and partitions that it needs; filters are
         exact. Asks for the table's columns if they are not known yet. For polars use `scan_polars`:
         what polars itself makes of filters for such a dataset has another meaning for NaN, for
-        ``~is_in`` and for times with a zone.
+        ``~is_in`` and for times with a zone. A column whose type odps_nb does not know is left out
+        with a warning, here and in the other forms of this class; one that the read names with
+        ``columns=`` is a `ConversionError`.
 
         Raises
         ------
@@ -91,7 +93,7 @@ class ForEngines:
 
         decimals = "exact" if decimals == "auto" else decimals
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
-        scan = self._whole()
+        scan = self._whole()._with_types("a Dask DataFrame")
         return to_dask(scan._split_tasks(), scan.arrow_schema, options)
 
     def to_ray(self) -> Any:
@@ -109,4 +111,4 @@ class ForEngines:
         """
         from odps_nb.access.engines.task_frames import to_ray
 
-        return to_ray(self._whole()._split_tasks())
+        return to_ray(self._whole()._with_types("a Ray Dataset")._split_tasks())

@@ -18,6 +18,7 @@ from odps_nb.access.engines.expression import Maker, build, fields_of, read
 from odps_nb.access.engines.missing import require
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.errors import ArgumentError
+from odps_nb.terms import TimeUnit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,16 +56,18 @@ class _ForPolars(TableDataset):
     time in another zone polars (2.1) makes one that is off by the zone's hours.
     """
 
-    def _arrow_schema(self) -> pa.Schema:
-        schema = super()._arrow_schema()
+    def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
+        schema = super()._arrow_schema(unit)
         for place, field in enumerate(schema):
             if _has_zone(field.type):
                 kind = pa.timestamp(field.type.unit, "UTC")
                 schema = schema.set(place, field.with_type(kind))
         return schema
 
-    def _check(self, columns: Projection, filter: pc.Expression | None) -> pa.Schema:
-        return super()._check(columns, None)
+    def _check(
+        self, columns: Projection, filter: pc.Expression | None, schema: pa.Schema | None = None
+    ) -> pa.Schema:
+        return super()._check(columns, None, schema)
 
     def _row_filter(
         self, filter: pc.Expression | None

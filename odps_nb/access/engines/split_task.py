@@ -128,7 +128,8 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
             "a limit does not apply to tasks, which do not know of each other",
             hint="leave limit= out, and take head() of the result",
         )
-    require_arrow_types(scan.session.schema, "a read in tasks")
+    shown = scan._shown_columns()
+    require_arrow_types(shown, "a read in tasks")
     session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
     return [
         SplitTask(

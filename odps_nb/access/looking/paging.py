@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from odps_nb.access.reading.arriving import in_reach
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.read.placed import START, Place, Placed, iter_placed
 from odps_nb.client.read.splits import iter_split
@@ -121,6 +122,12 @@ def iter_result_rows(
     if not part.count:
         return
     zone, storage = result.connection.profile.timezone, result.connection.storage
-    with closing(iter_rows(storage, session, part, text=result._text, cancel=cancel)) as batches:
+
+    def begin() -> Batches:
+        return iter_rows(
+            storage, session, part, text=result._text, unit=result._time_unit, cancel=cancel
+        )
+
+    with closing(in_reach(begin, result._fall_back)) as batches:
         for batch in batches:
             yield present_batch(batch, session.schema, timezone=zone)

@@ -7,9 +7,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.read.far_times import asks_for_micro
+from odps_nb.convert.warning import warn
+from odps_nb.errors import OdpsNbError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,7 +20,39 @@ if TYPE_CHECKING:
 
     from odps_nb.convert.frame_options import FrameOptions
 
-__all__ = ["fitting", "lazy_reader", "read_frame", "streaming_reader"]
+__all__ = ["fitting", "in_reach", "lazy_reader", "read_frame", "streaming_reader"]
+
+B = TypeVar("B")
+
+
+def in_reach(
+    begin: Callable[[], Generator[B, None, None]], fall_back: Callable[[OdpsNbError], str | None]
+) -> Generator[B, None, None]:
+    """Yield what ``begin`` yields; begin again if the first of it needs microseconds.
+
+    Parameters
+    ----------
+    fall_back
+        Changes to microseconds, or raises the error; returns a warning, which is given when the
+        first of the second attempt has come: what fails has not been read in microseconds.
+    """
+    given = False
+    try:
+        with closing(begin()) as found:
+            for one in found:
+                given = True
+                yield one
+        return
+    except OdpsNbError as error:
+        if given or not asks_for_micro(error):
+            raise
+        told = fall_back(error)
+    with closing(begin()) as found:
+        for one in found:
+            if told is not None:
+                warn(told)
+                told = None
+            yield one
 
 
 def read_frame(
@@ -100,13 +135,13 @@ def streaming_reader(
 def lazy_reader(
     batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
 ) -> pa.RecordBatchReader:
-    """Return a reader that fetches nothing before it is read.
+    """Return a reader that fetches nothing before it is read; the batches have that schema.
 
     Some libraries ask for a stream several times, to look at its columns before they read one.
     """
     import pyarrow as pa
 
-    return pa.RecordBatchReader.from_batches(schema, fitting(batches, schema))
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def fitting(

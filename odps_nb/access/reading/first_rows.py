@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.checks import check_columns, check_count, check_partition
+from odps_nb.client.read.far_times import asks_for_micro
 from odps_nb.client.read.preview import fetch_preview
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import AccessDeniedError, InvalidRequestError
+from odps_nb.errors import AccessDeniedError, ConversionError, InvalidRequestError
 from odps_nb.schema import text_as_binary
 from odps_nb.terms import PartitionSpec, TextMode, TextOptions
 from odps_nb.wire.calls import Preview
@@ -36,9 +37,9 @@ def preview_rows(
 ) -> pa.Table | None:
     """Return the first rows, or ``None`` where a read is necessary.
 
-    It is necessary if the service gives no preview of the table (it answers 4xx), or fewer rows
-    than requested: it reports neither a missing partition nor a limit of its own (live tests of the
-    C++ client, ``preview_test.cpp``).
+    It is necessary if the service gives no preview of the table (it answers 4xx), a time that does
+    not fit nanoseconds, or fewer rows than requested: it reports neither a missing partition nor a
+    limit of its own (live tests of the C++ client, ``preview_test.cpp``).
     """
     wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema
     names = check_columns(columns, schema, table.name) if columns is not None else schema.names
@@ -63,6 +64,10 @@ def preview_rows(
         )
     except (InvalidRequestError, AccessDeniedError):
         return None  # a read will show whether only the preview is refused
+    except ConversionError as error:
+        if asks_for_micro(error):
+            return None
+        raise
     if found.num_rows < wanted:
         return None
     tracker.add(rows=found.num_rows, decoded_bytes=found.nbytes, complete_bytes=found.nbytes)

@@ -17,6 +17,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
+from odps_nb.client.read.far_times import asks_for_micro, refused_in_micro
 from odps_nb.client.read.stream_schema import find_columns, mismatch
 from odps_nb.client.read.text_form import TextForm
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
@@ -170,6 +171,8 @@ class ResumableRowStream:
                 return self._advance()
             except OdpsNbError as error:
                 self._drop()
+                if self._unit is TimeUnit.MICRO and asks_for_micro(error):
+                    raise refused_in_micro(error, self._what) from error
                 if self._concurrency is not None and isinstance(error, ThrottledError):
                     self._slow_down(self._concurrency)
                 begun = self._row > self._start

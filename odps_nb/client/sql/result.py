@@ -29,6 +29,7 @@ from odps_nb.terms import (
     SessionStatus,
     TextMode,
     TextOptions,
+    TimeUnit,
 )
 from odps_nb.wire.calls import (
     LIMITED_RESULT_ROWS,
@@ -179,6 +180,7 @@ def iter_result(
     workers: int | None = None,
     read_ahead: int | None = None,
     text: TextOptions = STRICT_TEXT,
+    unit: TimeUnit = TimeUnit.NANO,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
 ) -> Batches:
@@ -200,11 +202,13 @@ def iter_result(
         each worker may hold one more.
     text
         How text is given.
+    unit
+        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
 
     Raises
     ------
     ConversionError
-        A text is not UTF-8, and ``text`` is strict.
+        A text is not UTF-8, and ``text`` is strict; or a time does not fit the unit.
     TruncatedError
         The service sent fewer rows than it had announced.
     """
@@ -227,6 +231,7 @@ def iter_result(
             expected=page.offset + page.count,
             columns=tuple(session.schema),
             text=_form(session, text),
+            unit=unit,
             label=None if several is None else str(page),
             concurrency=concurrency,
             tracker=tracker,
@@ -249,6 +254,7 @@ def iter_result_rows(
     rows: RowRangeSplit,
     *,
     text: TextOptions = STRICT_TEXT,
+    unit: TimeUnit = TimeUnit.NANO,
     cancel: CancelToken | None = None,
 ) -> Batches:
     """Iterate over some rows by number: one request, continued at the exact row when it breaks."""
@@ -260,6 +266,7 @@ def iter_result_rows(
         expected=rows.offset + rows.count,
         columns=tuple(session.schema),
         text=_form(session, text),
+        unit=unit,
         cancel=storage.operation(cancel),
     )
     return stream.batches()

@@ -371,6 +371,7 @@ def _open(
     from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
 
+    reads = [_with_types(read) for read in reads]
     plans = {read: _read_plan(read, storage) for read in reads if not read.is_empty}
     opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
@@ -386,6 +387,16 @@ def _open(
             made = session_dataframe(spark, storage, session, plan=plans[read], report_to=to)
             frames.append(made)
     return frames
+
+
+def _with_types(read: TableRead) -> TableRead:
+    """Leave columns without a type of Spark out, if all of the table are read, as by ``*``."""
+    from odps_nb.spark.tasks.types import columns_for_spark
+
+    if set(read.columns) != set(read.schema.names):
+        return read
+    kept = {column.name for column in columns_for_spark(read.schema)}
+    return dataclasses.replace(read, columns=tuple(name for name in read.columns if name in kept))
 
 
 def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:

@@ -107,7 +107,8 @@ def read(
     ArgumentError
         An argument that makes no sense.
     ConversionError
-        Spark has no type for a column.
+        Spark has no type for a column that ``columns`` names. Without ``columns``, one warning
+        names those that are left out.
 
     Examples
     --------
@@ -171,13 +172,15 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
 
     Left to itself Spark takes what has no zone for times of its session's zone, wall clocks too.
     """
-    from odps_nb.spark.tasks.types import spark_schema
+    from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
-    found = spark_schema(schema)
+    kept = columns_for_spark(schema)
+    rows = rows.select([place for place, one in enumerate(schema) if one in kept])
+    found = spark_schema(kept)
     with without_pandas_notice():
         if not rows.num_rows:  # Spark takes no Arrow without batches
             return spark.createDataFrame([], found)
-        return spark.createDataFrame(rows.rename_columns(list(schema.names)), found)
+        return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
 
 
 def _asked(session: ReadSession, plan: ReadPlan) -> Asked:
@@ -226,12 +229,14 @@ def session_dataframe(
 
     The tasks report their progress to `report_to`, if anybody wants to know.
     """
-    from odps_nb.spark.tasks.types import arrow_schema, spark_schema
+    from odps_nb.spark.tasks.types import arrow_schema, columns_for_spark, spark_schema
 
     task = ReadTask.of(TaskProfile.of(storage), session, report_to=report_to)
-    columns = plan.columns if plan is not None and plan.columns else session.schema.names
-    found = (session.schema.find(name) for name in columns)
-    schema = spark_schema(column for column in found if column is not None)
+    if plan is not None and plan.columns:
+        found = map(session.schema.find, plan.columns)
+        schema = spark_schema(column for column in found if column is not None)
+    else:
+        schema = spark_schema(columns_for_spark(session.schema))
     wanted = arrow_schema(schema)
 
     def read_splits(

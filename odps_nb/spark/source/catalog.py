@@ -196,8 +196,9 @@ def _make_database(spark: SparkSession, database: str) -> None:
 
 
 def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableSchema) -> None:
-    from odps_nb.spark.tasks.types import spark_schema
+    from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
+    columns = spark_schema(columns_for_spark(schema))
     quoted = ".".join(f"`{part}`" for part in entry.split("."))
     if spark.catalog.tableExists(quoted):
         rows = spark.sql(f"describe table extended {quoted}").collect()
@@ -210,5 +211,5 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
         spark.sql(f"drop table {quoted}")
     # The path is read by nobody; without one Spark would make a folder for rows.
     spark.catalog.createTable(
-        quoted, path=f"/odps/{name}", source=_source_name(name), schema=spark_schema(schema)
+        quoted, path=f"/odps/{name}", source=_source_name(name), schema=columns
     )

@@ -176,16 +176,18 @@ class OdpsDataSource(DataSource):
         return {**dict(self.registered.settings), **self.options}
 
     def schema(self) -> StructType:
-        """Return the columns of the table, or those of the option ``columns``."""
+        """Return the columns of the option ``columns``, or those that Spark has a type for."""
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.catalog import fetch_table
-        from odps_nb.spark.tasks.types import spark_schema
+        from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
         with task_errors('format("odps")'):
             settings = ReadSettings.of_any(self._given())
             with StorageClient(settings.profile) as storage:
                 schema = fetch_table(storage, settings.table).schema
-            return spark_schema(settings.chosen(schema))
+            found = settings.chosen(schema)
+            named = settings.options.columns is not None
+            return spark_schema(found if named else columns_for_spark(found))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Open a read session for the columns of `schema`.

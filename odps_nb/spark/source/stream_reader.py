@@ -180,7 +180,9 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._versions.require_table(last.table)
             if first.table != last.table:
                 self._versions.require_table(first.table)
-            require_types(self._columns, spark_schema(session.schema))
+            found = map(session.schema.find, self._columns.names)
+            known = spark_schema(column for column in found if column is not None)
+            require_types(self._columns, known)
             task = ReadTask.of(TaskProfile.of(self._versions.storage), session)
             return [_Part(task, number) for number in range(len(task.splits))]
 

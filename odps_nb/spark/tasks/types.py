@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
+from odps_nb.convert.left_out import columns_with_types
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -51,7 +52,14 @@ from odps_nb.wire.type_text import format_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["TYPE_KEY", "arrow_schema", "spark_schema", "spark_type", "table_type"]
+__all__ = [
+    "TYPE_KEY",
+    "arrow_schema",
+    "columns_for_spark",
+    "spark_schema",
+    "spark_type",
+    "table_type",
+]
 
 #: Key of a column's metadata that holds the MaxCompute type, where Spark's type says less.
 TYPE_KEY = "odps.type"
@@ -142,6 +150,19 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
         return _SPARK[kind.code]()
     except KeyError:
         raise _no_spark_type(kind, column) from None
+
+
+def columns_for_spark(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns that Spark has a type for; one warning names the others."""
+
+    def has_type(kind: OdpsType) -> bool:
+        try:
+            spark_type(kind)
+        except ConversionError:
+            return False
+        return True
+
+    return columns_with_types(columns, has_type, "Spark")
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:

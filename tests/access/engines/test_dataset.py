@@ -7,6 +7,7 @@ import gc
 import json
 import pickle
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -23,7 +24,7 @@ from pyarrow.compute import field
 
 from odps_nb import Connection
 from odps_nb.access.engines.dataset import TableDataset
-from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, OdpsNbWarning, StateError
+from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, StateError
 from tests.support.compat.recorder import Recorded, Recorder
 
 DAY = "2024-01-02"
@@ -303,9 +304,14 @@ def test_times_out_of_reach_of_nanoseconds_say_what_to_pass(odps, new_name):
     table = odps.create_table(new_name("far"), "at timestamp")
     far = datetime.datetime(9999, 12, 31)
     table.write(pa.table({"at": pa.array([far], pa.timestamp("us"))}), progress=False)
-    with pytest.raises(ConversionError) as caught, pytest.warns(OdpsNbWarning, match="overflow"):
-        table.dataset().to_table()
-    assert "timestamp_unit='us'" in caught.value.hint
+    with warnings.catch_warnings(), duckdb.connect() as database:
+        warnings.simplefilter("error")  # no warning of microseconds that do not come
+        with pytest.raises(ConversionError) as caught:
+            list(table.dataset().to_batches())
+        assert "timestamp_unit='us'" in caught.value.hint
+        database.register("made", table.dataset())
+        with pytest.raises(duckdb.Error, match="timestamp_unit='us'"):
+            database.sql("select * from made").fetchall()
     assert table.read(timestamp_unit="us").dataset().to_table().to_pylist() == [{"at": far}]
     odps.drop_table(table.name)
 
@@ -330,3 +336,10 @@ def test_duckdb_compares_times_in_a_zone(in_shanghai):
         ((found,),) = duckdb.sql(text.format("made", column)).fetchall()
         ((expected,),) = duckdb.sql(text.format("rows", column)).fetchall()
         assert 0 < found == expected < len(rows) == made.count_rows()
+
+
+def test_no_first_rows_need_no_read(watched: Connection, recorder: Recorder) -> None:
+    rows = watched.table("orders").dataset()
+    recorder.take()
+    assert rows.head(0, columns=["id"]).schema.names == ["id"]
+    assert recorder.take() == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import odps_nb.spark
-from odps_nb.errors import ConversionError
+from odps_nb.errors import ConversionError, OdpsNbWarning
 from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
@@ -49,14 +49,30 @@ def test_vectors_and_geography_go_both_ways(
 def test_a_decimal_of_more_than_38_digits_is_left_out(
     spark: SparkSession, odps: Connection, new_name: Callable[[str], str]
 ) -> None:
-    """Evidence 174: the error says which columns to choose."""
+    """Evidence 174: with one warning; the error for one that is named says what to choose."""
     table = odps.create_table(new_name("d"), "id bigint, d decimal(60,2), bare decimal(38,18)")
     table.write({"id": [1], "d": [Decimal("1.5")], "bare": [Decimal("0.25")]})
     with pytest.raises(ConversionError, match=r"'d': Spark, .* 38 digits, has no type") as caught:
-        odps_nb.spark.read(spark, odps, str(table.name))
-    assert "columns=['id', 'bare']" in str(caught.value.hint)
-    frame = odps_nb.spark.read(spark, odps, str(table.name), columns=["id", "bare"])
-    assert [row.bare for row in frame.collect()] == [Decimal("0.25")]
+        odps_nb.spark.read(spark, odps, str(table.name), columns=["id", "d"])
+    assert "columns=['id']" in str(caught.value.hint)
+    everything = f"select * from {table.name}"
+    for read in (
+        lambda: odps_nb.spark.read(spark, odps, str(table.name)),
+        lambda: table.read().to_spark(spark),
+        lambda: odps.sql(everything).to_spark(spark),
+        lambda: odps_nb.spark.sql(spark, odps, everything),
+    ):
+        with pytest.warns(OdpsNbWarning, match=r"d \(decimal\(60,2\)\)") as told:
+            frame = read()
+        assert len(told) == 1
+        assert [tuple(row) for row in frame.collect()] == [(1, Decimal("0.25"))]
+    odps_nb.spark.register(spark, odps)
+    with pytest.warns(OdpsNbWarning, match=r"d \(decimal\(60,2\)\)"):
+        (entry,) = odps_nb.spark.attach(spark, odps, str(table.name), database=new_name("types"))
+    source = spark.read.format("odps").option("table", str(table.name)).load()
+    for rows in (source, spark.table(entry), spark.sql(f"select * from {entry}")):
+        assert [tuple(row) for row in rows.collect()] == [(1, Decimal("0.25"))]
+        assert [row.id for row in rows.select("id").collect()] == [1]
     query = f"select id, bare from {table.name}"
     assert [tuple(row) for row in odps_nb.spark.sql(spark, odps, query).collect()] == [
         (1, Decimal("0.25"))
