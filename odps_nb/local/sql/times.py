@@ -279,7 +279,13 @@ def compared_with(constant: Any) -> Any | None:
     parent: Any = constant.parent
     if not isinstance(parent, _comparisons()):
         return None
-    other = (parent.expression if parent.this is constant else parent.this).unnest()
+    if parent.this is not constant:
+        other = parent.this
+    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
+        other = parent.expressions[0] if len(parent.expressions) == 1 else None
+    else:
+        other = parent.expression
+    other = None if other is None else other.unnest()
     return other if isinstance(other, exp.Column) else None
 
 

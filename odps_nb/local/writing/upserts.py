@@ -63,7 +63,7 @@ class Publisher:
                 changes.append(changed)
             self._ledger.drop([addition.file.file_name for addition in additions])
             touched = [*(replace or ()), *(addition.spec for addition in merged)]
-            version = self._snapshots.publish(table, merged, replace=touched)
+            version = self._snapshots.publish(table, merged, replace=touched, since=since)
             self._changes.keep(table, version, changes)
             return version
 
