@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 FAR = "a time is beyond nanoseconds"
+CUT = (
+    "a time has digits below a microsecond and another one is out of the range of nanoseconds,"
+    " SQL of the embedded service works with one of the two"
+)
 """What a query says that read text with nanoseconds and found a year such as 9999."""
 
 # units as people write them -> parts of DuckDB
@@ -84,6 +88,8 @@ _ZONES = (
     " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END",
     "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
     f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
+    rf"mc_micro(s) AS CASE WHEN regexp_matches(s, '\.\d{{6}}\d*[1-9]')"
+    f" THEN error('{CUT}') ELSE s END",
 )
 
 MACROS = (

@@ -232,7 +232,7 @@ class SqlRunner:
             self._catalog.ensure_partition(table, spec)
         changes = statement.rewrites or statement.has_operations  # rows made of those it had
         since = table.version if changes else None
-        self._publisher.publish(table, additions, replace=replace, since=since)
+        self._publisher.publish(table, additions, replace=replace, since=since, one_unit=True)
 
     def _change(
         self,
@@ -284,7 +284,8 @@ class SqlRunner:
                 for batch in rows.batches:
                     stopper.check()
                     ingest.write(batch)
-                fill = partial(self._publisher.publish, additions=ingest.finish())
+                additions = ingest.finish()
+                fill = partial(self._publisher.publish, additions=additions, one_unit=True)
         if statement.or_replace and self._catalog.find_table(name) is not None:
             self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(
@@ -433,7 +434,8 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return name
     if spelled == "VARCHAR" and (is_instant or is_timestamp):
         unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
-        text = f"mc_near({name})" if unit == "TIMESTAMP_NS" else name
+        text = f"{'mc_near' if unit == 'TIMESTAMP_NS' else 'mc_micro'}({name})"
+        text = text if is_timestamp else name
         clock = f"CAST({text} AS {unit})"
         moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
         return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"

@@ -160,10 +160,9 @@ class Clock:
     def _clock_of(self, text: Any, kind: Any) -> Any:
         from sqlglot import exp
 
-        if not self._fine:
-            return kind(this=text, to=duck_time("TIMESTAMP"))
-        near = exp.Anonymous(this="mc_near", expressions=[text])
-        return kind(this=near, to=duck_time("TIMESTAMP_NS"))
+        name, unit = ("mc_near", "TIMESTAMP_NS") if self._fine else ("mc_micro", "TIMESTAMP")
+        checked = exp.Anonymous(this=name, expressions=[text])
+        return kind(this=checked, to=duck_time(unit))
 
     def _local(self, instant: Any) -> Any:
         from sqlglot import exp
