@@ -215,7 +215,7 @@ class SqlRunner:
         wrapped = (
             f"SELECT {', '.join([*casts, *number])} FROM ({query.sql}) AS q({', '.join(names)})"
         )
-        with Ingest(self._folder, table, spec, self._blobs) as ingest:
+        with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
             for batch in run.batches(wrapped):
                 stopper.check()
                 for rows in _chosen_rows(batch, columns, statement.choices):
@@ -280,7 +280,9 @@ class SqlRunner:
         fill = None
         if rows is not None:
             planned = Table(table_id=0, name=name, schema=schema, properties=properties)
-            with Ingest(self._folder, planned, PartitionSpec(), self._blobs) as ingest:
+            with Ingest(
+                self._folder, planned, PartitionSpec(), self._blobs, one_unit=True
+            ) as ingest:
                 for batch in rows.batches:
                     stopper.check()
                     ingest.write(batch)

@@ -56,6 +56,18 @@ def test_a_statement_that_needs_both_is_refused_and_loses_nothing(
     assert shown(peer, name) == before
 
 
+def test_two_columns_of_a_row_need_one_unit(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table("(a timestamp, b timestamp)")
+    for query in (
+        f"timestamp{FINE} as a, timestamp{FAR} as b",
+        f"timestamp{FAR} as a, timestamp{FINE} as b",
+    ):
+        for statement in (f"insert into {name}", f"create table {name}_2 as"):
+            with pytest.raises(ServiceError, match=REFUSED):
+                peer.sql(f"{statement} select {query}")
+    assert peer.query(f"select * from {name}").num_rows == 0
+
+
 def test_a_table_may_go_from_one_to_the_other(peer: Peer, name: str) -> None:
     peer.sql(f"insert into {name} values (1, {FINE})")
     peer.sql(f"update {name} set ts = {FAR}")
