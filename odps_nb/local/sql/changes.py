@@ -6,6 +6,8 @@ table all rows are written anew, in one version.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from odps_nb.local import faults
 from odps_nb.local.sql.statements import Branch, Change, Insert, Merge
 from odps_nb.local.sql.text_words import names
@@ -15,7 +17,7 @@ from odps_nb.local.writing.upserts import DELETE, UPSERT
 
 __all__ = ["read_delete", "read_merge", "read_update", "rows_of", "rows_of_merge"]
 
-_ROW = "__row"
+_ROW, _KIND = "__row", "__kind"
 _ENDS = (",", "where", "when")
 
 
@@ -128,26 +130,25 @@ def rows_of(change: Change, table: Table) -> Insert:
     """
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
-    source = f" FROM {'.'.join(map(_quoted, change.name))}"
-    source += f" AS {_quoted(change.alias)}" if change.alias else ""
+    alias = _quoted(change.alias or change.name[-1])
+    source = f"FROM {'.'.join(map(_quoted, change.name))} AS {alias}"
     condition = f"({change.condition})" if change.condition else "TRUE"
+    old = {name: _quoted(name) for name in _all(table)}
+    query = _Query()
     if table.key_columns:
+        new = old | {name: f"({value})" for name, value in values.items()}
         operation = UPSERT if change.values else DELETE
-        shown = [
-            f"({values[n]}) AS {_quoted(n)}" if n in values else _quoted(n) for n in _all(table)
-        ]
-        query = f"SELECT {', '.join(shown)}, {operation} AS __operation{source} WHERE {condition}"
+        kind = query.add(_with_operation(table, new.values(), operation))
+        query.end(str(kind), f"{source} WHERE {condition}")
     elif change.values:
-        shown = [
-            f"CASE WHEN {condition} THEN ({values[n]}) ELSE {_quoted(n)} END AS {_quoted(n)}"
-            if n in values
-            else _quoted(n)
-            for n in _all(table)
-        ]
-        query = f"SELECT {', '.join(shown)}{source}"
+        found = f"SELECT *, CASE WHEN {condition} THEN 1 ELSE 0 END AS {_KIND} {source}"
+        query.add(old.values())
+        new = {n: f"CASE WHEN {_KIND} = 1 THEN ({value}) END" for n, value in values.items()}
+        query.add((old | new).values())
+        query.end(_KIND, f"FROM ({found}) AS {alias}")
     else:
-        shown = [_quoted(n) for n in _all(table)]
-        query = f"SELECT {', '.join(shown)}{source} WHERE NOT COALESCE({condition}, FALSE)"
+        kind = query.add(old.values())
+        query.end(str(kind), f"{source} WHERE NOT COALESCE({condition}, FALSE)")
     return _insert(table, change.name, query)
 
 
@@ -169,60 +170,101 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
     from_source = f"{merge.source} AS {source}"
     matched = [one for one in merge.branches if one.matched]
     applies = " OR ".join(f"({one.condition})" if one.condition else "TRUE" for one in matched)
-    parts = []
+    query = _Query()
     if matched:
-        parts.append(
-            f"SELECT {_changed(merge, table, matched)} FROM {numbered} JOIN {from_source}"
-            f" ON {merge.condition} WHERE ({applies})"
-        )
+        kind = _add_matched(query, merge, table, matched)
+        joined = f"FROM {numbered} JOIN {from_source} ON {merge.condition}"
+        query.end(kind, f"{joined} WHERE ({applies})")
     if not table.key_columns:
-        kept = ", ".join(f"{target}.{_quoted(n)}" for n in _all(table))
-        parts.append(
-            f"SELECT {kept}, {UPSERT} FROM {numbered} LEFT ANTI JOIN {from_source}"
-            f" ON ({merge.condition}) AND ({applies or 'FALSE'})"
+        kept = query.add([f"{target}.{_quoted(n)}" for n in _all(table)])
+        query.end(
+            str(kept),
+            f"FROM {numbered} LEFT ANTI JOIN {from_source}"
+            f" ON ({merge.condition}) AND ({applies or 'FALSE'})",
         )
     earlier: list[str] = []
     for one in (one for one in merge.branches if not one.matched):
         condition = " AND ".join([f"({one.condition or 'TRUE'})", *earlier])
         earlier.append(f"NOT COALESCE(({one.condition or 'TRUE'}), FALSE)")
-        parts.append(
-            f"SELECT {_added(table, one)}, {UPSERT} FROM {from_source} LEFT ANTI JOIN"
-            f" {numbered} ON {merge.condition} WHERE {condition}"
-        )
-    listed = ", ".join(map(_quoted, _all(table)))
-    rows = " UNION ALL ".join(f"({part})" for part in parts)
-    query = f"SELECT {listed}, __operation FROM ({rows}) AS changed ({listed}, __operation)"
-    if not table.key_columns:
-        query = (
-            f"SELECT {listed} FROM ({rows}) AS changed ({listed}, __operation)"
-            f" WHERE __operation = {UPSERT}"
+        added = query.add(_with_operation(table, _added(table, one), UPSERT))
+        query.end(
+            str(added),
+            f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition} WHERE {condition}",
         )
     return _insert(table, merge.name, query)
 
 
-def _changed(merge: Merge, table: Table, matched: list[Branch]) -> str:
-    """Return the columns of matched rows, and what is done with each row."""
-    new = [_set_values(table, one.values) for one in matched]
+class _Query:
+    """A query of changed rows in which each value has a column of its own.
+
+    So no value gives its type to another one. The parts are added one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.choices: list[tuple[int | None, ...]] = []
+        self._parts: list[tuple[dict[tuple[int, str], int], str, str]] = []
+        self._places: dict[tuple[int, str], int] = {}  # by column and expression
+        self._count = 0
+
+    def add(self, values: Iterable[str | None]) -> int:
+        """Give rows of the current part these values (``None``: null); return their number."""
+        choice: list[int | None] = []
+        for column, value in enumerate(values):
+            if value is None:
+                choice.append(None)
+                continue
+            if (column, value) not in self._places:
+                self._places[column, value] = self._count
+                self._count += 1
+            choice.append(self._places[column, value])
+        self.choices.append(tuple(choice))
+        return len(self.choices) - 1
+
+    def end(self, number: str, source: str) -> None:
+        """End a part: the number of each of its rows, and the text from FROM on."""
+        self._parts.append((self._places, number, source))
+        self._places = {}
+
+    @property
+    def text(self) -> str:
+        """The text of the query; its last column is the number."""
+        parts = []
+        for places, number, source in self._parts:
+            shown = ["NULL"] * self._count
+            for (_column, value), place in places.items():
+                shown[place] = value
+            parts.append(f"SELECT {', '.join(shown)}, {number} {source}")
+        return parts[0] if len(parts) == 1 else " UNION ALL ".join(f"({part})" for part in parts)
+
+
+def _add_matched(query: _Query, merge: Merge, table: Table, matched: list[Branch]) -> str:
+    """Add the values of matched rows, and return the expression of their number."""
     target = _quoted(merge.alias)
-    shown = []
-    for name in _all(table):
-        old = f"{target}.{_quoted(name)}"
-        cases = [
-            f"WHEN {one.condition or 'TRUE'} THEN ({values.get(name, old)})"
-            for one, values in zip(matched, new, strict=True)
-        ]
-        is_set = any(name in values for values in new)
-        shown.append(f"CASE {' '.join(cases)} END" if is_set else old)
-    operations = [
-        f"WHEN {one.condition or 'TRUE'} THEN {UPSERT if one.values else DELETE}" for one in matched
-    ]
-    # in the operation, which every row needs: as a condition of its own it may be left out
+    old = {name: f"{target}.{_quoted(name)}" for name in _all(table)}
+    earlier, numbers = "", []
+    for one in matched:
+        condition = f"WHEN {one.condition or 'TRUE'} THEN"
+        new = {
+            name: f"CASE {earlier}{condition} ({value}) END"
+            for name, value in _set_values(table, one.values).items()
+        }
+        number = "NULL"  # deleted: the row is left out
+        if one.values or table.key_columns:
+            operation = UPSERT if one.values else DELETE
+            number = str(query.add(_with_operation(table, (old | new).values(), operation)))
+        numbers.append(f"{condition} {number}")
+        earlier += f"{condition} NULL "
+    # in the number, which every row needs: as a condition of its own it may be left out
     once = f"mc_once(count(*) OVER (PARTITION BY {target}.{_ROW}))"
-    return f"{', '.join(shown)}, CASE WHEN {once} THEN CASE {' '.join(operations)} END END"
+    return f"CASE WHEN {once} THEN CASE {' '.join(numbers)} END END"
 
 
-def _added(table: Table, branch: Branch) -> str:
-    """Return the columns of a row that is inserted; columns without a value are null."""
+def _with_operation(table: Table, values: Iterable[str | None], operation: int) -> list[str | None]:
+    return [*values, *([str(operation)] if table.key_columns else [])]
+
+
+def _added(table: Table, branch: Branch) -> list[str | None]:
+    """Return the values of a row that is inserted; columns without a value are null."""
     columns = _all(table)
     if not branch.values[0][0]:
         if len(branch.values) != len(columns):
@@ -230,9 +272,9 @@ def _added(table: Table, branch: Branch) -> str:
                 f"ODPS-0130071: INSERT of MERGE gives {len(branch.values)} values, the table "
                 f"{table.name.table} takes {len(columns)}"
             )
-        return ", ".join(f"({value})" for _, value in branch.values)
+        return [f"({value})" for _, value in branch.values]
     values = _named(table, branch.values)
-    return ", ".join(f"({values[n]})" if n in values else "NULL" for n in columns)
+    return [f"({values[n]})" if n in values else None for n in columns]
 
 
 def _set_values(table: Table, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
@@ -268,11 +310,12 @@ def _all(table: Table) -> tuple[str, ...]:
     return tuple(c.name for c in table.schema if c.generated is None)  # those are computed again
 
 
-def _insert(table: Table, name: tuple[str, ...], query: str) -> Insert:
+def _insert(table: Table, name: tuple[str, ...], query: _Query) -> Insert:
     return Insert(
         name=name,
         overwrite=not table.key_columns,
-        query=query,
+        query=query.text,
+        choices=tuple(query.choices),
         partition=tuple((c.name, None) for c in table.schema.partition_columns if not c.generated),
         has_operations=bool(table.key_columns),
         rewrites=not table.key_columns,

@@ -23,6 +23,10 @@ __all__ = [
 ]
 
 FAR = "a time is beyond nanoseconds"
+CUT = (
+    "a time has digits below a microsecond and another one is out of the range of nanoseconds,"
+    " SQL of the embedded service works with one of the two"
+)
 """What a query says that read text with nanoseconds and found a year such as 9999."""
 
 # units as people write them -> parts of DuckDB
@@ -77,11 +81,15 @@ _ZONES = (
     " zone) - CAST(x AS TIMESTAMP))",
     # text may name its own zone, which the cast to TIMESTAMP leaves out
     r"mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)')",
-    "mc_text(x, s, zone) AS x + (CASE WHEN mc_has_zone(s)"
+    # of text that is no time x is null or an error, which null + x would not raise
+    "mc_text(x, s, zone) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) IS NULL THEN x"
+    " ELSE x + (CASE WHEN mc_has_zone(s)"
     " THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\\d)', '\\1') AS TIMESTAMPTZ) AS TIMESTAMP)"
-    " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP))",
+    " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END",
     "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
     f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
+    rf"mc_micro(s) AS CASE WHEN regexp_matches(s, '\.\d{{6}}\d*[1-9]')"
+    f" THEN error('{CUT}') ELSE s END",
 )
 
 MACROS = (

@@ -22,22 +22,41 @@ CLOCKS = frozenset(
 )
 """The types of columns that hold what a clock shows."""
 _CLOCK_TIME = "TIMESTAMPNTZ"
+_DIGITS = 38
 
 
-def fit_constants(query: Any, into: Sequence[TypeCode]) -> None:
-    """Give the constant times of the inserted rows the kind of their columns, in place."""
+def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
+    """Give the constant times of the inserted rows the kind of their columns, in place.
+
+    With ``exact`` numbers that go into a DECIMAL become one with all their digits.
+    """
     from sqlglot import exp
 
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
             for cast in _choices(value):
+                if exact and code is TypeCode.DECIMAL:
+                    _keep_digits(cast)
                 if not (isinstance(cast, exp.Cast) and isinstance(cast.this, exp.Literal)):
                     continue
                 if code is TypeCode.TIMESTAMP_NTZ and cast.to.is_type(*_INSTANTS.values()):
                     cast.set("to", exp.DataType(this=kinds[_CLOCK_TIME]))
                 elif code in _INSTANTS and cast.to.is_type(_CLOCK_TIME):
                     cast.set("to", exp.DataType(this=kinds[_INSTANTS[code]]))
+
+
+def _keep_digits(value: Any) -> None:
+    """Make a number with a point DECIMAL, unless it has more digits than DuckDB's."""
+    from sqlglot import exp
+
+    number = value.this if isinstance(value, exp.Neg) else value
+    if isinstance(number, exp.Literal) and not number.is_string:
+        whole, _, fraction = number.this.partition(".")
+        digits = len(whole) + len(fraction)
+        if whole.isdigit() and fraction.isdigit() and digits <= _DIGITS:
+            kind = exp.DataType.build(f"DECIMAL({digits}, {len(fraction)})")
+            value.replace(exp.Cast(this=value.copy(), to=kind))
 
 
 def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Clock) -> None:

@@ -67,6 +67,7 @@ def translate(
     far: bool = False,
     inside: tuple[int, ...] = (),
     into: tuple[TypeCode, ...] = (),
+    exact: bool = False,
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
@@ -84,6 +85,8 @@ def translate(
         Ids of views that the query is to define: it may not read them.
     into
         The types of the columns that the rows go into. Numbers of VALUES are kept as written.
+    exact
+        Also keep constants of a SELECT as written where they go into a DECIMAL.
     """
     from sqlglot import exp
 
@@ -97,7 +100,7 @@ def translate(
     tables: dict[str, Table] = {}
     names = names_of(query)
     named = _replace_tables(query, tables, find, latest, None, inside)
-    fit_constants(query, into)
+    fit_constants(query, into, exact=exact)
     types, stored = types_of(query, tables), _column_types(named)
     if unite(query, types):
         types = types_of(query, tables)
@@ -344,6 +347,9 @@ def _unqualify(table: Any, name: tuple[str, ...]) -> None:
     if len(name) == 1:
         return
     scope = table.find_ancestor(exp.Select)
+    around = getattr(scope, "parent", None)
+    if isinstance(around, exp.Subquery) and around.alias.casefold() == name[-1].casefold():
+        scope = around.find_ancestor(exp.Select)  # which reads the rows by the table's name
     for column in scope.find_all(exp.Column) if scope is not None else ():
         if column.args.get("db") is not None and column.table.casefold() == name[-1].casefold():
             column.set("db", None)

@@ -16,7 +16,7 @@ from odps_nb.local.sql.query import TranslatedQuery
 from odps_nb.local.sql.stored_rows import StoredRows
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.partition_values import constant
-from odps_nb.local.store.row_files import FAR
+from odps_nb.local.store.row_files import FAR, FINE
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
@@ -50,7 +50,8 @@ def stored_rows(folder: Folder, table: Table, segments: Sequence[Segment]) -> St
             condition = one if condition is None else condition & one
         files.append((str(folder.row_file(segment.name)), condition))
     fields = [pa.field(field.name, _narrow(field.type)) for field in schema]
-    return StoredRows(schema=pa.schema(fields), files=tuple(files))
+    mixed = far and any(segment.name.endswith(FINE) for segment in segments)
+    return StoredRows(schema=pa.schema(fields), files=tuple(files), mixed=mixed)
 
 
 def _narrow(kind: pa.DataType) -> pa.DataType:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
+from odps_nb.local.reading.arrow_types import arrow_type
 from odps_nb.local.server.rights import Right
 from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.auto_partitions import with_generated
@@ -152,6 +154,7 @@ class SqlRunner:
         inside: tuple[int, ...] = (),
         *,
         into: tuple[TypeCode, ...] = (),
+        exact: bool = False,
     ) -> tuple[QueryRun, TranslatedQuery]:
         find = partial(self._find, place)
         if self._strict:
@@ -164,6 +167,7 @@ class SqlRunner:
             far=place.far,
             inside=inside,
             into=into,
+            exact=exact,
         )
         pin = new_id()
         stack.callback(self._snapshots.unpin, pin)
@@ -189,32 +193,33 @@ class SqlRunner:
     ) -> None:
         table = changed_table(self._catalog, place, statement.name)
         spec, columns = _insert_target(table, statement)
-        into = tuple(column.type.code for column in columns)
-        run, query = self._open(statement.query, place, stopper, stack, into=into)
-        names = ", ".join(f"c{i}" for i in range(len(columns)))
-        found = run.describe(query.sql)
-        given = found.columns
-        if len(given) != len(columns):
-            raise faults.invalid(
-                f"ODPS-0130071: the query gives {len(given)} columns, "
-                f"the table takes {len(columns)}"
-            )
-        count = len(columns) if query.has_star else 0  # without a star the query has converted them
-        kind = partial(query.kind, count=count)
-        casts = ", ".join(
-            f"{_cast(f'c{i}', column, spelled, place, kind(i))} AS c{i}"
-            for i, (column, spelled) in enumerate(zip(columns, found.types, strict=True))
+        fed = _fed_columns(columns, statement.choices)
+        into = tuple(column.type.code for column in fed)
+        run, query = self._open(
+            statement.query, place, stopper, stack, into=into, exact=bool(statement.choices)
         )
-        wrapped = f"SELECT {casts} FROM ({query.sql}) AS q({names})"
-        with Ingest(self._folder, table, spec, self._blobs) as ingest:
+        found = run.describe(query.sql)
+        number = ["number"] if statement.choices else []
+        if len(found.columns) != len(fed) + len(number):
+            raise faults.invalid(
+                f"ODPS-0130071: the query gives {len(found.columns)} columns, "
+                f"the table takes {len(fed)}"
+            )
+        count = len(fed) if query.has_star else 0  # without a star the query has converted them
+        kind = partial(query.kind, count=count)
+        casts = [
+            f"{_cast(f'c{i}', column, spelled, place, kind(i))} AS c{i}"
+            for i, (column, spelled) in enumerate(zip(fed, found.types, strict=False))
+        ]
+        names = [*(f"c{i}" for i in range(len(fed))), *number]
+        wrapped = (
+            f"SELECT {', '.join([*casts, *number])} FROM ({query.sql}) AS q({', '.join(names)})"
+        )
+        with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
             for batch in run.batches(wrapped):
                 stopper.check()
-                arrays = [
-                    result_array(array, column.type)
-                    for array, column in zip(batch.columns, columns, strict=True)
-                ]
-                rows = pa.record_batch(arrays, names=[c.name for c in columns])
-                ingest.write(with_generated(rows, table, spec))
+                for rows in _chosen_rows(batch, columns, statement.choices):
+                    ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
         stopper.check()
         replace: list[PartitionSpec] | None = None
@@ -225,8 +230,9 @@ class SqlRunner:
             replace = [a.spec for a in additions] if dynamic else [spec]
         if table.is_partitioned and len(spec) == len(table.partition_keys):
             self._catalog.ensure_partition(table, spec)
-        since = table.version if statement.rewrites else None
-        self._publisher.publish(table, additions, replace=replace, since=since)
+        changes = statement.rewrites or statement.has_operations  # rows made of those it had
+        since = table.version if changes else None
+        self._publisher.publish(table, additions, replace=replace, since=since, one_unit=True)
 
     def _change(
         self,
@@ -274,11 +280,14 @@ class SqlRunner:
         fill = None
         if rows is not None:
             planned = Table(table_id=0, name=name, schema=schema, properties=properties)
-            with Ingest(self._folder, planned, PartitionSpec(), self._blobs) as ingest:
+            with Ingest(
+                self._folder, planned, PartitionSpec(), self._blobs, one_unit=True
+            ) as ingest:
                 for batch in rows.batches:
                     stopper.check()
                     ingest.write(batch)
-                fill = partial(self._publisher.publish, additions=ingest.finish())
+                additions = ingest.finish()
+                fill = partial(self._publisher.publish, additions=additions, one_unit=True)
         if statement.or_replace and self._catalog.find_table(name) is not None:
             self._snapshots.drop_table(changed_table(self._catalog, place, statement.name))
         self._catalog.create_table(
@@ -365,6 +374,51 @@ def _insert_target(
     return spec, (*columns, *dynamic, *operation)
 
 
+def _fed_columns(
+    columns: tuple[Column, ...], choices: tuple[tuple[int | None, ...], ...]
+) -> tuple[Column, ...]:
+    """Return the column of the table that each column of a query feeds."""
+    if not choices:
+        return columns
+    fed = {
+        place: column
+        for choice in choices
+        for place, column in zip(choice, columns, strict=True)
+        if place is not None
+    }
+    return tuple(fed[place] for place in sorted(fed))
+
+
+def _chosen_rows(
+    batch: pa.RecordBatch,
+    columns: tuple[Column, ...],
+    choices: tuple[tuple[int | None, ...], ...],
+) -> list[pa.RecordBatch]:
+    """Return the rows that a batch of a query gives a table, in the types of its columns.
+
+    They keep their order, unless some need another unit of time.
+    """
+    found: list[pa.RecordBatch] = []
+    order: list[pa.Array] = []
+    for number, choice in enumerate(choices or (range(len(columns)),)):
+        chosen = batch
+        if choices:
+            order.append(pc.indices_nonzero(pc.equal(batch.columns[-1], number)))
+            chosen = batch.take(order[-1])
+        arrays = [
+            pa.nulls(chosen.num_rows, arrow_type(column.type))
+            if place is None
+            else result_array(chosen.columns[place], column.type)
+            for place, column in zip(choice, columns, strict=True)
+        ]
+        found.append(pa.record_batch(arrays, names=[column.name for column in columns]))
+    found = [rows for rows in found if rows.num_rows]
+    if len(found) > 1 and all(rows.schema == found[0].schema for rows in found):
+        back = pc.sort_indices(pa.concat_arrays(order))
+        return [pa.concat_batches(found).take(back)]
+    return found
+
+
 def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> str:
     """Return the cast to a column's type; times keep their own unit, which may have more range.
 
@@ -382,7 +436,8 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         return name
     if spelled == "VARCHAR" and (is_instant or is_timestamp):
         unit = "TIMESTAMP" if place.far or not is_timestamp else "TIMESTAMP_NS"
-        text = f"mc_near({name})" if unit == "TIMESTAMP_NS" else name
+        text = f"{'mc_near' if unit == 'TIMESTAMP_NS' else 'mc_micro'}({name})"
+        text = text if is_timestamp else name
         clock = f"CAST({text} AS {unit})"
         moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
         return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"

@@ -35,6 +35,8 @@ _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
 def unite(query: Any, types: Types) -> bool:
     """Cast the columns of set operations to instants where one of the queries gives an instant.
 
+    Text that is no time is an error when the query runs.
+
     Returns
     -------
     bool
@@ -61,7 +63,7 @@ def unite(query: Any, types: Types) -> bool:
 def _as_type(name: str, value: Any) -> Any:
     from sqlglot import exp
 
-    return exp.TryCast(this=value, to=exp.DataType.build(name))
+    return exp.Cast(this=value, to=exp.DataType.build(name))  # of no time: an error, not null
 
 
 def place_times(query: Any, types: Types, clock: Clock) -> None:
@@ -80,12 +82,15 @@ class _Placing:
 
     def meet(self, node: Any) -> None:
         """Bring operands to one type where an instant or a text is among them."""
+        from sqlglot import exp
+
+        gives = isinstance(node, (exp.Greatest, exp.Least, exp.Array, exp.Lag, exp.Lead))
         for values in (*operands(node), *_looked_up(node)):
             names = [self._types.name(one) for one in values]
             instant = next((name for name in names if name in _INSTANTS), None)
             for value, name in zip(values, names, strict=True):
                 if instant is not None and name in (*_TEXTS, *_CLOCKS):
-                    self._clock.read(value, instant, is_text=name in _TEXTS)
+                    self._clock.read(value, instant, is_text=name in _TEXTS, strict=gives)
         for values in choices(node):
             names = [self._types.name(one) for one in values]
             is_text = any(name in _TEXTS for name in names)

@@ -167,6 +167,9 @@ class Insert:
 
     ``has_operations``: the last column of the query says of each row what to do with it.
     ``rewrites``: the rows replace all that the table had when the statement began.
+    ``choices``: the last column of the query is the number of a choice, and a choice gives the
+    places of a row's values among the other columns (``None``: null). Rows without a number are
+    left out. Without choices a row has the columns of the query.
     """
 
     name: Name
@@ -176,6 +179,7 @@ class Insert:
     columns: tuple[str, ...] = ()
     has_operations: bool = False
     rewrites: bool = False
+    choices: tuple[tuple[int | None, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,26 +14,31 @@ __all__ = ["StoredRows"]
 class StoredRows:
     """Visible rows of a table: Parquet files, each with what holds for all of its rows.
 
-    A condition is a `pyarrow.compute.Expression` about partition columns, or ``None``.
+    A condition is a `pyarrow.compute.Expression` about partition columns, or ``None``. With
+    ``mixed`` some TIMESTAMPs need nanoseconds and others microseconds.
     """
 
     schema: pa.Schema
     files: tuple[tuple[str, Any], ...]
+    mixed: bool = False
 
     @property
-    def wide(self) -> list[str]:
-        """Names of columns that DuckDB has no type for: DECIMAL of more than 38 digits."""
-        return [field.name for field in self.schema if _is_wide(field.type)]
+    def unread(self) -> dict[str, str]:
+        """Columns that DuckDB has no type for, and why."""
+        found = {field.name: _WIDE for field in self.schema if _is_wide(field.type)}
+        if self.mixed:
+            found |= {field.name: _MIXED for field in self.schema if _has_timestamp(field.type)}
+        return found
 
     def open(self) -> Any:
         """Return what DuckDB can scan: a dataset of the files, or an empty table.
 
-        Columns that are `wide` are left out.
+        Columns that are `unread` are left out.
         """
         import pyarrow.dataset as ds  # it imports pandas, which the service does without
         from pyarrow import fs
 
-        schema = pa.schema([field for field in self.schema if field.name not in self.wide])
+        schema = pa.schema([field for field in self.schema if field.name not in self.unread])
         if not self.files:
             return schema.empty_table()
         parquet, here = ds.ParquetFileFormat(), fs.LocalFileSystem()
@@ -42,6 +47,20 @@ class StoredRows:
             for path, condition in self.files
         ]
         return ds.FileSystemDataset(fragments, schema, parquet, here)
+
+
+_WIDE = "SQL of the embedded service works with DECIMAL of 38 digits at most; read the table"
+_MIXED = (
+    "a column has TIMESTAMPs out of the range of nanoseconds and others with digits below a"
+    " microsecond, which SQL of the embedded service does not read; read the table with"
+    " timestamp_unit=us"
+)
+
+
+def _has_timestamp(kind: pa.DataType) -> bool:
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    fine = pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")
+    return fine or any(map(_has_timestamp, inner))
 
 
 def _is_wide(kind: pa.DataType) -> bool:

@@ -45,8 +45,11 @@ class Clock:
         """Whether nothing has to be moved."""
         return self._zone.key in _UTC
 
-    def read(self, node: Any, wanted: str, *, is_text: bool = False) -> None:
-        """Make an instant of text, a date or a clock time, in place of it."""
+    def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
+        """Make an instant of text, a date or a clock time, in place of it.
+
+        Text that is no time becomes null, or with ``strict`` an error, as a constant is.
+        """
         from sqlglot import exp
 
         if isinstance(node, exp.Literal) and is_read(node):
@@ -57,17 +60,16 @@ class Clock:
             if isinstance(node.parent, (exp.Alias, exp.Select)):  # nothing else gives it a type
                 wrap(node, lambda text: exp.Cast(this=text, to=duck_time(_DUCK[wanted])))
         elif is_text:
-            kind = exp.Cast if isinstance(node, exp.Literal) else exp.TryCast
+            kind = exp.Cast if strict or isinstance(node, exp.Literal) else exp.TryCast
             wrap(node, lambda text: self._of_text(text, wanted, kind))
         else:
             wrap(node, lambda clock: self._of_clock(clock, wanted))
 
     def cast(self, node: Any, wanted: str, *, is_text: bool) -> None:
         """Make an instant of what a cast converts, in place of the cast."""
-        from sqlglot import exp
 
         if is_text:
-            wrap(node, lambda cast: self._of_text(cast.this, wanted, exp.TryCast))
+            wrap(node, lambda cast: self._of_text(cast.this, wanted, type(cast)))
         elif not self.is_utc:
             wrap(node, lambda cast: self._of_clock(cast, wanted))
 
@@ -158,10 +160,9 @@ class Clock:
     def _clock_of(self, text: Any, kind: Any) -> Any:
         from sqlglot import exp
 
-        if not self._fine:
-            return kind(this=text, to=duck_time("TIMESTAMP"))
-        near = exp.Anonymous(this="mc_near", expressions=[text])
-        return kind(this=near, to=duck_time("TIMESTAMP_NS"))
+        name, unit = ("mc_near", "TIMESTAMP_NS") if self._fine else ("mc_micro", "TIMESTAMP")
+        checked = exp.Anonymous(this=name, expressions=[text])
+        return kind(this=checked, to=duck_time(unit))
 
     def _local(self, instant: Any) -> Any:
         from sqlglot import exp
@@ -279,7 +280,13 @@ def compared_with(constant: Any) -> Any | None:
     parent: Any = constant.parent
     if not isinstance(parent, _comparisons()):
         return None
-    other = (parent.expression if parent.this is constant else parent.this).unnest()
+    if parent.this is not constant:
+        other = parent.this
+    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
+        other = parent.expressions[0] if len(parent.expressions) == 1 else None
+    else:
+        other = parent.expression
+    other = None if other is None else other.unnest()
     return other if isinstance(other, exp.Column) else None
 
 

@@ -45,7 +45,6 @@ BATCH_BYTES = 16 << 20
 MAX_ROW = 64 << 20
 LOOK_EVERY = 0.02
 _MIB = 1 << 20
-TOO_WIDE = "SQL of the embedded service works with DECIMAL of 38 digits at most; read the table"
 
 
 def main() -> None:
@@ -104,14 +103,15 @@ def _query(
 
 
 def _register(connection: Any, name: str, rows: StoredRows) -> None:
-    """Make a table known; a query fails when it uses a column that is `wide`."""
-    if not rows.wide:
+    """Make a table known; a query fails when it uses a column that is `unread`."""
+    unread = rows.unread
+    if not unread:
         connection.register(name, rows.open())
         return
     connection.register(f"{name}_narrow", rows.open())
     columns = [
-        f"CAST(error('{TOO_WIDE}') AS VARCHAR) AS {_quoted(column)}"
-        if column in rows.wide
+        f"CAST(error('{unread[column]}') AS VARCHAR) AS {_quoted(column)}"
+        if column in unread
         else _quoted(column)
         for column in rows.schema.names
     ]

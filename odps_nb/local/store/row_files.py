@@ -146,7 +146,8 @@ def unit_of(names: Sequence[str]) -> tuple[TimeUnit, str]:
     if far and fine:
         raise faults.invalid(
             "some TIMESTAMPs are out of the range of nanoseconds, others have digits below a"
-            " microsecond: a file with a primary key holds one unit"
+            " microsecond: a table that SQL of the embedded service writes, or one with a primary"
+            " key, holds one of the two kinds"
         )
     return (TimeUnit.MICRO, FAR) if far else (TimeUnit.NANO, FINE if fine else "")
 

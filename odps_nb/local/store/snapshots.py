@@ -15,7 +15,7 @@ from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.local.store.ledger import Ledger
-from odps_nb.local.store.row_files import RowFile
+from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
 from odps_nb.local.store.tables import Partition, Table, spec_of_text
 from odps_nb.local.store.version_marks import GONE, REPLACED, VersionMarks
 from odps_nb.terms import PartitionSpec
@@ -112,6 +112,7 @@ class Snapshots:
         *,
         replace: Sequence[PartitionSpec] | None = None,
         since: int | None = None,
+        one_unit: bool = False,
     ) -> int:
         """Make files visible and remove those they replace, as one new version; return it.
 
@@ -122,6 +123,9 @@ class Snapshots:
             sequence removes nothing, as ``None`` does.
         since
             The version of the table that the rows were made of; 409 if it has a later one.
+        one_unit
+            Fail with 400 if the table then needs both microseconds and nanoseconds because of
+            the files that are added.
         """
         now = self._clock()
         with self._db.transaction() as db:
@@ -134,6 +138,8 @@ class Snapshots:
                 self._replace(table, self.visible(table, replace), version)
             for addition in additions:
                 self._add(table, addition, version, now)
+            if one_unit and any(one.file.name.endswith((FAR, FINE)) for one in additions):
+                unit_of([segment.name for segment in self.visible(table)])
             db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, version, now))
             db.execute(
                 "UPDATE tables SET version = ?, modified = ? WHERE table_id = ?",

@@ -21,7 +21,7 @@ from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.store.blobs import BlobStore, BlobUse
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.partition_values import spelled
-from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter
+from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, Table
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
@@ -51,6 +51,8 @@ class Ingest:
     exact
         Refuse rows that lack a column, as the service does; otherwise it becomes null (an INSERT
         may name some columns only).
+    one_unit
+        Refuse rows that need both microseconds and nanoseconds.
     """
 
     def __init__(
@@ -61,9 +63,10 @@ class Ingest:
         blobs: BlobStore,
         *,
         exact: bool = False,
+        one_unit: bool = False,
     ) -> None:
         self._folder, self._table, self._spec, self._blobs = folder, table, spec, blobs
-        self._exact = exact
+        self._exact, self._one_unit = exact, one_unit
         fixed = {key for key, _ in spec}
         self._dynamic = tuple(c for c in table.schema.partition_columns if c.name not in fixed)
         self._operation = (OPERATION,) if table.key_columns else ()
@@ -157,16 +160,24 @@ class Ingest:
 
     def _mark(self, rows: pa.RecordBatch) -> str:
         """Record the time units that the rows of the batch require."""
-        if rows.schema != self._stored:
+        far = rows.schema != self._stored
+        if far and not self._one_unit:
             return FAR
+        fine = self._is_fine(rows)
+        if far and fine:
+            unit_of([FAR, FINE])
+        return FAR if far else FINE if fine else ""
+
+    def _is_fine(self, rows: pa.RecordBatch) -> bool:
+        """Whether a time has digits below a microsecond."""
         for place in self._timed:
             column = rows.column(place)
             wide = arrow_type(self._table.schema.columns[place].type, timestamp_unit=TimeUnit.MICRO)
             try:
                 column.cast(wide)
             except pa.ArrowInvalid:
-                return FINE
-        return ""
+                return True
+        return False
 
     def _target(self, spec: PartitionSpec, schema: pa.Schema) -> _Target:
         found = self._targets.get((spec, schema))

@@ -42,6 +42,7 @@ class Publisher:
         *,
         replace: Sequence[PartitionSpec] | None = None,
         since: int | None = None,
+        one_unit: bool = False,
     ) -> int:
         """Publish as `Snapshots.publish` does, merged by key if there is one; return the version.
 
@@ -49,7 +50,9 @@ class Publisher:
         changes of the version are kept in the change log.
         """
         if not table.key_columns:
-            return self._snapshots.publish(table, additions, replace=replace, since=since)
+            return self._snapshots.publish(
+                table, additions, replace=replace, since=since, one_unit=one_unit
+            )
         with self._db.transaction():
             replaced = [
                 s.spec for one in replace or () for s in self._snapshots.visible(table, [one])
@@ -63,7 +66,9 @@ class Publisher:
                 changes.append(changed)
             self._ledger.drop([addition.file.file_name for addition in additions])
             touched = [*(replace or ()), *(addition.spec for addition in merged)]
-            version = self._snapshots.publish(table, merged, replace=touched)
+            version = self._snapshots.publish(
+                table, merged, replace=touched, since=since, one_unit=one_unit
+            )
             self._changes.keep(table, version, changes)
             return version
 

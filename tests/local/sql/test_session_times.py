@@ -392,3 +392,29 @@ def test_months_are_added_by_the_clock(peer: Peer, zone: str, interval: str) -> 
     for clock in (datetime(2024, 3, 1, 0, 30), datetime(2024, 1, 31, 23, 30)):
         text = f"SELECT cast('{clock}' AS datetime) + {interval} AS v;"
         assert query(peer, zone, text) == [Row(clock, zone).read(month_later(clock))]
+
+
+@pytest.mark.parametrize("text", ["'n/a'", "s", "''"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select cast('2024-01-01 00:00:00' as datetime) as v union all select {text} from {given}",
+        "select {text} as v from {given} union all select getdate()",
+        "select timestamp'2024-01-01 00:00:00' as v union select {text} from {given}",
+        "select array(getdate(), {text})[1] as v from {given}",
+        "select greatest(getdate(), {text}) as v from {given}",
+    ],
+)
+def test_text_that_is_no_time_is_an_error_where_an_instant_is_given(
+    peer: Peer, query: str, text: str
+) -> None:
+    """It is never stored as null; null stays null."""
+    made, given = make_table(peer, "(v string)"), make_table(peer, "(s string)")
+    peer.sql(f"insert into {given} values ('later')")
+    for zone in ZONES[:2]:
+        statement = query.format(text=text, given=given)
+        with pytest.raises(QueryError, match="cannot be converted"):
+            peer.sql(f"insert into {made} {statement}", {"odps.sql.timezone": zone})
+    assert peer.query(f"select * from {made}").num_rows == 0
+    nulls = query.format(text="cast(null as string)", given=given)
+    assert peer.query(nulls).num_rows

@@ -1,0 +1,202 @@
+"""UPDATE, DELETE and MERGE: a new value has its column's type, and an old value stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from odps_nb.errors import ServiceError
+from tests.support.service.peer import Peer
+
+COLUMNS = (
+    "n bigint, dc decimal(38,18), v string, nz timestamp_ntz, ts timestamp, d date,"
+    " a array<bigint>, s struct<x:bigint>"
+)
+TRANSACTIONAL = "tblproperties ('transactional'='true')"
+BIG, DIGITS = 9007199254740993, "12345678901234567890.123456789012345678"
+NANOS = "2024-01-01 00:00:00.123456789"
+ROW = (
+    f"{BIG}, {DIGITS}, 'keep', timestamp_ntz'{NANOS}', timestamp'{NANOS}', date'2024-01-01',"
+    f" array({BIG}), named_struct('x', {BIG})"
+)
+SHOWN = ("n", "dc", "v", "cast(nz as string)", "cast(ts as string)", "cast(d as string)", "a", "s")
+VALUES = ", ".join(f"{one} as c{place}" for place, one in enumerate(SHOWN))
+OLD = (BIG, Decimal(DIGITS), "keep", NANOS, NANOS, "2024-01-01", [BIG], {"x": BIG})
+UTC = {"odps.sql.timezone": "UTC"}
+
+
+@pytest.fixture(params=["append", "key"])
+def name(new_table: Callable[[str], str], request: pytest.FixtureRequest, peer: Peer) -> str:
+    """A table of two rows, without and with a primary key."""
+    if request.param == "append":
+        made = new_table(f"(id bigint, {COLUMNS}) {TRANSACTIONAL}")
+    else:
+        made = new_table(f"(id bigint not null, {COLUMNS}, primary key (id)) {TRANSACTIONAL}")
+    peer.sql(f"insert into {made} values (1, {ROW}), (2, {ROW})", UTC)
+    return made
+
+
+def row(peer: Peer, name: str, number: int) -> tuple[Any, ...]:
+    found = peer.query(f"select {VALUES} from {name} where id = {number}", UTC).to_pylist()
+    (one,) = found
+    return tuple(one.values())
+
+
+# By column: what is set, and what the column then holds.
+SET: dict[str, tuple[str, object]] = {
+    "n": ("n * 1.5", 13510798882111488),
+    "n ": ("7.9", 7),
+    "dc": ("1.5e0", Decimal("1.5")),
+    "dc ": ("-0.123456789012345678", Decimal("-0.123456789012345678")),
+    "v": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06 07:08:09"),
+    "v ": ("12", "12"),
+    "nz": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06 07:08:09"),
+    "nz ": ("'2024-05-06 07:08:09'", "2024-05-06 07:08:09"),
+    "ts": ("date'2024-05-06'", "2024-05-06 00:00:00"),
+    "d": ("cast('2024-05-06 07:08:09' as datetime)", "2024-05-06"),
+    "a": ("array(1.0e0, 2.0e0)", [1, 2]),
+    "a ": ("null", None),
+    "s": ("named_struct('x', 1.0e0)", {"x": 1}),
+}
+PLACES = ("n", "dc", "v", "nz", "ts", "d", "a", "s")
+STATEMENTS = {
+    "update": "update {name} set {column} = {value} where id = 1",
+    "merge": "merge into {name} t using (select 1 as key) q on t.id = q.key"
+    " when matched and t.id = 9 then update set v = 'nine'"
+    " when matched then update set {column} = {value}",
+}
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
+    peer: Peer, name: str, statement: str
+) -> None:
+    """Neither values of other rows nor those of other columns."""
+    for column, (value, stored) in SET.items():
+        expected = list(row(peer, name, 1))
+        expected[PLACES.index(column.strip())] = stored
+        peer.sql(STATEMENTS[statement].format(name=name, column=column, value=value), UTC)
+        found = row(peer, name, 1)
+        assert _trimmed(found) == _trimmed(expected), (column, value)
+        assert row(peer, name, 2) == OLD, (column, value)
+
+
+def _trimmed(values: Any) -> list[Any]:
+    return [v.rstrip("0").rstrip(".:") if isinstance(v, str) else v for v in values]
+
+
+def test_one_merge_updates_deletes_and_inserts_values_of_different_types(
+    peer: Peer, name: str
+) -> None:
+    """Each branch has its own expressions for a column."""
+    source = " union all ".join(
+        f"select {key} as key, cast('2024-05-06 07:08:09' as datetime) as at, {BIG} as n"
+        for key in (1, 2, 3)
+    )
+    peer.sql(
+        f"merge into {name} t using ({source}) q on t.id = q.key"
+        " when matched and t.id = 2 then delete"
+        " when matched then update set v = q.at, n = 1.5"
+        " when not matched then insert (id, v, n) values (q.key, 'fresh', q.n)",
+        UTC,
+    )
+    assert row(peer, name, 1) == (1, OLD[1], "2024-05-06 07:08:09", *OLD[3:])
+    assert row(peer, name, 3) == (BIG, None, "fresh", *[None] * 5)
+    assert peer.query(f"select count(*) as c from {name}")["c"].to_pylist() == [2]
+
+
+def test_a_time_is_shown_by_the_clock_of_the_session(peer: Peer, name: str) -> None:
+    zone = {"odps.sql.timezone": "Asia/Shanghai"}
+    at = "cast('2024-05-06 07:08:09' as datetime)"
+    peer.sql(f"update {name} set v = {at}, nz = {at}, d = {at}, ts = {at} where id = 1", zone)
+    shown = "cast(nz as string), cast(d as string), cast(ts as string)"
+    (found,) = peer.query(f"select v, {shown} from {name} where id = 1", zone).to_pylist()
+    assert {str(value)[:10] for value in found.values()} == {"2024-05-06"}
+    assert [str(value)[11:19] for value in found.values()] == [
+        "07:08:09",
+        "07:08:09",
+        "",
+        "07:08:09",
+    ]
+
+
+def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(peer: Peer, name: str) -> None:
+    for value in ("'many'", "1e300"):
+        with pytest.raises(ServiceError):
+            peer.sql(f"update {name} set n = {value} where id = 1")
+    assert row(peer, name, 1) == row(peer, name, 2) == OLD
+
+
+def test_a_value_of_a_row_that_is_not_changed_is_not_computed(peer: Peer, name: str) -> None:
+    peer.sql(f"update {name} set v = '5' where id = 1")
+    peer.sql(f"update {name} set n = cast(v as bigint) where id = 1")
+    assert row(peer, name, 1)[0] == 5
+    assert row(peer, name, 2) == OLD
+
+
+def test_a_condition_is_decided_once_a_row(peer: Peer, new_table: Callable[[str], str]) -> None:
+    """Also where it would be another one when asked again."""
+    name = new_table(f"(id bigint, a string, b string) {TRANSACTIONAL}")
+    peer.sql(f"insert into {name} select explode(sequence(1, 200)), 'old', 'old'")
+    peer.sql(f"update {name} set a = 'new', b = 'new' where rand() < 0.5")
+    pairs = peer.query(f"select distinct a, b from {name} order by a limit 9").to_pylist()
+    assert pairs == [{"a": "new", "b": "new"}, {"a": "old", "b": "old"}]
+
+
+def test_rows_keep_their_order(peer: Peer, new_table: Callable[[str], str]) -> None:
+    name = new_table(f"(id bigint, v string) {TRANSACTIONAL}")
+    peer.sql(f"insert into {name} values (1, 'a'), (2, 'b'), (3, 'c')")
+    peer.sql(f"update {name} set v = 'z' where id in (1, 3)")
+    assert peer.read(name).to_pydict() == {"id": [1, 2, 3], "v": ["z", "b", "z"]}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update {name} set n = n + 1 where id = (SLOW)",
+        "merge into {name} t using (SLOW) q on t.id = q.key"
+        " when matched then update set n = t.n + 1",
+    ],
+)
+def test_statements_at_the_same_time_lose_no_update(peer: Peer, name: str, statement: str) -> None:
+    """One that read rows which another one has changed since fails as a conflict."""
+    peer.sql(f"update {name} set n = 0")
+    slow = (
+        "select count(distinct md5(x)) - 199999 as key"
+        " from (select explode(sequence(1, 200000)) as x) r"
+    )
+    text = statement.format(name=name).replace("SLOW", slow)
+    running = [peer.start(text) for _ in range(4)]
+    done = 0
+    for one in running:
+        (task,) = peer.wait(one).tasks
+        if task.status == "Success":
+            done += 1
+        else:
+            assert "was changed while the statement ran" in str(peer.failure(one))
+    assert done
+    assert row(peer, name, 1)[0] == done
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "date'2024-01-02' in ('2024-01-02')",
+        "date'2024-01-02' in ('2024-01-01', '2024-01-02')",
+        "date'2024-01-02' in (date'2024-01-02')",
+        "datetime'2024-01-02 00:00:00' in ('2024-01-02 00:00:00')",
+        "timestamp'2024-01-02 00:00:00' not in ('2024-01-03 00:00:00')",
+        "date'2024-01-02' in (select date'2024-01-02')",
+        "date'2024-01-01' in (d)",
+        "date'2024-01-01' in (d, date'2000-01-01')",
+    ],
+)
+def test_a_constant_time_is_looked_for_in_a_list(
+    peer: Peer, new_table: Callable[[str], str], query: str
+) -> None:
+    name = new_table("(d date)")
+    peer.sql(f"insert into {name} values (date'2024-01-01')")
+    assert peer.query(f"select {query} as found from {name}").to_pylist() == [{"found": True}]
