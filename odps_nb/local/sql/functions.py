@@ -61,6 +61,16 @@ _QUOTIENT = (
     " AS DECIMAL(38, 0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18))",
 )
 
+# Products of the parts before and after the point: each fits into HUGEINT if the whole one does.
+# p and q are the powers of ten of the scales of a and b, the others lead to the scale wanted.
+_PRODUCT = (
+    "mc_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
+    "mc_rounded(x, unit) AS (x + sign(x) * (unit // 2)) // unit",
+    "mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': y}], lambda r:"
+    " (r.a // p) * (r.b // q) * unit + (r.a // p) * (r.b % q) * to_b"
+    " + (r.a % p) * (r.b // q) * to_a + mc_rounded((r.a % p) * (r.b % q), over))[1]",
+)
+
 # Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat the
 # first one is meant, as in Python; those that take any time keep its nanoseconds.
 _ZONES = (
@@ -126,6 +136,7 @@ MACROS = (
     "mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]')"
     " THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END",
     *_QUOTIENT,
+    *_PRODUCT,
     "mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n ||"
     " ' rows of the source')",
     "mc_tolower(x) AS lower(x)",

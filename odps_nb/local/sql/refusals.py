@@ -287,7 +287,8 @@ def _far() -> Exception:
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
     (f"{FAR}|Could not convert Timestamp to higher precision", lambda _found, _names: _far()),
     (
-        r"does not fit in precision|Decimal value|for Decimal d:",
+        r"does not fit in precision|Decimal value|for Decimal d:|to type DECIMAL\(38,"
+        r"|Overflow in (?:HUGEINT|\w+ of (?:DECIMAL|INT128))|cast value -?\d+ to DECIMAL\(38,",
         lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),
     ),
     (rf"Referenced column {_QUOTED} not found", _no_column),

@@ -23,6 +23,7 @@ __all__ = [
     "duck_time",
     "forget",
     "operands",
+    "product_type",
     "quotient_type",
     "type_name",
     "types_of",
@@ -226,7 +227,7 @@ def _annotating() -> Any:
         exp.Anonymous: _annotate_call,
     }
     arithmetic = ((exp.Add, _sum_type), (exp.Sub, _sum_type), (exp.Mod, _sum_type))
-    for kind, rule in (*arithmetic, (exp.Mul, _product_type), (exp.Div, quotient_type)):
+    for kind, rule in (*arithmetic, (exp.Mul, product_type), (exp.Div, quotient_type)):
         rules[kind] = partial(_annotate_arithmetic, plain[kind], rule)
     for choice in (exp.Coalesce, exp.If, exp.Case):
         rules[choice] = partial(_annotate_choice, plain[choice])
@@ -306,8 +307,13 @@ def average_type(of: tuple[int, int]) -> tuple[int, int]:
     return min(DECIMAL_DIGITS, of[0] + 4), scale
 
 
-def _product_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    return min(DECIMAL_DIGITS, left[0] + right[0]), left[1] + right[1]
+def product_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Return precision and scale of a product: at most 18 digits are after the point.
+
+    A factor of a project with the extended scale keeps its own.
+    """
+    scale = min(left[1] + right[1], max(DECIMAL_SCALE, left[1], right[1]))
+    return min(DECIMAL_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 
 
 def _sum_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:

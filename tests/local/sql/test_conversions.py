@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import ROUND_DOWN, Decimal, localcontext
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -251,6 +251,61 @@ def test_a_quotient_has_eighteen_exact_digits(peer: Peer, left: str, right: str)
     with localcontext(prec=80, rounding=ROUND_DOWN):
         exact = Decimal(left) / Decimal(right)
         assert value == exact.quantize(Decimal(10) ** -18)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("100.5", "200"),
+        ("-9999999999", "9999999999.123456789123456789"),
+        ("99999999999999999999.999999999999999999", "1"),
+        ("0.000000000000000001", "-0.5"),
+        ("0.000000000000000001", "0.49"),
+        ("-12345678901234567.890123456789012345", "7.000000000000000007"),
+    ],
+)
+def test_a_product_of_decimal_is_rounded_to_eighteen_digits(
+    peer: Peer, new_table: NewTable, left: str, right: str
+) -> None:
+    name = new_table("(a decimal(38,18), b decimal(38,18))")
+    peer.sql(f"INSERT INTO {name} VALUES (cast('{left}' AS decimal), cast('{right}' AS decimal));")
+    with localcontext(prec=80, rounding=ROUND_HALF_UP):
+        exact = (Decimal(left) * Decimal(right)).quantize(Decimal(10) ** -18)
+    read = peer.query(f"SELECT a * b AS p, sum(a * b) AS s FROM {name} GROUP BY a, b;")
+    assert read.to_pylist() == [{"p": exact, "s": exact}]
+    assert {field.type for field in read.schema} == {pa.decimal128(38, 18)}
+    peer.sql(f"CREATE TABLE {name}_c AS SELECT a * b AS p FROM {name};")
+    assert peer.query(f"SELECT p FROM {name}_c;").to_pylist() == [{"p": exact}]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("x * 1.5", Decimal("150.375")),
+        ("3 * x", Decimal("300.75")),
+        ("x * x * -x", Decimal("-1007518.765625")),
+        ("wide * tiny", Decimal("24691357802469135.78024691357802469")),
+        ("sum(x * x) / 2", Decimal("5025.03125")),
+    ],
+)
+def test_products_of_other_scales_are_exact(peer: Peer, expression: str, expected: Decimal) -> None:
+    table = (
+        "(SELECT cast('100.25' AS decimal) AS x,"
+        " cast('0.000000000000000002' AS decimal) AS tiny,"
+        " cast('12345678901234567890123456789012345.12' AS decimal(38,2)) AS wide) t"
+    )
+    read = peer.query(f"SELECT {expression} AS v FROM {table};")
+    assert read.column("v").to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("computed", ["x * x", "x * 10", "x + x", "sum(x)", "x * wide"])
+def test_a_decimal_of_too_many_digits_is_an_error_of_the_service(peer: Peer, computed: str) -> None:
+    rows = (
+        "SELECT cast('99999999999999999999' AS decimal) AS x,"
+        " cast('12345678901234567890' AS decimal(38,2)) AS wide"
+    )
+    with pytest.raises(QueryError, match="no DECIMAL of more than 38 digits in SQL"):
+        peer.query(f"SELECT {computed} AS v FROM ({rows} UNION ALL {rows}) t;")
 
 
 @pytest.mark.parametrize(
