@@ -7,8 +7,10 @@ and *AVG*. Times are converted by `session_times`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+from odps_nb.local.sql.session_times import looked_up
 from odps_nb.local.sql.types_of_query import (
     Types,
     average_type,
@@ -59,6 +61,8 @@ class _Conversions:
             self._cast(node)
         elif isinstance(node, exp.Literal):
             self._number(node, exact_values=exact_values)
+        elif isinstance(node, _comparing()):
+            self._compare(node)
         elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
             wrap(node, _escaped)
 
@@ -73,6 +77,25 @@ class _Conversions:
                 wrap(one, lambda text: exp.Cast(this=text, to=exp.DataType.build("DOUBLE")))
         if isinstance(node, (exp.Div, exp.Mul)):
             self._compute_decimal(node)
+
+    def _compare(self, node: Any) -> None:
+        """Make text that is compared with numbers DOUBLE, or a DECIMAL if it meets one."""
+        for values in (*operands(node), *looked_up(node)):
+            met = {self._types.name(one) for one in values}
+            decimals = [one for one in values if self._types.name(one) == "DECIMAL"]
+            if decimals:
+                precision, scale = self._types.decimal(decimals[0]) or (38, 18)
+                scale = max(scale, min(18, 38 - (precision - scale)))
+                self._read_numbers(values, f"DECIMAL(38, {scale})")
+            elif met & {*_WHOLE, *_REALS}:
+                self._read_numbers(values, "DOUBLE")
+
+    def _read_numbers(self, values: list[Any], kind: str) -> None:
+        from sqlglot import exp
+
+        for one in values:
+            if self._types.name(one) in _TEXTS:
+                wrap(one, lambda text: exp.cast(text, kind))
 
     def _compute_decimal(self, node: Any) -> None:
         """Write a quotient or product of DECIMAL, unless DuckDB gives a product its scale."""
@@ -156,6 +179,14 @@ class _Conversions:
         ]
         if not any(name in ("DECIMAL", "") for name in beside):
             node.set("this", f"{node.this}e0")
+
+
+@cache
+def _comparing() -> tuple[Any, ...]:
+    from sqlglot import exp
+
+    signs = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+    return (*signs, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 
 def _escaped(like: Any) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 from odps_nb.local.sql.times import Clock, is_read
 from odps_nb.local.sql.types_of_query import Types, choices, operands, type_name, wrap
 
-__all__ = ["place_times", "unite"]
+__all__ = ["looked_up", "place_times", "unite"]
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
@@ -80,7 +80,7 @@ class _Placing:
 
     def meet(self, node: Any) -> None:
         """Bring operands to one type where an instant or a text is among them."""
-        for values in (*operands(node), *_looked_up(node)):
+        for values in (*operands(node), *looked_up(node)):
             names = [self._types.name(one) for one in values]
             instant = next((name for name in names if name in _INSTANTS), None)
             for value, name in zip(values, names, strict=True):
@@ -251,8 +251,8 @@ def _looked_at(node: Any) -> Any:
     return node.expression if isinstance(node, exp.Extract) else node.this
 
 
-def _looked_up(node: Any) -> Iterator[list[Any]]:
-    """Yield the values of IN with those that its query gives."""
+def looked_up(node: Any) -> Iterator[list[Any]]:
+    """Yield the values of IN with those that its query gives; nothing for other nodes."""
     from sqlglot import exp
 
     if isinstance(node, exp.In) and node.args.get("query") is not None:

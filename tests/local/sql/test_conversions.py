@@ -206,6 +206,53 @@ def test_fractions_are_cut_on_the_way_into_a_column_of_integers(
     ]
 
 
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("'1.5' = 2", False),
+        ("s = 2", False),
+        ("1.5 = s and s <=> '1.5'", True),
+        ("s in (1, 2)", False),
+        ("s between 1 and 2", True),
+        ("s < 2 and 1 < s", True),
+        ("k in ('7.0', '8')", True),
+        ("k = '7.4'", False),
+        ("s in (select 2)", False),
+        ("7 in (select s)", False),
+        ("case s when 2 then true else false end", False),
+        ("exists (select 1 from (select 2 as n) q where q.n = s)", False),
+        ("'1e3' = 1000 and long = 1000000000001", True),
+        ("d = '2.995'", False),
+        ("d > '2.999' and d = '3'", True),
+        ("wide = '123456789012345678901234567890.12'", True),
+    ],
+)
+def test_text_is_compared_with_numbers_as_double_or_decimal(
+    peer: Peer, condition: str, expected: bool
+) -> None:
+    table = (
+        "(SELECT '1.5' AS s, 7 AS k, '1000000000001' AS long, cast(3 AS decimal(10,2)) AS d,"
+        " cast('123456789012345678901234567890.12' AS decimal(38,2)) AS wide) t"
+    )
+    assert peer.query(f"SELECT {condition} AS v FROM {table};").to_pylist() == [{"v": expected}]
+
+
+@pytest.mark.parametrize("text", ["'x'", "s"])
+def test_text_that_is_no_number_is_an_error_beside_a_number(peer: Peer, text: str) -> None:
+    with pytest.raises(QueryError, match="the value 'x' cannot be converted to DOUBLE"):
+        peer.query(f"SELECT {text} = 1 AS v FROM (SELECT 'x' AS s) t;")
+
+
+def test_a_partition_of_text_is_compared_with_a_number_of_any_length(
+    peer: Peer, new_table: NewTable
+) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (pt string)")
+    for number, value in enumerate(("20240101", "202401011200", "20240101.5")):
+        peer.sql(f"INSERT INTO {name} PARTITION (pt='{value}') VALUES ({number});")
+    assert peer.query(f"SELECT a FROM {name} WHERE pt = 20240101;").to_pylist() == [{"a": 0}]
+    assert peer.query(f"SELECT a FROM {name} WHERE pt > 20240102;").to_pylist() == [{"a": 1}]
+
+
 D = "decimal(10,2)"
 QUOTIENTS: tuple[tuple[str, Decimal | None, tuple[int, int]], ...] = (
     ("avg(a)", Decimal("1.333333"), (14, 6)),
