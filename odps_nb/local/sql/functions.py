@@ -80,6 +80,7 @@ _ZONES = (
     " ELSE CAST(timezone(zone, c) AS TIMESTAMP) END",
     "mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
     "mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
+    "mc_time(x) AS x + INTERVAL 0 SECOND",  # a date is its midnight
     "mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t)",
     "mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c"
     " THEN mc_same(c, t, zone) ELSE mc_utc(c, zone) END",

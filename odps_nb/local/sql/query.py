@@ -20,7 +20,7 @@ from odps_nb.local.sql.functions import (
     maxcompute_dialect,
     translate_functions,
 )
-from odps_nb.local.sql.into_columns import convert_rows, fit_constants
+from odps_nb.local.sql.into_columns import convert_rows, fit_constants, has_star
 from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.spelling import looks_outside, spell
@@ -121,7 +121,7 @@ def translate(
         named=named,
         plain_columns=_plain_columns(query),
         kinds=types.results,
-        has_star=isinstance(query, exp.Select) and query.is_star,
+        has_star=has_star(query),
     )
 
 

@@ -24,6 +24,7 @@ __all__ = ["looked_up", "place_times", "unite"]
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _CLOCKS = ("DATE", "TIMESTAMPNTZ")
+_FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
 # Functions by name whose first argument may be an instant and whose result is one, too.
 _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY")
@@ -132,7 +133,9 @@ class _Placing:
         from sqlglot import exp
 
         wanted, given = type_name(node.to), self._types.name(node.this)
-        if wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
+        if wanted in _FINE and given in _FINE:
+            self._clock.cast_fine(node, given, wanted)
+        elif wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
             if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
                 self._clock.cast(node, wanted, is_text=given in _TEXTS)
         elif wanted == "TIMESTAMPNTZ" and given in _TEXTS:

@@ -71,6 +71,20 @@ class Clock:
         elif not self.is_utc:
             wrap(node, lambda cast: self._of_clock(cast, wanted))
 
+    def cast_fine(self, node: Any, given: str, wanted: str) -> None:
+        """Make a TIMESTAMP of a clock time or the other way, with all digits, in place of a cast.
+
+        Both have the same type in DuckDB, whose TIMESTAMP has microseconds.
+        """
+        from sqlglot import exp
+
+        def made(cast: Any) -> Any:
+            if given == wanted or self.is_utc:
+                return exp.Paren(this=cast.this)
+            return self._local(cast.this) if given == "TIMESTAMP" else self._moved(cast.this)
+
+        wrap(node, made)
+
     def read_clock(self, node: Any) -> None:
         """Make a clock time of microseconds, in place of text or a time."""
         from sqlglot import exp
@@ -139,11 +153,17 @@ class Clock:
     def _of_clock(self, clock: Any, wanted: str) -> Any:
         from sqlglot import exp
 
+        if wanted not in _CUT:
+            return self._moved(clock)
         clock = exp.Cast(this=clock, to=duck_time(_DUCK[wanted]))
+        return clock if self.is_utc else exp.Cast(this=self._moved(clock), to=clock.to.copy())
+
+    def _moved(self, clock: Any) -> Any:
+        from sqlglot import exp
+
         if self.is_utc:
-            return clock
-        moved = exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
-        return exp.Cast(this=moved, to=duck_time(_DUCK[wanted]))
+            return exp.Anonymous(this="mc_time", expressions=[clock])
+        return exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
 
     def _of_text(self, text: Any, wanted: str, kind: Any) -> Any:
         from sqlglot import exp

@@ -131,6 +131,57 @@ def test_text_is_inserted_as_an_instant_of_the_session(
     assert nanos == stored.column("ts").cast(pa.int64()).to_pylist() * 4
 
 
+NANOS = "2024-07-01 22:30:00.123456789"
+
+
+def test_values_of_instants_are_shown_by_the_clock_in_text_dates_and_clock_times(
+    peer: Peer, zone: str, new_table: NewTable
+) -> None:
+    shown = (
+        f"datetime '{CLOCK}'",
+        f"cast('{NANOS}' as timestamp)",
+        f"dateadd(datetime '{CLOCK}', 0, 'dd')",
+        f"timestamp_ntz '{NANOS}'",
+    )
+    for one in shown:
+        name = new_table("(s string, d date, n timestamp_ntz, t timestamp, dt datetime)")
+        for rows in (f"VALUES ({', '.join([one] * 5)})", f"SELECT {', '.join([one] * 5)}"):
+            peer.sql(f"INSERT INTO {name} {rows};", in_zone(zone))
+        first, second = peer.query(f"SELECT * FROM {name};").to_pylist()
+        assert first == second
+        assert first["s"] == (NANOS if NANOS in one else CLOCK)
+        assert first["d"] == date(2024, 7, 1)
+        assert str(first["n"])[:19] == CLOCK
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_instant"),
+    [
+        ("cast(n as timestamp)", True),
+        ("cast(t as timestamp)", True),
+        ("coalesce(cast(null as timestamp), n)", True),
+        ("cast(t as timestamp_ntz)", False),
+        ("cast(cast(n as timestamp) as timestamp_ntz)", False),
+    ],
+)
+def test_a_timestamp_and_a_clock_time_are_cast_with_their_nanoseconds(
+    peer: Peer, zone: str, new_table: NewTable, expression: str, is_instant: bool
+) -> None:
+    name = new_table("(n timestamp_ntz, t timestamp)")
+    peer.sql(f"INSERT INTO {name} VALUES ('{NANOS}', '{NANOS}');", in_zone(zone))
+    read = peer.query(
+        f"SELECT {expression} AS v, cast(n as timestamp) = t and t = n AS same FROM {name};",
+        in_zone(zone),
+    )
+    clock = instant(CLOCK, zone) if is_instant else datetime.fromisoformat(CLOCK)
+    nanos = int((clock - datetime(1970, 1, 1)).total_seconds()) * 10**9 + 123456789
+    assert read.column("v").cast(pa.int64()).to_pylist() == [nanos]
+    assert read.column("same").to_pylist() == [True]
+    peer.sql(f"INSERT INTO {name} SELECT t, n FROM {name};", in_zone(zone))
+    for column in peer.query(f"SELECT n, t FROM {name};").columns:
+        assert len(set(column.cast(pa.int64()).to_pylist())) == 1
+
+
 def test_a_date_becomes_the_midnight_of_the_session(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
