@@ -34,7 +34,7 @@ _PART = """CASE lower({part})
     WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond' WHEN 'week' THEN 'week'
     ELSE error('unknown unit ' || {part}) END"""
 
-_FORMAT = re.compile("yyyy|mm|dd|hh24|hh|mi|ss|%", re.IGNORECASE)
+_FORMAT = re.compile("yyyy|mm|dd|hh24|hh|mi|ss|ff3|%", re.IGNORECASE)
 _STRFTIME = {
     "yyyy": "%Y",
     "mm": "%m",
@@ -43,6 +43,7 @@ _STRFTIME = {
     "hh": "%H",
     "mi": "%M",
     "ss": "%S",
+    "ff3": "%g",
     "%": "%%",
 }
 
@@ -126,7 +127,7 @@ MACROS = (
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
     "mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP))",
-    "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS DATE)",
+    "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS)",
     "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
     *_ZONES,
     # the first and the last nanosecond are infinite to DuckDB
@@ -140,6 +141,8 @@ MACROS = (
     *_PRODUCT,
     "mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n ||"
     " ' rows of the source')",
+    "mc_valid_json(x) AS CASE WHEN json_valid(CAST(x AS VARCHAR)) THEN CAST(x AS VARCHAR) END",
+    "mc_json_list(x) AS CASE WHEN len(x) > 0 THEN CAST(to_json(x) AS VARCHAR) END",
     "mc_tolower(x) AS lower(x)",
     "mc_toupper(x) AS upper(x)",
     "mc_lengthb(x) AS octet_length(encode(x))",
@@ -166,7 +169,7 @@ def maxcompute_dialect() -> Any:
     plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 2:  # its format is not one of Hive's: mm is a month
+        if len(arguments) == 2:  # a DATETIME; its format is not one of Hive's: mm is a month
             return exp.Anonymous(this="TO_DATE", expressions=arguments)
         return plain(arguments, dialect)
 
@@ -198,6 +201,8 @@ def translate_functions(query: Any) -> None:
             one.replace(exp.cast(one.copy(), "double"))
         arguments = [call.this, call.args["quantile"]]
         call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
+    for call in list(query.find_all(exp.JSONExtractScalar)):
+        _read_json(call)
     for call in list(query.find_all(exp.Anonymous)):
         name = f"mc_{call.name.lower()}"
         if name not in _NAMES:
@@ -213,6 +218,16 @@ def translate_functions(query: Any) -> None:
         if name in ("mc_to_char", "mc_to_date") and len(call.expressions) == 2:
             _check_format(call.expressions[1], call.name.upper())
         call.set("this", name)
+
+
+def _read_json(call: Any) -> None:
+    """Make NULL of text that is no JSON, and one text of what a path with ``[*]`` finds."""
+    from sqlglot import exp
+
+    call.set("this", exp.Anonymous(this="mc_valid_json", expressions=[call.this]))
+    if call.expression.find(exp.JSONPathWildcard) is not None:
+        found = exp.JSONExtract(this=call.this, expression=call.expression)
+        call.replace(exp.Anonymous(this="mc_json_list", expressions=[found]))
 
 
 def join_lateral_views(query: Any) -> None:

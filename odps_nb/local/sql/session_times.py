@@ -27,7 +27,7 @@ _CLOCKS = ("DATE", "TIMESTAMPNTZ")
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
 # Functions by name whose first argument may be an instant and whose result is one, too.
-_MOVED = ("DATEADD", "DATETRUNC", "LASTDAY")
+_MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")

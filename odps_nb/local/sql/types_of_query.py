@@ -40,8 +40,8 @@ _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 # What functions of MaxCompute return whose names are only names to the parser.
 _RETURNS = {
     **dict.fromkeys(("GETDATE", "NOW", "FROM_UNIXTIME"), "DATETIME"),
-    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY"), "DATETIME"),
-    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_DATE"), "DATE"),
+    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE"), "DATETIME"),
+    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC"), "DATE"),
     **dict.fromkeys(
         (
             "DATEDIFF",

@@ -488,14 +488,54 @@ def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> N
 
 
 @pytest.mark.parametrize("month", range(1, 13))
-def test_to_date_reads_months_of_a_format(peer: Peer, month: int) -> None:
-    texts = f"'2024{month:02}15', '2024/{month:02}/15 23:59:58'"
+def test_to_date_with_a_format_is_a_datetime_of_the_session(
+    peer: Peer, month: int, zone: str
+) -> None:
+    """The vendor's manual, *TO_DATE*: with a format it returns a DATETIME."""
+    texts = f"'2024{month:02}15 07', '2024/{month:02}/15 23:59:58.125'"
     found = peer.query(
-        "SELECT to_date(a, 'yyyymmdd') AS a, to_date(b, 'yyyy/mm/dd hh:mi:ss') AS b,"
-        f" to_date(null, 'yyyy') AS c FROM (SELECT {texts}) AS q (a, b);"
+        "SELECT to_date(a, 'yyyymmdd hh') AS a, to_date(b, 'yyyy/mm/dd hh:mi:ss.ff3') AS b,"
+        " to_date(null, 'yyyy') AS c, to_char(to_date(a, 'yyyymmdd hh'), 'mmdd hh.ff3') AS s,"
+        f" to_date(a, 'yyyymmdd hh') > date '2024-{month:02}-15' AS later"
+        f" FROM (SELECT {texts}) AS q (a, b);",
+        in_zone(zone),
     )
-    day = date(2024, month, 15)
-    assert found.to_pylist() == [{"a": day, "b": day, "c": None}]
+    assert found.schema.field("a").type == pa.timestamp("ms")
+    assert found.to_pylist() == [
+        {
+            "a": instant(f"2024-{month:02}-15 07:00:00", zone),
+            "b": instant(f"2024-{month:02}-15 23:59:58.125", zone),
+            "c": None,
+            "s": f"{month:02}15 07.000",
+            "later": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("bad", "$.a", None),
+        ("", "$.a", None),
+        ('{"a":1', "$.a", None),
+        ('{"a":1}', "$.b", None),
+        ('{"a":"x"}', "$.a", "x"),
+        ('{"a":{"b":1}}', "$.a", '{"b":1}'),
+        ('[{"a":1},{"a":2}]', "$[*].a", "[1,2]"),
+        ('{"a":[{"b":"x"},{"b":"y"},{}]}', "$.a[*].b", '["x","y"]'),
+        ('{"a":[]}', "$.a[*].b", None),
+        ("bad", "$[*].a", None),
+    ],
+)
+def test_get_json_object_gives_one_text_or_null(
+    peer: Peer, text: str, path: str, expected: str | None
+) -> None:
+    read = peer.query(
+        f"SELECT get_json_object('{text}', '{path}') AS a, get_json_object(s, '{path}') AS b"
+        f" FROM (SELECT '{text}' AS s) t;"
+    )
+    assert read.to_pylist() == [{"a": expected, "b": expected}]
+    assert {field.type for field in read.schema} == {pa.string()}
 
 
 def test_text_and_bytes_are_cast_as_utf8(peer: Peer, new_table: Callable[[str], str]) -> None:

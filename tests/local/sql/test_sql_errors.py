@@ -66,7 +66,7 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
         ("select dateadd(id) from orders", "function dateadd does not take", "arguments"),
         ("select * from orders where count(id) > 1", "WHERE cannot hold an aggregate", "HAVING"),
         ("select id from orders union all select id, note from orders", "UNION", "the same"),
-        ("select id from orders where id = 'abc'", "'abc' cannot be converted to BIGINT", "cast"),
+        ("select id from orders where id = 'abc'", "'abc' cannot be converted to DOUBLE", "cast"),
         ("select address.citi from orders", "no member citi", "members"),
         ("select id + from orders", "missing", "marked|this place"),
         ("select zzz from orders", "no column zzz", "columns are id, customer"),
