@@ -92,6 +92,9 @@ _ZONES = (
     "mc_text(x, s, zone) AS x + (CASE WHEN mc_has_zone(s)"
     " THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\\d)', '\\1') AS TIMESTAMPTZ) AS TIMESTAMP)"
     " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP))",
+    "mc_within(t) AS CASE WHEN t < TIMESTAMP '0001-01-01 00:00:00'"
+    " OR t >= TIMESTAMP '10000-01-01 00:00:00' THEN error('a time of the session is before the"
+    " year 1 or after the year 9999 in UTC') ELSE t END",
     "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
     f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
 )

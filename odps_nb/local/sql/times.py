@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from odps_nb.local import faults
 from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
 from odps_nb.schema import TypeCode
+from odps_nb.wire.calls.errors import with_advice
 
 __all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "is_read", "zone_of"]
 
@@ -313,6 +314,14 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
     try:
         clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}{found[4] or ''}")
         moment = (clock if found[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
-    except (ValueError, OverflowError):
+    except OverflowError:
+        raise faults.invalid(
+            with_advice(
+                f"ODPS-0121095: the time {found[0]!r} of {zone.key} is before the year 1 or after "
+                "the year 9999 in UTC",
+                f"write a time some hours away from that, or set {ZONE} to UTC",
+            )
+        ) from None
+    except ValueError:
         return found[0]  # for DuckDB to refuse
     return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"

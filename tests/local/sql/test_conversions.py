@@ -182,6 +182,29 @@ def test_a_timestamp_and_a_clock_time_are_cast_with_their_nanoseconds(
         assert len(set(column.cast(pa.int64()).to_pylist())) == 1
 
 
+@pytest.mark.parametrize(
+    ("zone", "clock"),
+    [("Asia/Shanghai", "0001-01-01 00:00:00"), ("America/New_York", "9999-12-31 23:59:59")],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT datetime '{}' AS v;",
+        "SELECT cast('{}' AS timestamp) AS v;",
+        "SELECT dt FROM {{}} WHERE dt = '{}';",
+        "INSERT INTO {{}} VALUES ('{}');",
+    ],
+)
+def test_a_constant_outside_of_the_years_of_utc_is_an_error(
+    peer: Peer, new_table: NewTable, zone: str, clock: str, text: str
+) -> None:
+    name = new_table("(dt datetime)")
+    with pytest.raises(QueryError, match="before the year 1 or after the year 9999 in UTC"):
+        peer.sql(text.format(clock).format(name), in_zone(zone))
+    peer.sql(f"INSERT INTO {name} VALUES (datetime '{clock}');", in_zone("UTC"))
+    assert peer.query(f"SELECT cast(dt AS string) AS s FROM {name};").to_pylist() == [{"s": clock}]
+
+
 def test_a_date_becomes_the_midnight_of_the_session(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
