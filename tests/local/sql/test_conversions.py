@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -203,6 +204,57 @@ def test_a_constant_outside_of_the_years_of_utc_is_an_error(
         peer.sql(text.format(clock).format(name), in_zone(zone))
     peer.sql(f"INSERT INTO {name} VALUES (datetime '{clock}');", in_zone("UTC"))
     assert peer.query(f"SELECT cast(dt AS string) AS s FROM {name};").to_pylist() == [{"s": clock}]
+
+
+@pytest.mark.parametrize(
+    "instant_of",
+    [
+        "m['k']",
+        "map_values(m)[0]",
+        "st.a",
+        "T.st.a",
+        "named_struct('a', dt).a",
+        "a[0]",
+        "array_max(a)",
+        "sort_array(a)[0]",
+        "filter(a, x -> cast(x as string) like '2024%')[0]",
+        "max_by(dt, k) over ()",
+        "min_by(dt, k) over ()",
+        "q.v FROM (SELECT m['k'] AS v FROM T) q",
+        "q.v.a FROM (SELECT st AS v FROM T) q",
+        "v FROM T LATERAL VIEW explode(m) t AS kk, v",
+        "v FROM T LATERAL VIEW explode(a) t AS v",
+        "v FROM T LATERAL VIEW posexplode(a) t AS p, v",
+        "v FROM T LATERAL VIEW posexplode(array(dt)) t AS p, v",
+        "collect_set(dt)[0] FROM T",
+        "arg_max(dt, k) FROM T",
+    ],
+)
+def test_instants_taken_out_of_nested_values_are_shown_by_the_clock(
+    peer: Peer, zone: str, new_table: NewTable, instant_of: str
+) -> None:
+    name = new_table(
+        "(k string, dt datetime, m map<string,datetime>, st struct<a:datetime,b:string>,"
+        " a array<datetime>)"
+    )
+    dt = f"datetime '{CLOCK}'"
+    nested = f"map('k', {dt}), named_struct('a', {dt}, 'b', 'x'), array({dt})"
+    peer.sql(f"INSERT INTO {name} SELECT 'k', {dt}, {nested};", in_zone(zone))
+    value, _, source = instant_of.partition(" FROM ")
+    text = f"SELECT cast({value} AS string) AS v, hour({value}) AS h FROM {source or 'T'};"
+    read = peer.query(re.sub(r"\bT\b", name, text), in_zone(zone))
+    assert read.to_pylist() == [{"v": CLOCK, "h": 22}]
+
+
+def test_variables_over_arrays_of_instants_show_the_clock(
+    peer: Peer, zone: str, new_table: NewTable
+) -> None:
+    name = new_table("(a array<datetime>)")
+    peer.sql(f"INSERT INTO {name} SELECT array(datetime '{CLOCK}');", in_zone(zone))
+    read = peer.query(
+        f"SELECT transform(a, x -> cast(x as string)) AS v FROM {name};", in_zone(zone)
+    )
+    assert read.to_pylist() == [{"v": [CLOCK]}]
 
 
 def test_a_date_becomes_the_midnight_of_the_session(
