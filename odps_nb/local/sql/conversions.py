@@ -59,6 +59,8 @@ class _Conversions:
             self._average(node)
         elif isinstance(node, exp.Cast):
             self._cast(node)
+        elif isinstance(node, (exp.Ceil, exp.Floor)):
+            self._round(node)
         elif isinstance(node, exp.Literal):
             self._number(node, exact_values=exact_values)
         elif isinstance(node, _comparing()):
@@ -112,6 +114,15 @@ class _Conversions:
         else:
             return
         wrap(node, lambda _: made)
+
+    def _round(self, node: Any) -> None:
+        """Make the result of CEIL and FLOOR a BIGINT, of which text is a DOUBLE."""
+        from sqlglot import exp
+
+        if self._types.name(node.this) in _TEXTS:
+            wrap(node.this, lambda text: exp.cast(text, "DOUBLE"))
+        if node.args.get("decimals") is None:
+            wrap(node, lambda one: exp.cast(one, "BIGINT"))
 
     def _average(self, node: Any) -> None:
         """Write AVG of a DECIMAL as a sum and a count, both with the window and filter around."""

@@ -126,6 +126,13 @@ MACROS = (
     " CASE lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10"
     " WHEN 'hour' THEN 19 ELSE error('unknown unit ' || part) END)",
     "mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS)",
+    # of the same day, or of two last days, without a fraction; else a month has 31 days
+    "mc_is_last(d) AS CAST(d AS DATE) = last_day(d)",
+    "mc_into_month(d) AS day(d) * 86400 + epoch(d - date_trunc('day', d))",
+    "mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE"
+    " WHEN day(x) = day(y) OR (mc_is_last(x) AND mc_is_last(y)) THEN CAST(0 AS DOUBLE)"
+    " ELSE (mc_into_month(x) - mc_into_month(y)) / 2678400 END",
+    "mc_months_between(x, y) AS mc_months(CAST(x AS TIMESTAMP), CAST(y AS TIMESTAMP))",
     "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
@@ -198,14 +205,7 @@ def translate_functions(query: Any) -> None:
     """Replace the calls of MaxCompute's own functions by their macros, in place."""
     from sqlglot import exp
 
-    for call in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
-        value = call.this
-        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
-            one.replace(exp.cast(one.copy(), "double"))
-        arguments = [call.this, call.args["quantile"]]
-        call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
-    for call in list(query.find_all(exp.JSONExtractScalar)):
-        _read_json(call)
+    _respell(query)
     for call in list(query.find_all(exp.Anonymous)):
         name = f"mc_{call.name.lower()}"
         if name not in _NAMES:
@@ -221,6 +221,26 @@ def translate_functions(query: Any) -> None:
         if name in ("mc_to_char", "mc_to_date") and len(call.expressions) == 2:
             _check_format(call.expressions[1], call.name.upper())
         call.set("this", name)
+
+
+def _respell(query: Any) -> None:
+    """Replace the calls of functions that the parser knows, and DuckDB has otherwise."""
+    from sqlglot import exp
+
+    for call in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
+        value = call.this
+        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
+            one.replace(exp.cast(one.copy(), "double"))
+        arguments = [call.this, call.args["quantile"]]
+        call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
+    for call in list(query.find_all(exp.MonthsBetween)):
+        arguments = [call.this, call.expression]
+        call.replace(exp.Anonymous(this="mc_months_between", expressions=arguments))
+    for call in query.find_all(exp.TimeToStr):
+        if isinstance(form := call.args["format"], exp.Literal):
+            form.set("this", form.this.replace("SSS", "%g"))  # Hive's parser knows no milliseconds
+    for call in list(query.find_all(exp.JSONExtractScalar)):
+        _read_json(call)
 
 
 def _read_json(call: Any) -> None:

@@ -267,6 +267,8 @@ def _annotating() -> Any:
     for kept in (exp.ArgMax, exp.ArgMin, exp.ArrayFilter):
         rules[kept] = _annotate_kept
     rules[exp.ArrayUniqueAgg] = _annotate_set
+    for rounded in (exp.Ceil, exp.Floor):
+        rules[rounded] = _annotate_rounded
     for largest in (exp.ArrayMax, exp.ArrayMin):
         rules[largest] = _annotate_element
     for unknown in (exp.DecodeCase, exp.Nvl2):
@@ -316,6 +318,13 @@ def _annotate_item(plain: Any, annotator: Any, node: Any) -> Any:
 
 def _annotate_kept(annotator: Any, node: Any) -> Any:
     return annotator._set_type(node, node.this.type)
+
+
+def _annotate_rounded(annotator: Any, node: Any) -> Any:
+    from sqlglot import exp
+
+    kinds = exp.DataType.Type
+    return annotator._set_type(node, kinds.DOUBLE if node.args.get("decimals") else kinds.BIGINT)
 
 
 def _annotate_set(annotator: Any, node: Any) -> Any:
