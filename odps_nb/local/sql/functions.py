@@ -233,6 +233,11 @@ def _respell(query: Any) -> None:
             one.replace(exp.cast(one.copy(), "double"))
         arguments = [call.this, call.args["quantile"]]
         call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
+    for call in query.find_all(exp.ArraySort):
+        if isinstance(call.expression, exp.Lambda):
+            raise faults.lacks("ARRAY_SORT with a comparator", is_sure=True)
+    for call in list(query.find_all(exp.WithinGroup)):
+        _order_texts(call)
     for call in list(query.find_all(exp.MonthsBetween)):
         arguments = [call.this, call.expression]
         call.replace(exp.Anonymous(this="mc_months_between", expressions=arguments))
@@ -241,6 +246,19 @@ def _respell(query: Any) -> None:
             form.set("this", form.this.replace("SSS", "%g"))  # Hive's parser knows no milliseconds
     for call in list(query.find_all(exp.JSONExtractScalar)):
         _read_json(call)
+
+
+def _order_texts(within: Any) -> None:
+    """Write ``wm_concat(separator, x) within group (order by y)`` as DuckDB does."""
+    from sqlglot import exp
+
+    call, order = within.this, within.expression
+    is_concat = isinstance(call, exp.Anonymous) and call.name.lower() == "wm_concat"
+    if is_concat and order and len(call.expressions) == 2:
+        separator, value = call.expressions
+        ordered = exp.Order(this=separator, expressions=order.expressions)
+        texts = [exp.cast(value, "TEXT"), ordered]
+        within.replace(exp.Anonymous(this="string_agg", expressions=texts))
 
 
 def _read_json(call: Any) -> None:
@@ -258,6 +276,7 @@ def join_lateral_views(query: Any) -> None:
     from sqlglot import exp
 
     for select in query.find_all(exp.Select):
+        _name_exploded(select)
         laterals = select.args.get("laterals") or []
         while laterals and (values := _exploded(laterals[0])):
             view = laterals.pop(0)
@@ -268,17 +287,44 @@ def join_lateral_views(query: Any) -> None:
                 {"side": "LEFT", "on": exp.true()} if view.args.get("outer") else {"kind": "CROSS"}
             )
             select.append("joins", exp.Join(this=joined, **kind))
+        if laterals and not isinstance(laterals[0].this, (exp.Explode, exp.Posexplode)):
+            raise faults.lacks(f"LATERAL VIEW {_name_of(laterals[0].this)}", is_sure=True)
+
+
+def _name_exploded(select: Any) -> None:
+    """Write ``explode(map) as (k, v)`` of a SELECT as two lists side by side."""
+    from sqlglot import exp
+
+    found = []
+    for shown in select.expressions:
+        if not isinstance(shown, exp.Aliases):
+            found.append(shown)
+        elif values := _lists_of(shown.this, len(shown.aliases)):
+            named = zip(values, shown.aliases, strict=True)
+            found += [exp.alias_(exp.Explode(this=value), name) for value, name in named]
+        else:
+            raise faults.lacks(f"{_name_of(shown.this)} with several names", is_sure=True)
+    select.set("expressions", found)
+
+
+def _name_of(function: Any) -> str:
+    name = function.name if function.key == "anonymous" else function.sql_name()
+    return str(name).upper()
 
 
 def _exploded(view: Any) -> list[Any]:
     """Return the lists that a LATERAL VIEW puts side by side; empty where it is something else."""
+    return _lists_of(view.this, len(view.alias_column_names)) if view.args.get("view") else []
+
+
+def _lists_of(function: Any, named: int) -> list[Any]:
+    """Return the lists that EXPLODE or POSEXPLODE puts side by side; empty for another function."""
     from sqlglot import exp
 
     def call(name: str, *values: Any) -> Any:
         return exp.Anonymous(this=name, expressions=[one.copy() for one in values])
 
-    named, function = len(view.alias_column_names), view.this
-    if not view.args.get("view") or type(function) not in (exp.Explode, exp.Posexplode):
+    if type(function) not in (exp.Explode, exp.Posexplode):
         return []
     value = function.this
     if type(function) is exp.Posexplode:

@@ -37,6 +37,9 @@ Latest = Callable[[Table], str | None]
 """Finds the greatest value of the first partition column that has rows."""
 
 
+_OTHERWISE = ("hash", "from_json")  # DuckDB's functions of these names give something else
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedQuery:
     """DuckDB text, the table that each generated name stands for, and what the query names.
@@ -147,9 +150,10 @@ def _spell(query: Any, names: Names) -> str:
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
     for name in called:
-        if looks_outside(name):
+        if looks_outside(name) or name in _OTHERWISE:
             line, column = names.functions.get(name, (1, 1))
-            raise faults.lacks(f"function {name}", is_sure=False, line=line, column=column)
+            is_sure = name in _OTHERWISE
+            raise faults.lacks(f"function {name}", is_sure=is_sure, line=line, column=column)
     return text
 
 
