@@ -295,13 +295,13 @@ def _name_exploded(select: Any) -> None:
     """Write ``explode(map) as (k, v)`` of a SELECT as two lists side by side."""
     from sqlglot import exp
 
-    found = []
+    found: list[Any] = []
     for shown in select.expressions:
         if not isinstance(shown, exp.Aliases):
             found.append(shown)
         elif values := _lists_of(shown.this, len(shown.aliases)):
             named = zip(values, shown.aliases, strict=True)
-            found += [exp.alias_(exp.Explode(this=value), name) for value, name in named]
+            found += [exp.Alias(this=exp.Explode(this=one), alias=name) for one, name in named]
         else:
             raise faults.lacks(f"{_name_of(shown.this)} with several names", is_sure=True)
     select.set("expressions", found)

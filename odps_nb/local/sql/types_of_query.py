@@ -130,7 +130,7 @@ def _exploded(query: Any) -> dict[tuple[str, str], Any]:
     """Return the types of the columns of LATERAL VIEW by alias and name; sqlglot errs on them."""
     from sqlglot import exp
 
-    found = {}
+    found: dict[tuple[str, str], Any] = {}
     for view in query.find_all(exp.Lateral):
         if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
             continue
@@ -148,7 +148,7 @@ def _variables(query: Any) -> dict[int, Any]:
 
     found = {}
     for function in query.find_all(exp.Lambda):
-        kind = getattr(function.parent.this, "type", None)
+        kind: Any = getattr(function.parent.this, "type", None)
         if type_name(kind) in ("ARRAY", "LIST") and kind.expressions and function.expressions:
             name = function.expressions[0].name
             for node in function.this.find_all(exp.Identifier):
@@ -303,7 +303,7 @@ def _annotate_sum(plain: Any, annotator: Any, node: Any) -> Any:
 def _annotate_call(annotator: Any, node: Any) -> Any:
     from sqlglot import exp
 
-    of = node.expressions[0].type if node.expressions else None
+    of: Any = node.expressions[0].type if node.expressions else None
     if node.name.upper() in _OF_MAPS and type_name(of) == "MAP" and len(of.expressions) == 2:
         kind = of.expressions[_OF_MAPS.index(node.name.upper())]
         return annotator._set_type(node, _array_of(kind))
