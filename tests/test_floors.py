@@ -73,7 +73,7 @@ ONLY_IN = {
     "sqlglot": {"local", "spark", "filters", "sql_parser"},
     "starlette": {"local"},
     "uvicorn": {"local"},
-    "sqlite3": {"local"},
+    "sqlite3": {"local", "notebook"},
     "odps": set(),
     "torch": {"_torch"},
     "matplotlib": set(),

@@ -149,7 +149,6 @@ QUESTIONS = (
             "beyond_double": "'9007199254740993' = 9007199254740992",
             "same": "'10' = 10.0",
         },
-        embedded=False,
     ),
     _sql(
         "sql-bad-conversion",

@@ -7,13 +7,16 @@ and *AVG*. Times are converted by `session_times`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+from odps_nb.local.sql.session_times import looked_up
 from odps_nb.local.sql.types_of_query import (
     Types,
     average_type,
     duck_time,
     operands,
+    product_type,
     quotient_type,
     type_name,
     wrap,
@@ -56,8 +59,12 @@ class _Conversions:
             self._average(node)
         elif isinstance(node, exp.Cast):
             self._cast(node)
+        elif isinstance(node, (exp.Ceil, exp.Floor)):
+            self._round(node)
         elif isinstance(node, exp.Literal):
             self._number(node, exact_values=exact_values)
+        elif isinstance(node, _comparing()):
+            self._compare(node)
         elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
             wrap(node, _escaped)
 
@@ -70,15 +77,52 @@ class _Conversions:
         for one, other in ((node.left, node.right), (node.right, node.left)):
             if self._types.name(one) in _TEXTS and self._types.name(other) in _NUMBERS:
                 wrap(one, lambda text: exp.Cast(this=text, to=exp.DataType.build("DOUBLE")))
-        if isinstance(node, exp.Div):
-            self._divide(node)
+        if isinstance(node, (exp.Div, exp.Mul)):
+            self._compute_decimal(node)
 
-    def _divide(self, node: Any) -> None:
+    def _compare(self, node: Any) -> None:
+        """Make text that is compared with numbers DOUBLE, or a DECIMAL if it meets one."""
+        for values in (*operands(node), *looked_up(node)):
+            met = {self._types.name(one) for one in values}
+            decimals = [one for one in values if self._types.name(one) == "DECIMAL"]
+            if decimals:
+                precision, scale = self._types.decimal(decimals[0]) or (38, 18)
+                scale = max(scale, min(18, 38 - (precision - scale)))
+                self._read_numbers(values, f"DECIMAL(38, {scale})")
+            elif met & {*_WHOLE, *_REALS}:
+                self._read_numbers(values, "DOUBLE")
+
+    def _read_numbers(self, values: list[Any], kind: str) -> None:
+        from sqlglot import exp
+
+        for one in values:
+            if self._types.name(one) in _TEXTS:
+                wrap(one, lambda text: exp.cast(text, kind))
+
+    def _compute_decimal(self, node: Any) -> None:
+        """Write a quotient or product of DECIMAL, unless DuckDB gives a product its scale."""
+        from sqlglot import exp
+
         left, right = self._types.decimal(node.left), self._types.decimal(node.right)
         names = [self._types.name(one) for one in (node.left, node.right)]
-        if left is not None and right is not None and "DECIMAL" in names:
+        if left is None or right is None or "DECIMAL" not in names:
+            return
+        if isinstance(node, exp.Div):
             made = _quotient(node.left, node.right, quotient_type(left, right))
-            wrap(node, lambda _div: made)
+        elif left[1] + right[1] > product_type(left, right)[1]:
+            made = _product((node.left, left[1]), (node.right, right[1]), product_type(left, right))
+        else:
+            return
+        wrap(node, lambda _: made)
+
+    def _round(self, node: Any) -> None:
+        """Make the result of CEIL and FLOOR a BIGINT, of which text is a DOUBLE."""
+        from sqlglot import exp
+
+        if self._types.name(node.this) in _TEXTS:
+            wrap(node.this, lambda text: exp.cast(text, "DOUBLE"))
+        if node.args.get("decimals") is None:
+            wrap(node, lambda one: exp.cast(one, "BIGINT"))
 
     def _average(self, node: Any) -> None:
         """Write AVG of a DECIMAL as a sum and a count, both with the window and filter around."""
@@ -148,6 +192,14 @@ class _Conversions:
             node.set("this", f"{node.this}e0")
 
 
+@cache
+def _comparing() -> tuple[Any, ...]:
+    from sqlglot import exp
+
+    signs = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+    return (*signs, exp.Between, exp.In, exp.Case, exp.DecodeCase)
+
+
 def _escaped(like: Any) -> Any:
     from sqlglot import exp
 
@@ -159,3 +211,20 @@ def _quotient(left: Any, right: Any, found: tuple[int, int]) -> Any:
 
     call = exp.Anonymous(this="mc_quotient", expressions=[left, right])
     return exp.Cast(this=call, to=exp.DataType.build(f"DECIMAL({found[0]}, {found[1]})"))
+
+
+def _product(left: tuple[Any, int], right: tuple[Any, int], found: tuple[int, int]) -> Any:
+    """Return the product of two values with their scales, rounded to a scale that is smaller."""
+    from sqlglot import exp
+
+    whole = [
+        exp.Anonymous(this="mc_unscaled", expressions=[exp.cast(one, f"DECIMAL(38, {scale})")])
+        for one, scale in (left, right)
+    ]
+    total, scale = left[1] + right[1], found[1]
+    powers = [left[1], right[1], scale, scale - left[1], scale - right[1], total - scale]
+    numbers = [exp.Literal.number(10**power) for power in powers]
+    call = exp.Anonymous(this="mc_product", expressions=[*whole, *numbers])
+    unit = exp.cast(exp.Literal.string(f"1e-{scale}"), f"DECIMAL({scale + 1}, {scale})")
+    scaled = exp.paren(exp.Mul(this=exp.cast(call, "DECIMAL(38, 0)"), expression=unit))
+    return exp.cast(scaled, f"DECIMAL({found[0]}, {scale})")

@@ -38,7 +38,7 @@ _PART = """CASE lower({part})
     WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond' WHEN 'week' THEN 'week'
     ELSE error('unknown unit ' || {part}) END"""
 
-_FORMAT = re.compile("yyyy|mm|dd|hh24|hh|mi|ss|%", re.IGNORECASE)
+_FORMAT = re.compile("yyyy|mm|dd|hh24|hh|mi|ss|ff3|%", re.IGNORECASE)
 _STRFTIME = {
     "yyyy": "%Y",
     "mm": "%m",
@@ -47,6 +47,7 @@ _STRFTIME = {
     "hh": "%H",
     "mi": "%M",
     "ss": "%S",
+    "ff3": "%g",
     "%": "%%",
 }
 
@@ -65,6 +66,16 @@ _QUOTIENT = (
     " AS DECIMAL(38, 0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18))",
 )
 
+# Products of the parts before and after the point: each fits into HUGEINT if the whole one does.
+# p and q are the powers of ten of the scales of a and b, the others lead to the scale wanted.
+_PRODUCT = (
+    "mc_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
+    "mc_rounded(x, unit) AS (x + sign(x) * (unit // 2)) // unit",
+    "mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': y}], lambda r:"
+    " (r.a // p) * (r.b // q) * unit + (r.a // p) * (r.b % q) * to_b"
+    " + (r.a % p) * (r.b // q) * to_a + mc_rounded((r.a % p) * (r.b % q), over))[1]",
+)
+
 # Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat the
 # first one is meant, as in Python; those that take any time keep its nanoseconds.
 _ZONES = (
@@ -74,6 +85,7 @@ _ZONES = (
     " ELSE CAST(timezone(zone, c) AS TIMESTAMP) END",
     "mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
     "mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
+    "mc_time(x) AS x + INTERVAL 0 SECOND",  # a date is its midnight
     "mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t)",
     "mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c"
     " THEN mc_same(c, t, zone) ELSE mc_utc(c, zone) END",
@@ -86,6 +98,9 @@ _ZONES = (
     " ELSE x + (CASE WHEN mc_has_zone(s)"
     " THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\\d)', '\\1') AS TIMESTAMPTZ) AS TIMESTAMP)"
     " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END",
+    "mc_within(t) AS CASE WHEN t < TIMESTAMP '0001-01-01 00:00:00'"
+    " OR t >= TIMESTAMP '10000-01-01 00:00:00' THEN error('a time of the session is before the"
+    " year 1 or after the year 9999 in UTC') ELSE t END",
     "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
     f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
     rf"mc_micro(s) AS CASE WHEN regexp_matches(s, '\.\d{{6}}\d*[1-9]')"
@@ -119,11 +134,18 @@ MACROS = (
     " CASE lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10"
     " WHEN 'hour' THEN 19 ELSE error('unknown unit ' || part) END)",
     "mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS)",
+    # of the same day, or of two last days, without a fraction; else a month has 31 days
+    "mc_is_last(d) AS CAST(d AS DATE) = last_day(d)",
+    "mc_into_month(d) AS day(d) * 86400 + epoch(d - date_trunc('day', d))",
+    "mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE"
+    " WHEN day(x) = day(y) OR (mc_is_last(x) AND mc_is_last(y)) THEN CAST(0 AS DOUBLE)"
+    " ELSE (mc_into_month(x) - mc_into_month(y)) / 2678400 END",
+    "mc_months_between(x, y) AS mc_months(CAST(x AS TIMESTAMP), CAST(y AS TIMESTAMP))",
     "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
     "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
     " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
     "mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP))",
-    "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS DATE)",
+    "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS)",
     "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
     *_ZONES,
     # the first and the last nanosecond are infinite to DuckDB
@@ -134,8 +156,11 @@ MACROS = (
     "mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]')"
     " THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END",
     *_QUOTIENT,
+    *_PRODUCT,
     "mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n ||"
     " ' rows of the source')",
+    "mc_valid_json(x) AS CASE WHEN json_valid(CAST(x AS VARCHAR)) THEN CAST(x AS VARCHAR) END",
+    "mc_json_list(x) AS CASE WHEN len(x) > 0 THEN CAST(to_json(x) AS VARCHAR) END",
     "mc_tolower(x) AS lower(x)",
     "mc_toupper(x) AS upper(x)",
     "mc_lengthb(x) AS octet_length(encode(x))",
@@ -162,7 +187,7 @@ def maxcompute_dialect() -> Any:
     plain, formatted = known["TO_DATE"], known["FROM_UNIXTIME"]
 
     def to_date(arguments: list[Any], dialect: Any) -> Any:
-        if len(arguments) == 2:  # its format is not one of Hive's: mm is a month
+        if len(arguments) == 2:  # a DATETIME; its format is not one of Hive's: mm is a month
             return exp.Anonymous(this="TO_DATE", expressions=arguments)
         return plain(arguments, dialect)
 
@@ -188,12 +213,7 @@ def translate_functions(query: Any) -> None:
     """Replace the calls of MaxCompute's own functions by their macros, in place."""
     from sqlglot import exp
 
-    for call in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
-        value = call.this
-        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
-            one.replace(exp.cast(one.copy(), "double"))
-        arguments = [call.this, call.args["quantile"]]
-        call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
+    _respell(query)
     for call in list(query.find_all(exp.Anonymous)):
         name = f"mc_{call.name.lower()}"
         if name not in _NAMES:
@@ -211,11 +231,60 @@ def translate_functions(query: Any) -> None:
         call.set("this", name)
 
 
+def _respell(query: Any) -> None:
+    """Replace the calls of functions that the parser knows, and DuckDB has otherwise."""
+    from sqlglot import exp
+
+    for call in list(query.find_all(exp.Quantile)):  # PERCENTILE, which interpolates
+        value = call.this
+        for one in value.expressions if isinstance(value, exp.Distinct) else [value]:
+            one.replace(exp.cast(one.copy(), "double"))
+        arguments = [call.this, call.args["quantile"]]
+        call.replace(exp.Anonymous(this="quantile_cont", expressions=arguments))
+    for call in query.find_all(exp.ArraySort):
+        if isinstance(call.expression, exp.Lambda):
+            raise faults.lacks("ARRAY_SORT with a comparator", is_sure=True)
+    for call in list(query.find_all(exp.WithinGroup)):
+        _order_texts(call)
+    for call in list(query.find_all(exp.MonthsBetween)):
+        arguments = [call.this, call.expression]
+        call.replace(exp.Anonymous(this="mc_months_between", expressions=arguments))
+    for call in query.find_all(exp.TimeToStr):
+        if isinstance(form := call.args["format"], exp.Literal):
+            form.set("this", form.this.replace("SSS", "%g"))  # Hive's parser knows no milliseconds
+    for call in list(query.find_all(exp.JSONExtractScalar)):
+        _read_json(call)
+
+
+def _order_texts(within: Any) -> None:
+    """Write ``wm_concat(separator, x) within group (order by y)`` as DuckDB does."""
+    from sqlglot import exp
+
+    call, order = within.this, within.expression
+    is_concat = isinstance(call, exp.Anonymous) and call.name.lower() == "wm_concat"
+    if is_concat and order and len(call.expressions) == 2:
+        separator, value = call.expressions
+        ordered = exp.Order(this=separator, expressions=order.expressions)
+        texts = [exp.cast(value, "TEXT"), ordered]
+        within.replace(exp.Anonymous(this="string_agg", expressions=texts))
+
+
+def _read_json(call: Any) -> None:
+    """Make NULL of text that is no JSON, and one text of what a path with ``[*]`` finds."""
+    from sqlglot import exp
+
+    call.set("this", exp.Anonymous(this="mc_valid_json", expressions=[call.this]))
+    if call.expression.find(exp.JSONPathWildcard) is not None:
+        found = exp.JSONExtract(this=call.this, expression=call.expression)
+        call.replace(exp.Anonymous(this="mc_json_list", expressions=[found]))
+
+
 def join_lateral_views(query: Any) -> None:
     """Write each LATERAL VIEW as a lateral join, in place, which takes MAPs and OUTER as well."""
     from sqlglot import exp
 
     for select in query.find_all(exp.Select):
+        _name_exploded(select)
         laterals = select.args.get("laterals") or []
         while laterals and (values := _exploded(laterals[0])):
             view = laterals.pop(0)
@@ -226,17 +295,44 @@ def join_lateral_views(query: Any) -> None:
                 {"side": "LEFT", "on": exp.true()} if view.args.get("outer") else {"kind": "CROSS"}
             )
             select.append("joins", exp.Join(this=joined, **kind))
+        if laterals and not isinstance(laterals[0].this, (exp.Explode, exp.Posexplode)):
+            raise faults.lacks(f"LATERAL VIEW {_name_of(laterals[0].this)}", is_sure=True)
+
+
+def _name_exploded(select: Any) -> None:
+    """Write ``explode(map) as (k, v)`` of a SELECT as two lists side by side."""
+    from sqlglot import exp
+
+    found: list[Any] = []
+    for shown in select.expressions:
+        if not isinstance(shown, exp.Aliases):
+            found.append(shown)
+        elif values := _lists_of(shown.this, len(shown.aliases)):
+            named = zip(values, shown.aliases, strict=True)
+            found += [exp.Alias(this=exp.Explode(this=one), alias=name) for one, name in named]
+        else:
+            raise faults.lacks(f"{_name_of(shown.this)} with several names", is_sure=True)
+    select.set("expressions", found)
+
+
+def _name_of(function: Any) -> str:
+    name = function.name if function.key == "anonymous" else function.sql_name()
+    return str(name).upper()
 
 
 def _exploded(view: Any) -> list[Any]:
     """Return the lists that a LATERAL VIEW puts side by side; empty where it is something else."""
+    return _lists_of(view.this, len(view.alias_column_names)) if view.args.get("view") else []
+
+
+def _lists_of(function: Any, named: int) -> list[Any]:
+    """Return the lists that EXPLODE or POSEXPLODE puts side by side; empty for another function."""
     from sqlglot import exp
 
     def call(name: str, *values: Any) -> Any:
         return exp.Anonymous(this=name, expressions=[one.copy() for one in values])
 
-    named, function = len(view.alias_column_names), view.this
-    if not view.args.get("view") or type(function) not in (exp.Explode, exp.Posexplode):
+    if type(function) not in (exp.Explode, exp.Posexplode):
         return []
     value = function.this
     if type(function) is exp.Posexplode:

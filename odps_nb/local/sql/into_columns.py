@@ -14,7 +14,7 @@ from odps_nb.local.sql.times import Clock
 from odps_nb.local.sql.types_of_query import Types
 from odps_nb.schema import TypeCode
 
-__all__ = ["CLOCKS", "convert_rows", "fit_constants"]
+__all__ = ["CLOCKS", "convert_rows", "fit_constants", "has_star"]
 
 _INSTANTS = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
 CLOCKS = frozenset(
@@ -70,6 +70,13 @@ def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Cloc
                 clock.show(value)
             elif code in _INSTANTS and given == _CLOCK_TIME:
                 clock.read(value, _INSTANTS[code])
+
+
+def has_star(query: Any) -> bool:
+    """Whether the columns of a query are a ``*`` that `convert_rows` does not look through."""
+    from sqlglot import exp
+
+    return isinstance(query, exp.Select) and query.is_star and _passed_through(query) is None
 
 
 def _rows(query: Any) -> Iterator[list[Any]]:

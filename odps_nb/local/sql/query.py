@@ -20,7 +20,7 @@ from odps_nb.local.sql.functions import (
     maxcompute_dialect,
     translate_functions,
 )
-from odps_nb.local.sql.into_columns import convert_rows, fit_constants
+from odps_nb.local.sql.into_columns import convert_rows, fit_constants, has_star
 from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.spelling import looks_outside, spell
@@ -35,6 +35,9 @@ FindTable = Callable[[tuple[str, ...], Table | None], Table]
 """Finds a table or view by its name as written, in a query or in the text of a view."""
 Latest = Callable[[Table], str | None]
 """Finds the greatest value of the first partition column that has rows."""
+
+
+_OTHERWISE = ("hash", "from_json")  # DuckDB's functions of these names give something else
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +127,7 @@ def translate(
         named=named,
         plain_columns=_plain_columns(query),
         kinds=types.results,
-        has_star=isinstance(query, exp.Select) and query.is_star,
+        has_star=has_star(query),
     )
 
 
@@ -150,9 +153,10 @@ def _spell(query: Any, names: Names) -> str:
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
     for name in called:
-        if looks_outside(name):
+        if looks_outside(name) or name in _OTHERWISE:
             line, column = names.functions.get(name, (1, 1))
-            raise faults.lacks(f"function {name}", is_sure=False, line=line, column=column)
+            is_sure = name in _OTHERWISE
+            raise faults.lacks(f"function {name}", is_sure=is_sure, line=line, column=column)
     return text
 
 

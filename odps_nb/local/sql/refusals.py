@@ -10,6 +10,7 @@ from typing import Any
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
+from odps_nb.local.sql.function_names import MAXCOMPUTE
 from odps_nb.local.sql.functions import FAR, function_names
 from odps_nb.local.sql.tokenizer import is_keyword
 from odps_nb.wire.calls.errors import with_advice
@@ -188,7 +189,9 @@ def _cut(text: str) -> str:
 def _no_function(found: re.Match[str], names: Names) -> Exception:
     name = found[1]
     line, column = names.functions.get(name.casefold(), (1, 1))
-    if advice := did_you_mean(name, function_names()):
+    if name.casefold() in MAXCOMPUTE:
+        return faults.lacks(f"function {name}", is_sure=True, line=line, column=column)
+    if advice := did_you_mean(name, function_names() & MAXCOMPUTE):
         return _semantic(f"there is no function {name}", (line, column), advice)
     return faults.lacks(f"function {name}", is_sure=False, line=line, column=column)
 
@@ -287,7 +290,8 @@ def _far() -> Exception:
 _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
     (f"{FAR}|Could not convert Timestamp to higher precision", lambda _found, _names: _far()),
     (
-        r"does not fit in precision|Decimal value|for Decimal d:",
+        r"does not fit in precision|Decimal value|for Decimal d:|to type DECIMAL\(38,"
+        r"|Overflow in (?:HUGEINT|\w+ of (?:DECIMAL|INT128))|cast value -?\d+ to DECIMAL\(38,",
         lambda _found, _names: faults.lacks("DECIMAL of more than 38 digits in SQL", is_sure=True),
     ),
     (rf"Referenced column {_QUOTED} not found", _no_column),
@@ -302,6 +306,13 @@ _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
     (r"Unimplemented type for cast \(([^>]+) -> ([^)]+)\)", _no_cast),
     (rf"column {_QUOTED} must appear in the GROUP BY", _not_grouped),
     (rf"Could not find key {_QUOTED} in struct", _no_member),
+    (
+        r"STRUCT to STRUCT cast must have",
+        _fixed(
+            "a STRUCT has other members than the one that it is cast to",
+            "write named_struct('name', value) with the members of the column",
+        ),
+    ),
     (
         r"aggregate function calls cannot be nested",
         _fixed("an aggregate stands inside of another one", "write the inner one in a subquery"),

@@ -440,6 +440,8 @@ def _cast(name: str, column: Column, spelled: str, place: Place, kind: str) -> s
         text = text if is_timestamp else name
         clock = f"CAST({text} AS {unit})"
         moved = f"mc_text({clock}, {name}, '{zone}')" if is_instant else clock
+        if is_instant and unit == "TIMESTAMP":
+            moved = f"mc_within({moved})"
         return f"CAST({moved} AS {unit if is_timestamp else 'TIMESTAMP_MS'})"
     if is_instant and spelled == "DATE":
         clock = f"CAST({name} AS TIMESTAMP)"

@@ -19,14 +19,15 @@ from typing import Any
 from odps_nb.local.sql.times import Clock, is_read
 from odps_nb.local.sql.types_of_query import Types, choices, operands, type_name, wrap
 
-__all__ = ["place_times", "unite"]
+__all__ = ["looked_up", "place_times", "unite"]
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _CLOCKS = ("DATE", "TIMESTAMPNTZ")
+_FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
 # Functions by name whose first argument may be an instant and whose result is one, too.
-_MOVED = ("DATEADD", "DATETRUNC", "LASTDAY")
+_MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
@@ -85,7 +86,7 @@ class _Placing:
         from sqlglot import exp
 
         gives = isinstance(node, (exp.Greatest, exp.Least, exp.Array, exp.Lag, exp.Lead))
-        for values in (*operands(node), *_looked_up(node)):
+        for values in (*operands(node), *looked_up(node)):
             names = [self._types.name(one) for one in values]
             instant = next((name for name in names if name in _INSTANTS), None)
             for value, name in zip(values, names, strict=True):
@@ -137,7 +138,9 @@ class _Placing:
         from sqlglot import exp
 
         wanted, given = type_name(node.to), self._types.name(node.this)
-        if wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
+        if wanted in _FINE and given in _FINE:
+            self._clock.cast_fine(node, given, wanted)
+        elif wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
             if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
                 self._clock.cast(node, wanted, is_text=given in _TEXTS)
         elif wanted == "TIMESTAMPNTZ" and given in _TEXTS:
@@ -256,8 +259,8 @@ def _looked_at(node: Any) -> Any:
     return node.expression if isinstance(node, exp.Extract) else node.this
 
 
-def _looked_up(node: Any) -> Iterator[list[Any]]:
-    """Yield the values of IN with those that its query gives."""
+def looked_up(node: Any) -> Iterator[list[Any]]:
+    """Yield the values of IN with those that its query gives; nothing for other nodes."""
     from sqlglot import exp
 
     if isinstance(node, exp.In) and node.args.get("query") is not None:

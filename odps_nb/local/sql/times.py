@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from odps_nb.local import faults
 from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
 from odps_nb.schema import TypeCode
+from odps_nb.wire.calls.errors import with_advice
 
 __all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "is_read", "zone_of"]
 
@@ -72,6 +73,20 @@ class Clock:
             wrap(node, lambda cast: self._of_text(cast.this, wanted, type(cast)))
         elif not self.is_utc:
             wrap(node, lambda cast: self._of_clock(cast, wanted))
+
+    def cast_fine(self, node: Any, given: str, wanted: str) -> None:
+        """Make a TIMESTAMP of a clock time or the other way, with all digits, in place of a cast.
+
+        Both have the same type in DuckDB, whose TIMESTAMP has microseconds.
+        """
+        from sqlglot import exp
+
+        def made(cast: Any) -> Any:
+            if given == wanted or self.is_utc:
+                return exp.Paren(this=cast.this)
+            return self._local(cast.this) if given == "TIMESTAMP" else self._moved(cast.this)
+
+        wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
         """Make a clock time of microseconds, in place of text or a time."""
@@ -141,11 +156,17 @@ class Clock:
     def _of_clock(self, clock: Any, wanted: str) -> Any:
         from sqlglot import exp
 
+        if wanted not in _CUT:
+            return self._moved(clock)
         clock = exp.Cast(this=clock, to=duck_time(_DUCK[wanted]))
+        return clock if self.is_utc else exp.Cast(this=self._moved(clock), to=clock.to.copy())
+
+    def _moved(self, clock: Any) -> Any:
+        from sqlglot import exp
+
         if self.is_utc:
-            return clock
-        moved = exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
-        return exp.Cast(this=moved, to=duck_time(_DUCK[wanted]))
+            return exp.Anonymous(this="mc_time", expressions=[clock])
+        return exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
 
     def _of_text(self, text: Any, wanted: str, kind: Any) -> Any:
         from sqlglot import exp
@@ -300,6 +321,14 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
     try:
         clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}{found[4] or ''}")
         moment = (clock if found[4] else clock.replace(tzinfo=zone)).astimezone(UTC)
-    except (ValueError, OverflowError):
+    except OverflowError:
+        raise faults.invalid(
+            with_advice(
+                f"ODPS-0121095: the time {found[0]!r} of {zone.key} is before the year 1 or after "
+                "the year 9999 in UTC",
+                f"write a time some hours away from that, or set {ZONE} to UTC",
+            )
+        ) from None
+    except ValueError:
         return found[0]  # for DuckDB to refuse
     return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"

@@ -23,6 +23,7 @@ __all__ = [
     "duck_time",
     "forget",
     "operands",
+    "product_type",
     "quotient_type",
     "type_name",
     "types_of",
@@ -34,13 +35,14 @@ _MARK = "odps_nb"
 # Types whose names the parser does not read, or reads as another type.
 _AS_TEXT = {TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR}
 _UNREAD = {TypeCode.INTERVAL_DAY_TIME, TypeCode.INTERVAL_YEAR_MONTH, TypeCode.BLOB}
+_OF_MAPS = ("MAP_KEYS", "MAP_VALUES")
 _RESULTS = ("this", "expressions")
 _WHOLE = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}
 # What functions of MaxCompute return whose names are only names to the parser.
 _RETURNS = {
     **dict.fromkeys(("GETDATE", "NOW", "FROM_UNIXTIME"), "DATETIME"),
-    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY"), "DATETIME"),
-    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC", "TO_DATE"), "DATE"),
+    **dict.fromkeys(("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE"), "DATETIME"),
+    **dict.fromkeys(("DATE_ADD", "DATE_SUB", "ADD_MONTHS", "TRUNC"), "DATE"),
     **dict.fromkeys(
         (
             "DATEDIFF",
@@ -94,10 +96,14 @@ def type_name(kind: Any) -> str:
 
 def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
     """Return the types of a query over tables that are named by the keys of ``tables``."""
+    from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
+    members = {}  # by the mark of a name: st.a is a column to the parser, and a member later
     for number, node in enumerate(query.walk()):
         node.meta[_MARK] = number
+        if node.arg_key == "this" and isinstance(node.parent, exp.Column):
+            members[number] = node.parent.meta[_MARK]
     columns = {
         ours: {column.name: _sqlglot_type(column.type) for column in table.schema}
         for ours, table in tables.items()
@@ -108,23 +114,47 @@ def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
         return Types({})  # DuckDB, or who writes the query for it, says what is wrong
     elements = _exploded(typed)
     found = {
-        n.meta[_MARK]: elements.get(getattr(n, "table", ""), n.type)
+        n.meta[_MARK]: elements.get((getattr(n, "table", ""), n.name.casefold()), n.type)
         for n in typed.walk()
         if _MARK in n.meta and n.type
     }
+    for dot in typed.find_all(exp.Dot):
+        if dot.type and _MARK not in dot.meta:
+            found[members.get(dot.expression.meta.get(_MARK), -1)] = dot.type
+    found |= _variables(typed)
+    found.pop(-1, None)
     return Types(found, typed.selects)
 
 
-def _exploded(query: Any) -> dict[str, Any]:
-    """Return the types of the columns of LATERAL VIEW EXPLODE by alias; sqlglot gets them wrong."""
+def _exploded(query: Any) -> dict[tuple[str, str], Any]:
+    """Return the types of the columns of LATERAL VIEW by alias and name; sqlglot errs on them."""
     from sqlglot import exp
 
-    views = query.find_all(exp.Lateral)
-    return {
-        one.alias: one.this.type
-        for one in views
-        if one.alias and type(one.this) is exp.Explode and one.this.type
-    }
+    found: dict[tuple[str, str], Any] = {}
+    for view in query.find_all(exp.Lateral):
+        if type(view.this) not in (exp.Explode, exp.Posexplode) or not view.this.this.type:
+            continue
+        kinds = list(view.this.this.type.expressions)
+        if type(view.this) is exp.Posexplode:
+            kinds.insert(0, exp.DataType.build("BIGINT"))
+        names = [name.casefold() for name in view.alias_column_names]
+        found |= {(view.alias, name): kind for name, kind in zip(names, kinds, strict=False)}
+    return found
+
+
+def _variables(query: Any) -> dict[int, Any]:
+    """Return the types of the variables of functions over the elements of an array, by mark."""
+    from sqlglot import exp
+
+    found = {}
+    for function in query.find_all(exp.Lambda):
+        kind: Any = getattr(function.parent.this, "type", None)
+        if type_name(kind) in ("ARRAY", "LIST") and kind.expressions and function.expressions:
+            name = function.expressions[0].name
+            for node in function.this.find_all(exp.Identifier):
+                if node.name == name and _MARK in node.meta:
+                    found[node.meta[_MARK]] = kind.expressions[0]
+    return found
 
 
 def forget(node: Any) -> None:
@@ -226,13 +256,21 @@ def _annotating() -> Any:
         exp.Anonymous: _annotate_call,
     }
     arithmetic = ((exp.Add, _sum_type), (exp.Sub, _sum_type), (exp.Mod, _sum_type))
-    for kind, rule in (*arithmetic, (exp.Mul, _product_type), (exp.Div, quotient_type)):
+    for kind, rule in (*arithmetic, (exp.Mul, product_type), (exp.Div, quotient_type)):
         rules[kind] = partial(_annotate_arithmetic, plain[kind], rule)
     for choice in (exp.Coalesce, exp.If, exp.Case):
         rules[choice] = partial(_annotate_choice, plain[choice])
     for compared in (exp.Greatest, exp.Least, exp.Nullif):
         rules[compared] = partial(_annotate_choice, plain[compared], text=False)
     rules[exp.CurrentTimestamp] = _annotate_now
+    rules[exp.Bracket] = partial(_annotate_item, plain[exp.Bracket])
+    for kept in (exp.ArgMax, exp.ArgMin, exp.ArrayFilter):
+        rules[kept] = _annotate_kept
+    rules[exp.ArrayUniqueAgg] = _annotate_set
+    for rounded in (exp.Ceil, exp.Floor):
+        rules[rounded] = _annotate_rounded
+    for largest in (exp.ArrayMax, exp.ArrayMin):
+        rules[largest] = _annotate_element
     for unknown in (exp.DecodeCase, exp.Nvl2):
         rules[unknown] = partial(_annotate_choice, None)
     made = {kind: {"annotator": rule} for kind, rule in rules.items()}
@@ -265,7 +303,44 @@ def _annotate_sum(plain: Any, annotator: Any, node: Any) -> Any:
 def _annotate_call(annotator: Any, node: Any) -> Any:
     from sqlglot import exp
 
+    of: Any = node.expressions[0].type if node.expressions else None
+    if node.name.upper() in _OF_MAPS and type_name(of) == "MAP" and len(of.expressions) == 2:
+        kind = of.expressions[_OF_MAPS.index(node.name.upper())]
+        return annotator._set_type(node, _array_of(kind))
     return annotator._set_type(node, exp.DataType.Type[_RETURNS.get(node.name.upper(), "UNKNOWN")])
+
+
+def _annotate_item(plain: Any, annotator: Any, node: Any) -> Any:
+    if type_name(node.this.type) == "MAP" and len(node.this.type.expressions) == 2:
+        return annotator._set_type(node, node.this.type.expressions[1])
+    return plain(annotator, node)
+
+
+def _annotate_kept(annotator: Any, node: Any) -> Any:
+    return annotator._set_type(node, node.this.type)
+
+
+def _annotate_rounded(annotator: Any, node: Any) -> Any:
+    from sqlglot import exp
+
+    kinds = exp.DataType.Type
+    return annotator._set_type(node, kinds.DOUBLE if node.args.get("decimals") else kinds.BIGINT)
+
+
+def _annotate_set(annotator: Any, node: Any) -> Any:
+    return annotator._set_type(node, _array_of(node.this.type))
+
+
+def _annotate_element(annotator: Any, node: Any) -> Any:
+    inner = node.this.type.expressions if node.this.type else []
+    return annotator._set_type(node, inner[0] if len(inner) == 1 else node.type)
+
+
+def _array_of(kind: Any) -> Any:
+    from sqlglot import exp
+
+    inner = [kind.copy()] if kind else []
+    return exp.DataType(this=exp.DataType.Type.ARRAY, expressions=inner, nested=True)
 
 
 def _annotate_now(annotator: Any, node: Any) -> Any:
@@ -306,8 +381,13 @@ def average_type(of: tuple[int, int]) -> tuple[int, int]:
     return min(DECIMAL_DIGITS, of[0] + 4), scale
 
 
-def _product_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    return min(DECIMAL_DIGITS, left[0] + right[0]), left[1] + right[1]
+def product_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    """Return precision and scale of a product: at most 18 digits are after the point.
+
+    A factor of a project with the extended scale keeps its own.
+    """
+    scale = min(left[1] + right[1], max(DECIMAL_SCALE, left[1], right[1]))
+    return min(DECIMAL_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 
 
 def _sum_type(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import ROUND_DOWN, Decimal, localcontext
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -94,6 +95,8 @@ TRUE = (
     "datepart(dt, 'hh') = 22 and weekday(dt) = 0",
     f"to_char(dt, 'yyyy-mm-dd hh:mi:ss') = '{CLOCK}'",
     "date_format(dt, 'yyyy-MM-dd HH:mm:ss') = '2024-07-01 22:30:00'",
+    "date_format(ts, 'yyyyMMdd HHmmss.SSS') = '20240701 223000.123'",
+    "months_between(dt, '2024-06-30 22:30:00') = 1.0 + (1 - 30) / 31",
     "datetrunc(dt, 'dd') = '2024-07-01 00:00:00'",
     "datediff(dt, '2024-06-30 00:00:00', 'dd') = 1",
     f"unix_timestamp(dt) = unix_timestamp('{CLOCK}')",
@@ -131,6 +134,131 @@ def test_text_is_inserted_as_an_instant_of_the_session(
     assert nanos == stored.column("ts").cast(pa.int64()).to_pylist() * 4
 
 
+NANOS = "2024-07-01 22:30:00.123456789"
+
+
+def test_values_of_instants_are_shown_by_the_clock_in_text_dates_and_clock_times(
+    peer: Peer, zone: str, new_table: NewTable
+) -> None:
+    shown = (
+        f"datetime '{CLOCK}'",
+        f"cast('{NANOS}' as timestamp)",
+        f"dateadd(datetime '{CLOCK}', 0, 'dd')",
+        f"timestamp_ntz '{NANOS}'",
+    )
+    for one in shown:
+        name = new_table("(s string, d date, n timestamp_ntz, t timestamp, dt datetime)")
+        for rows in (f"VALUES ({', '.join([one] * 5)})", f"SELECT {', '.join([one] * 5)}"):
+            peer.sql(f"INSERT INTO {name} {rows};", in_zone(zone))
+        first, second = peer.query(f"SELECT * FROM {name};").to_pylist()
+        assert first == second
+        assert first["s"] == (NANOS if NANOS in one else CLOCK)
+        assert first["d"] == date(2024, 7, 1)
+        assert str(first["n"])[:19] == CLOCK
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_instant"),
+    [
+        ("cast(n as timestamp)", True),
+        ("cast(t as timestamp)", True),
+        ("coalesce(cast(null as timestamp), n)", True),
+        ("cast(t as timestamp_ntz)", False),
+        ("cast(cast(n as timestamp) as timestamp_ntz)", False),
+    ],
+)
+def test_a_timestamp_and_a_clock_time_are_cast_with_their_nanoseconds(
+    peer: Peer, zone: str, new_table: NewTable, expression: str, is_instant: bool
+) -> None:
+    name = new_table("(n timestamp_ntz, t timestamp)")
+    peer.sql(f"INSERT INTO {name} VALUES ('{NANOS}', '{NANOS}');", in_zone(zone))
+    read = peer.query(
+        f"SELECT {expression} AS v, cast(n as timestamp) = t and t = n AS same FROM {name};",
+        in_zone(zone),
+    )
+    clock = instant(CLOCK, zone) if is_instant else datetime.fromisoformat(CLOCK)
+    nanos = int((clock - datetime(1970, 1, 1)).total_seconds()) * 10**9 + 123456789
+    assert read.column("v").cast(pa.int64()).to_pylist() == [nanos]
+    assert read.column("same").to_pylist() == [True]
+    peer.sql(f"INSERT INTO {name} SELECT t, n FROM {name};", in_zone(zone))
+    for column in peer.query(f"SELECT n, t FROM {name};").columns:
+        assert len(set(column.cast(pa.int64()).to_pylist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("zone", "clock"),
+    [("Asia/Shanghai", "0001-01-01 00:00:00"), ("America/New_York", "9999-12-31 23:59:59")],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT datetime '{}' AS v;",
+        "SELECT cast('{}' AS timestamp) AS v;",
+        "SELECT dt FROM {{}} WHERE dt = '{}';",
+        "INSERT INTO {{}} VALUES ('{}');",
+    ],
+)
+def test_a_constant_outside_of_the_years_of_utc_is_an_error(
+    peer: Peer, new_table: NewTable, zone: str, clock: str, text: str
+) -> None:
+    name = new_table("(dt datetime)")
+    with pytest.raises(QueryError, match="before the year 1 or after the year 9999 in UTC"):
+        peer.sql(text.format(clock).format(name), in_zone(zone))
+    peer.sql(f"INSERT INTO {name} VALUES (datetime '{clock}');", in_zone("UTC"))
+    assert peer.query(f"SELECT cast(dt AS string) AS s FROM {name};").to_pylist() == [{"s": clock}]
+
+
+@pytest.mark.parametrize(
+    "instant_of",
+    [
+        "m['k']",
+        "map_values(m)[0]",
+        "st.a",
+        "T.st.a",
+        "named_struct('a', dt).a",
+        "a[0]",
+        "array_max(a)",
+        "sort_array(a)[0]",
+        "filter(a, x -> cast(x as string) like '2024%')[0]",
+        "max_by(dt, k) over ()",
+        "min_by(dt, k) over ()",
+        "q.v FROM (SELECT m['k'] AS v FROM T) q",
+        "q.v.a FROM (SELECT st AS v FROM T) q",
+        "v FROM T LATERAL VIEW explode(m) t AS kk, v",
+        "v FROM T LATERAL VIEW explode(a) t AS v",
+        "v FROM T LATERAL VIEW posexplode(a) t AS p, v",
+        "v FROM T LATERAL VIEW posexplode(array(dt)) t AS p, v",
+        "collect_set(dt)[0] FROM T",
+        "arg_max(dt, k) FROM T",
+    ],
+)
+def test_instants_taken_out_of_nested_values_are_shown_by_the_clock(
+    peer: Peer, zone: str, new_table: NewTable, instant_of: str
+) -> None:
+    name = new_table(
+        "(k string, dt datetime, m map<string,datetime>, st struct<a:datetime,b:string>,"
+        " a array<datetime>)"
+    )
+    dt = f"datetime '{CLOCK}'"
+    nested = f"map('k', {dt}), named_struct('a', {dt}, 'b', 'x'), array({dt})"
+    peer.sql(f"INSERT INTO {name} SELECT 'k', {dt}, {nested};", in_zone(zone))
+    value, _, source = instant_of.partition(" FROM ")
+    text = f"SELECT cast({value} AS string) AS v, hour({value}) AS h FROM {source or 'T'};"
+    read = peer.query(re.sub(r"\bT\b", name, text), in_zone(zone))
+    assert read.to_pylist() == [{"v": CLOCK, "h": 22}]
+
+
+def test_variables_over_arrays_of_instants_show_the_clock(
+    peer: Peer, zone: str, new_table: NewTable
+) -> None:
+    name = new_table("(a array<datetime>)")
+    peer.sql(f"INSERT INTO {name} SELECT array(datetime '{CLOCK}');", in_zone(zone))
+    read = peer.query(
+        f"SELECT transform(a, x -> cast(x as string)) AS v FROM {name};", in_zone(zone)
+    )
+    assert read.to_pylist() == [{"v": [CLOCK]}]
+
+
 def test_a_date_becomes_the_midnight_of_the_session(
     peer: Peer, zone: str, new_table: NewTable
 ) -> None:
@@ -166,6 +294,15 @@ def test_an_unknown_zone_is_named(peer: Peer) -> None:
         ("-1.5", -1.5, pa.float64()),
         ("1e-7", 1e-7, pa.float64()),
         ("0.1 + 0.2", 0.1 + 0.2, pa.float64()),
+        ("ceil(x)", 3, pa.int64()),
+        ("floor(-x)", -3, pa.int64()),
+        ("ceil(y) + 1", 4, pa.int64()),
+        ("floor('2.5')", 2, pa.int64()),
+        ("ceil(k) / 2", 3.5, pa.float64()),
+        ("months_between('1997-02-28 10:30:00', '1996-10-30')", 3.9495967741935485, None),
+        ("months_between('1996-10-30', '1997-02-28 10:30:00')", -3.9495967741935485, None),
+        ("months_between('2024-02-29', '2024-01-31')", 1.0, pa.float64()),
+        ("months_between('2024-03-15 12:00:00', '2024-01-15')", 2.0, pa.float64()),
         ("1.5BD", Decimal("1.5"), pa.decimal128(2, 1)),
         ("cast('1.2345678901' as decimal)", Decimal("1.2345678901"), pa.decimal128(38, 18)),
         ("'3' * 2", 6.0, pa.float64()),
@@ -204,6 +341,53 @@ def test_fractions_are_cut_on_the_way_into_a_column_of_integers(
         {"a": 1, "b": -1, "d": Decimal("12345678901234567.123456789")},
         {"a": 2, "b": 2, "d": 0},
     ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("'1.5' = 2", False),
+        ("s = 2", False),
+        ("1.5 = s and s <=> '1.5'", True),
+        ("s in (1, 2)", False),
+        ("s between 1 and 2", True),
+        ("s < 2 and 1 < s", True),
+        ("k in ('7.0', '8')", True),
+        ("k = '7.4'", False),
+        ("s in (select 2)", False),
+        ("7 in (select s)", False),
+        ("case s when 2 then true else false end", False),
+        ("exists (select 1 from (select 2 as n) q where q.n = s)", False),
+        ("'1e3' = 1000 and long = 1000000000001", True),
+        ("d = '2.995'", False),
+        ("d > '2.999' and d = '3'", True),
+        ("wide = '123456789012345678901234567890.12'", True),
+    ],
+)
+def test_text_is_compared_with_numbers_as_double_or_decimal(
+    peer: Peer, condition: str, expected: bool
+) -> None:
+    table = (
+        "(SELECT '1.5' AS s, 7 AS k, '1000000000001' AS long, cast(3 AS decimal(10,2)) AS d,"
+        " cast('123456789012345678901234567890.12' AS decimal(38,2)) AS wide) t"
+    )
+    assert peer.query(f"SELECT {condition} AS v FROM {table};").to_pylist() == [{"v": expected}]
+
+
+@pytest.mark.parametrize("text", ["'x'", "s"])
+def test_text_that_is_no_number_is_an_error_beside_a_number(peer: Peer, text: str) -> None:
+    with pytest.raises(QueryError, match="the value 'x' cannot be converted to DOUBLE"):
+        peer.query(f"SELECT {text} = 1 AS v FROM (SELECT 'x' AS s) t;")
+
+
+def test_a_partition_of_text_is_compared_with_a_number_of_any_length(
+    peer: Peer, new_table: NewTable
+) -> None:
+    name = new_table("(a bigint) PARTITIONED BY (pt string)")
+    for number, value in enumerate(("20240101", "202401011200", "20240101.5")):
+        peer.sql(f"INSERT INTO {name} PARTITION (pt='{value}') VALUES ({number});")
+    assert peer.query(f"SELECT a FROM {name} WHERE pt = 20240101;").to_pylist() == [{"a": 0}]
+    assert peer.query(f"SELECT a FROM {name} WHERE pt > 20240102;").to_pylist() == [{"a": 1}]
 
 
 D = "decimal(10,2)"
@@ -251,6 +435,61 @@ def test_a_quotient_has_eighteen_exact_digits(peer: Peer, left: str, right: str)
     with localcontext(prec=80, rounding=ROUND_DOWN):
         exact = Decimal(left) / Decimal(right)
         assert value == exact.quantize(Decimal(10) ** -18)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("100.5", "200"),
+        ("-9999999999", "9999999999.123456789123456789"),
+        ("99999999999999999999.999999999999999999", "1"),
+        ("0.000000000000000001", "-0.5"),
+        ("0.000000000000000001", "0.49"),
+        ("-12345678901234567.890123456789012345", "7.000000000000000007"),
+    ],
+)
+def test_a_product_of_decimal_is_rounded_to_eighteen_digits(
+    peer: Peer, new_table: NewTable, left: str, right: str
+) -> None:
+    name = new_table("(a decimal(38,18), b decimal(38,18))")
+    peer.sql(f"INSERT INTO {name} VALUES (cast('{left}' AS decimal), cast('{right}' AS decimal));")
+    with localcontext(prec=80, rounding=ROUND_HALF_UP):
+        exact = (Decimal(left) * Decimal(right)).quantize(Decimal(10) ** -18)
+    read = peer.query(f"SELECT a * b AS p, sum(a * b) AS s FROM {name} GROUP BY a, b;")
+    assert read.to_pylist() == [{"p": exact, "s": exact}]
+    assert {field.type for field in read.schema} == {pa.decimal128(38, 18)}
+    peer.sql(f"CREATE TABLE {name}_c AS SELECT a * b AS p FROM {name};")
+    assert peer.query(f"SELECT p FROM {name}_c;").to_pylist() == [{"p": exact}]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("x * 1.5", Decimal("150.375")),
+        ("3 * x", Decimal("300.75")),
+        ("x * x * -x", Decimal("-1007518.765625")),
+        ("wide * tiny", Decimal("24691357802469135.78024691357802469")),
+        ("sum(x * x) / 2", Decimal("5025.03125")),
+    ],
+)
+def test_products_of_other_scales_are_exact(peer: Peer, expression: str, expected: Decimal) -> None:
+    table = (
+        "(SELECT cast('100.25' AS decimal) AS x,"
+        " cast('0.000000000000000002' AS decimal) AS tiny,"
+        " cast('12345678901234567890123456789012345.12' AS decimal(38,2)) AS wide) t"
+    )
+    read = peer.query(f"SELECT {expression} AS v FROM {table};")
+    assert read.column("v").to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("computed", ["x * x", "x * 10", "x + x", "sum(x)", "x * wide"])
+def test_a_decimal_of_too_many_digits_is_an_error_of_the_service(peer: Peer, computed: str) -> None:
+    rows = (
+        "SELECT cast('99999999999999999999' AS decimal) AS x,"
+        " cast('12345678901234567890' AS decimal(38,2)) AS wide"
+    )
+    with pytest.raises(QueryError, match="no DECIMAL of more than 38 digits in SQL"):
+        peer.query(f"SELECT {computed} AS v FROM ({rows} UNION ALL {rows}) t;")
 
 
 @pytest.mark.parametrize(
@@ -335,14 +574,54 @@ def test_the_zone_of_the_connection_reads_text(odps: Connection, zone: str) -> N
 
 
 @pytest.mark.parametrize("month", range(1, 13))
-def test_to_date_reads_months_of_a_format(peer: Peer, month: int) -> None:
-    texts = f"'2024{month:02}15', '2024/{month:02}/15 23:59:58'"
+def test_to_date_with_a_format_is_a_datetime_of_the_session(
+    peer: Peer, month: int, zone: str
+) -> None:
+    """The vendor's manual, *TO_DATE*: with a format it returns a DATETIME."""
+    texts = f"'2024{month:02}15 07', '2024/{month:02}/15 23:59:58.125'"
     found = peer.query(
-        "SELECT to_date(a, 'yyyymmdd') AS a, to_date(b, 'yyyy/mm/dd hh:mi:ss') AS b,"
-        f" to_date(null, 'yyyy') AS c FROM (SELECT {texts}) AS q (a, b);"
+        "SELECT to_date(a, 'yyyymmdd hh') AS a, to_date(b, 'yyyy/mm/dd hh:mi:ss.ff3') AS b,"
+        " to_date(null, 'yyyy') AS c, to_char(to_date(a, 'yyyymmdd hh'), 'mmdd hh.ff3') AS s,"
+        f" to_date(a, 'yyyymmdd hh') > date '2024-{month:02}-15' AS later"
+        f" FROM (SELECT {texts}) AS q (a, b);",
+        in_zone(zone),
     )
-    day = date(2024, month, 15)
-    assert found.to_pylist() == [{"a": day, "b": day, "c": None}]
+    assert found.schema.field("a").type == pa.timestamp("ms")
+    assert found.to_pylist() == [
+        {
+            "a": instant(f"2024-{month:02}-15 07:00:00", zone),
+            "b": instant(f"2024-{month:02}-15 23:59:58.125", zone),
+            "c": None,
+            "s": f"{month:02}15 07.000",
+            "later": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "expected"),
+    [
+        ("bad", "$.a", None),
+        ("", "$.a", None),
+        ('{"a":1', "$.a", None),
+        ('{"a":1}', "$.b", None),
+        ('{"a":"x"}', "$.a", "x"),
+        ('{"a":{"b":1}}', "$.a", '{"b":1}'),
+        ('[{"a":1},{"a":2}]', "$[*].a", "[1,2]"),
+        ('{"a":[{"b":"x"},{"b":"y"},{}]}', "$.a[*].b", '["x","y"]'),
+        ('{"a":[]}', "$.a[*].b", None),
+        ("bad", "$[*].a", None),
+    ],
+)
+def test_get_json_object_gives_one_text_or_null(
+    peer: Peer, text: str, path: str, expected: str | None
+) -> None:
+    read = peer.query(
+        f"SELECT get_json_object('{text}', '{path}') AS a, get_json_object(s, '{path}') AS b"
+        f" FROM (SELECT '{text}' AS s) t;"
+    )
+    assert read.to_pylist() == [{"a": expected, "b": expected}]
+    assert {field.type for field in read.schema} == {pa.string()}
 
 
 def test_text_and_bytes_are_cast_as_utf8(peer: Peer, new_table: Callable[[str], str]) -> None:

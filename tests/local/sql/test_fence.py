@@ -181,7 +181,7 @@ def test_the_engine_behind_the_fence_writes_no_file_and_cannot_be_reset(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-BIG = "SELECT i, repeat('x', 100) AS s FROM range(1000000) t(i) ORDER BY hash(i)"
+BIG = "SELECT i, repeat('x', 100) AS s FROM range(1000000) t(i) ORDER BY md5(cast(i as string))"
 
 
 def test_what_does_not_fit_into_memory_fails_where_no_folder_was_given(tmp_path, monkeypatch):

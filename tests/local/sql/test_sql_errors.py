@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_misspelt_name_is_marked_and_the_nearest_one_named(
         ("select dateadd(id) from orders", "function dateadd does not take", "arguments"),
         ("select * from orders where count(id) > 1", "WHERE cannot hold an aggregate", "HAVING"),
         ("select id from orders union all select id, note from orders", "UNION", "the same"),
-        ("select id from orders where id = 'abc'", "'abc' cannot be converted to BIGINT", "cast"),
+        ("select id from orders where id = 'abc'", "'abc' cannot be converted to DOUBLE", "cast"),
         ("select address.citi from orders", "no member citi", "members"),
         ("select id + from orders", "missing", "marked|this place"),
         ("select zzz from orders", "no column zzz", "columns are id, customer"),
@@ -122,6 +123,55 @@ def test_signs_that_maxcompute_lacks_are_errors_of_the_text(
     odps: Connection, text: str, place: str
 ) -> None:
     assert place in refused(odps, text).message
+
+
+LACKING = (
+    *("json_tuple(s, 'a')", "isdate(s, 'yyyy')", "from_utc_timestamp(s, 'UTC')", "str_to_map(s)"),
+    *("to_utc_timestamp(s, 'UTC')", "inline(array(struct(1, 2)))", "regexp_substr(s, 'a')"),
+    *("slice(array(1), 1, 1)", "conv('10', 10, 2)", "hash(s)", "from_json(s, 'array<int>')"),
+    *("array_sort(array(1, 2), (x, y) -> x - y)", "json_tuple(s, 'a', 'b') as (x, y)"),
+    "1 from (select 'a' as s) u lateral view json_tuple(s, 'a') v as w",
+)
+
+
+@pytest.mark.parametrize("expression", LACKING)
+def test_functions_that_only_maxcompute_has_are_named_as_such(
+    odps: Connection, expression: str
+) -> None:
+    source = "" if " from " in expression else " from (select 'a' as s) t"
+    message = refused(odps, f"select {expression}{source}").message
+    name = re.findall(r"[a-z_]+(?=\()", expression)[0].upper()
+    if " view " in expression:
+        name = "LATERAL VIEW JSON_TUPLE"
+    assert "the embedded service has no" in message
+    assert name in message.upper()
+    assert message.endswith("MaxCompute does")
+
+
+def test_a_name_that_is_spelled_wrongly_is_likened_to_functions_of_maxcompute(
+    odps: Connection,
+) -> None:
+    assert "did you mean from_unixtime?" in str(refused(odps, "select from_unixtim(1)").hint)
+    assert "did you mean date?" not in str(refused(odps, "select datee('a')").hint)
+
+
+def test_a_struct_of_other_members_is_an_error_of_the_service(odps: Connection) -> None:
+    name = f"members{time.time_ns()}"
+    odps.create_table(name, "st struct<x:bigint,y:string>")
+    error = refused(odps, f"insert into {name} (st) values (struct(1, 'x'))")
+    assert "a STRUCT has other members" in error.message
+    assert "named_struct" in str(error.hint)
+    odps.drop_table(name)
+
+
+def test_explode_with_names_and_wm_concat_in_an_order(odps: Connection) -> None:
+    found = odps.sql("select explode(map('a', 1, 'b', 2)) as (k, v)").to_arrow()
+    assert found.to_pylist() == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
+    found = odps.sql(
+        "select wm_concat(',', s) within group (order by n desc) as s"
+        " from values (1, 'a'), (3, 'c'), (2, 'b') t(n, s)"
+    ).to_arrow()
+    assert found.to_pylist() == [{"s": "c,b,a"}]
 
 
 def test_braces_in_text_names_and_comments_are_kept(odps: Connection) -> None:

@@ -277,7 +277,7 @@ def test_references_of_blobs_pass_through_queries(
     ("expression", "expected"),
     [
         ("to_char(dt, 'yyyy-mm-dd hh:mi:ss')", "2024-01-31 10:20:30"),
-        ("to_date('20240131', 'yyyymmdd')", date(2024, 1, 31)),
+        ("to_date('20240131', 'yyyymmdd')", datetime(2024, 1, 31)),
         ("dateadd(dt, 1, 'month')", datetime(2024, 2, 29, 10, 20, 30)),
         ("datediff(dt, dateadd(dt, -3, 'hh'), 'hh')", 3),
         ("datediff(dt, dateadd(dt, -3, 'dd'))", 3),
