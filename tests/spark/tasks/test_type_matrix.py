@@ -209,7 +209,7 @@ def whole(odps: Connection) -> str:
     odps.create_table(name, f"`row` bigint, {COLUMNS}")
     odps.table(name).write(_matrix())
     # What the client reads is what was meant: the other tests compare with what it reads.
-    assert _normal(odps.table(name).read().to_arrow()) == _normal(_matrix())
+    assert _normal(odps.table(name).read(timestamp_unit="us").to_arrow()) == _normal(_matrix())
     return name
 
 
@@ -234,8 +234,8 @@ def test_every_value_is_read_as_it_is_and_written_as_it_is(
         assert odps_nb.spark.write(frame.repartition(2), odps, copy).rows == len(_matrix())
     else:
         frame.repartition(2).write.format("odps").mode("append").save(copy)
-    truth = odps.table(whole).read().to_arrow()
-    assert _normal(odps.table(copy).read().to_arrow()) == _normal(truth)
+    truth = odps.table(whole).read(timestamp_unit="us").to_arrow()
+    assert _normal(odps.table(copy).read(timestamp_unit="us").to_arrow()) == _normal(truth)
 
 
 @pytest.mark.spark
