@@ -40,8 +40,8 @@ _ADDRESS: Final = re.compile(
     r"0x[0-9a-fA-F]{6,}|\berrno\b|avcodec_\w+|\b[\w.]+\.(?:py|cc|cpp|c):\d+"
 )
 _DAMAGE: Final = re.compile(
-    r"truncate|truncation|unexpected(?:ly)? end|premature|end(?:s)? early|incomplete|\bcrc\b|crc-32|checksum"
-    r"|incorrect (?:header|data) check|corrupt|broken (?:data stream|png)"
+    r"truncate|truncation|unexpected(?:ly)? end|premature|end(?:s)? early|incomplete"
+    r"|\bcrc\b|crc-32|checksum|incorrect (?:header|data) check|corrupt|broken (?:data stream|png)"
     r"|does not fit the bytes|has no end",
     re.IGNORECASE,
 )

@@ -11,7 +11,7 @@ from odps_nb.access.checks import check_columns, check_count, check_partition
 from odps_nb.client.read.far_times import asks_for_micro
 from odps_nb.client.read.preview import fetch_preview
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import AccessDeniedError, ConversionError, InvalidRequestError
+from odps_nb.errors import AccessDeniedError, ConversionError, FramingError, InvalidRequestError
 from odps_nb.schema import text_as_binary
 from odps_nb.terms import PartitionSpec, TextMode, TextOptions
 from odps_nb.wire.calls import Preview
@@ -64,6 +64,11 @@ def preview_rows(
         )
     except (InvalidRequestError, AccessDeniedError):
         return None  # a read will show whether only the preview is refused
+    except FramingError as error:
+        if not error.lasts:
+            raise
+        table.reload()  # columns were added since its metadata were fetched
+        return None
     except ConversionError as error:
         if asks_for_micro(error):
             return None

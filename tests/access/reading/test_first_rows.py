@@ -138,3 +138,14 @@ def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
     table.delete(pa.table({"id": [2]}))
     assert sorted(table.head(2).itertuples(index=False, name=None)) == [(1, "new"), (3, "c")]
     odps.drop_table(table.name)
+
+
+def test_columns_that_were_added_meanwhile_are_shown(odps, new_name):
+    table = odps.create_table(new_name("grown"), "id bigint")
+    table.write(pa.table({"id": [1]}))
+    assert list(table.head(1)) == ["id"]
+    odps.sql(f"alter table {table.name.table} add columns (s string)").to_arrow()
+    found = table.head(1)
+    assert (list(found), found["id"].tolist(), found["s"].isna().all()) == (["id", "s"], [1], True)
+    assert list(table.schema.names) == ["id", "s"]
+    odps.drop_table(table.name)
