@@ -13,6 +13,7 @@ from odps_nb.errors import (
     LimitExceededError,
     OdpsNbError,
     ProtocolError,
+    ServiceError,
     StateError,
     TruncatedError,
 )
@@ -131,7 +132,8 @@ def test_a_coding_has_a_budget() -> None:
     [
         (b"", TruncatedError),
         (b"\xff\xff", TruncatedError),
-        (b'{"Code": "x"}', FramingError),
+        (b'{"Code": "x"}', ServiceError),  # what the service says in the place of rows
+        (b'{"rows": 1}', FramingError),
         (bytes(100), FramingError),
         (ipc(BATCHES)[:8] + bytes(200) + ipc(BATCHES)[208:], ProtocolError),
     ],
