@@ -1,6 +1,7 @@
 """Appends and strips the blanks at the end of CHAR(n) values in Arrow arrays, nested ones too.
 
-The service sends CHAR(n) padded with blanks to n characters (``docs/types-and-times.md``).
+Text is plain here: `odps_nb.arrow.plain` converts dictionaries and views before. The service sends
+CHAR(n) padded with blanks to n characters (``docs/types-and-times.md``).
 """
 
 from __future__ import annotations
@@ -98,22 +99,11 @@ def _each(array: pa.Array, odps: OdpsType, leaf: _Leaf) -> pa.Array:
 
 def _each_text(array: pa.Array, odps: LengthType, leaf: _Leaf) -> pa.Array:
     kind = array.type
-    if pt.is_dictionary(kind):
-        dictionary = array.dictionary
-        values = _each_text(dictionary, odps, leaf)
-        if values is dictionary:
-            return array
-        distinct = values.unique()  # two values may have become one
-        places = pc.index_in(values, distinct).take(array.indices).cast(kind.index_type)
-        return pa.DictionaryArray.from_arrays(places, distinct, ordered=kind.ordered)
     if pt.is_string(kind) or pt.is_large_string(kind):
         return leaf(array, odps)
     if pt.is_binary(kind) or pt.is_large_binary(kind):
         text = pa.string() if pt.is_binary(kind) else pa.large_string()
         return leaf(array.view(text), odps).view(kind)
-    if pt.is_string_view(kind) or pt.is_binary_view(kind):
-        text = pa.large_string() if pt.is_string_view(kind) else pa.large_binary()
-        return _each_text(array.cast(text), odps, leaf).cast(kind)
     return array
 
 

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
+from odps_nb.arrow.types import ARROW_TYPES
 from odps_nb.errors import ConversionError, LimitExceededError
 from odps_nb.schema import (
-    TEXT,
     ArrayType,
     Column,
     DecimalType,
@@ -45,21 +45,7 @@ _FOR_FAR_TIMES = (
 )
 _BARE_DECIMAL = pa.decimal128(38, 18)
 _OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_OF_NULLS = {
-    TypeCode.TINYINT: pa.int8(),
-    TypeCode.SMALLINT: pa.int16(),
-    TypeCode.INT: pa.int32(),
-    TypeCode.BIGINT: pa.int64(),
-    TypeCode.FLOAT: pa.float32(),
-    TypeCode.DOUBLE: pa.float64(),
-    TypeCode.BOOLEAN: pa.bool_(),
-    **dict.fromkeys(TEXT, pa.string()),
-    TypeCode.BLOB: pa.string(),
-    TypeCode.BINARY: pa.binary(),
-    TypeCode.GEOGRAPHY: pa.binary(),
-    TypeCode.DATE: pa.date32(),
-    TypeCode.INTERVAL_YEAR_MONTH: pa.int64(),
-}
+_OF_NULLS = ARROW_TYPES | {TypeCode.BLOB: pa.string()}
 """Types of columns without a value; those of times depend on the read."""
 _NULL_BYTES = 16
 """Bytes that a null of any type may take."""

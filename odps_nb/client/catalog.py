@@ -164,7 +164,7 @@ def _names(storage: StorageClient, request: ListProjects | ListSchemas) -> Itera
 
 
 def _valid(names: Iterable[str]) -> Iterator[str]:
-    """Leave out what is no name: it could not be used, and a person might run it in a cell."""
+    """Yield the valid names; an invalid one could run as code after insertion into a cell."""
     for name in names:
         if is_name(name):
             yield name

@@ -23,6 +23,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.arrow.types import ARROW_TYPES, SECONDS_AND_NANOS
 from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
@@ -40,33 +41,12 @@ from odps_nb.schema import (
 
 __all__ = [
     "BARE_DECIMAL",
-    "DAY_TIME_STRUCT",
     "arrow_type",
     "odps_type",
 ]
 
 BARE_DECIMAL = (38, 18)
-DAY_TIME_STRUCT = pa.struct([pa.field("sec", pa.int64()), pa.field("nano", pa.int32())])
-
-_PLAIN: dict[TypeCode, pa.DataType] = {
-    TypeCode.TINYINT: pa.int8(),
-    TypeCode.SMALLINT: pa.int16(),
-    TypeCode.INT: pa.int32(),
-    TypeCode.BIGINT: pa.int64(),
-    TypeCode.FLOAT: pa.float32(),
-    TypeCode.DOUBLE: pa.float64(),
-    TypeCode.BOOLEAN: pa.bool_(),
-    TypeCode.STRING: pa.string(),
-    TypeCode.CHAR: pa.string(),
-    TypeCode.VARCHAR: pa.string(),
-    TypeCode.JSON: pa.string(),
-    TypeCode.BINARY: pa.binary(),
-    TypeCode.GEOGRAPHY: pa.binary(),
-    TypeCode.DATE: pa.date32(),
-    TypeCode.INTERVAL_YEAR_MONTH: pa.int64(),
-    TypeCode.VARIANT: pa.null(),
-    TypeCode.UNKNOWN: pa.null(),
-}
+_PLAIN = ARROW_TYPES | dict.fromkeys((TypeCode.VARIANT, TypeCode.UNKNOWN), pa.null())
 
 
 def arrow_type(
@@ -122,7 +102,7 @@ def _scalar(
     if code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
         return pa.timestamp(timestamp_unit)
     if code is TypeCode.INTERVAL_DAY_TIME:
-        return DAY_TIME_STRUCT if for_write else pa.duration("ns")
+        return SECONDS_AND_NANOS if for_write else pa.duration("ns")
     if code is TypeCode.BLOB:
         return pa.binary() if for_write else pa.string()
     return _PLAIN[code]

@@ -1,4 +1,4 @@
-"""Says why a library refused bytes, in words for a person.
+"""States in plain words why a library refused bytes.
 
 The words of a library are kept where they are plain. An address, the number of an error of the
 system, or a Python object's repr never gets into them.
@@ -32,6 +32,8 @@ _OURS: Final = {
 # by what a library says
 _SAID: Final = (
     (re.compile(r"(?i)image file is truncated|truncated file read"), "its bytes end early"),
+    # of a file that begins as a ZIP file: the directory at its end is missing
+    (re.compile(r"File is not a zip file"), "its bytes end early"),
     (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
 )
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
@@ -42,7 +44,7 @@ _ADDRESS: Final = re.compile(
 _DAMAGE: Final = re.compile(
     r"truncate|truncation|unexpected(?:ly)? end|premature|end(?:s)? early|incomplete"
     r"|\bcrc\b|crc-32|checksum|incorrect (?:header|data) check|corrupt|broken (?:data stream|png)"
-    r"|does not fit the bytes|has no end",
+    r"|does not fit the bytes|has no end|malformed",
     re.IGNORECASE,
 )
 

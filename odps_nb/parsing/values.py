@@ -8,7 +8,7 @@ __all__ = ["Limits", "UnshowableError"]
 
 
 class UnshowableError(ValueError):
-    """The bytes cannot be shown as what they are; the message is one line for a person."""
+    """The bytes cannot be shown as what they are; the message is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,7 +202,7 @@ def test_tables_come_page_by_page_and_sorted():
 
 
 def test_what_is_no_name_is_left_out_of_lists(caplog):
-    """Attack 4: a person takes a name from a list into a cell, and runs it."""
+    """Attack 4: a user inserts a listed name into a cell and runs the cell."""
     wrong = ("--help\n!touch x\n#", "a b", "a;b", "`a`", "", "a\u2028b", "x" * 129)
     script = pages((("a", *wrong, "b"), ""))
     with ControlService(ListTables=script) as service, service.client() as storage:

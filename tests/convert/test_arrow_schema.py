@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.convert.arrow_schema import (
     arrow_schema,
     fit_batch,
@@ -16,7 +17,7 @@ from odps_nb.convert.arrow_schema import (
     require_arrow_types,
     table_schema,
 )
-from odps_nb.convert.arrow_types import DAY_TIME_STRUCT, arrow_type, odps_type
+from odps_nb.convert.arrow_types import arrow_type, odps_type
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -67,7 +68,7 @@ def test_each_type_reads_as_the_protocol_says(text, arrow):
 def test_a_write_sends_raw_references_and_structs_for_intervals():
     assert arrow_type(parse_type("blob"), for_write=True).equals(pa.binary())
     nested = arrow_type(parse_type("array<interval_day_time>"), for_write=True)
-    assert nested.value_type.equals(DAY_TIME_STRUCT)
+    assert nested.value_type.equals(SECONDS_AND_NANOS)
 
 
 def test_time_units_follow_the_session():

@@ -345,3 +345,23 @@ def test_transactions_match_the_model(tmp_path_factory: pytest.TempPathFactory) 
 
     machine = type("Machine", (Transactions,), {"make": staticmethod(make)})
     run_state_machine_as_test(machine, settings=settings(max_examples=15, stateful_step_count=25))
+
+
+def test_touch_sets_the_times_of_what_it_names_and_of_nothing_else(
+    service: Service, clock: Clock
+) -> None:
+    def times() -> dict[str, float]:
+        table = service.catalog.stored_table(NAME)
+        found = {str(one.spec): one.modified for one in service.catalog.partitions(table)}
+        return {**found, "table": table.modified}
+
+    for value in ("x", "y"):
+        write(service, 1, ds=value)
+    before = times()
+    clock.now += 100
+    table = service.catalog.stored_table(NAME)
+    service.catalog.touch(table, [service.catalog.partition(table, PartitionSpec.of("ds=x"))])
+    assert times() == {**before, "ds=x": clock.now}
+    clock.now += 100
+    service.catalog.touch(table)
+    assert times() == {**before, "ds=x": clock.now - 100, "table": clock.now}

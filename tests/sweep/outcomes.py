@@ -62,9 +62,13 @@ _OF_THE_MACHINE = (
 )
 
 FAULTS = (
-    Fault("refused", "hung up on, then nobody listens for a moment"),
-    Fault("no names", "hung up on, then names cannot be looked up for a moment"),
-    Fault("no descriptors", "hung up on, then no socket or file can be opened", mended=False),
+    Fault("refused", "the connection is closed, and new ones are refused for a moment"),
+    Fault("no names", "the connection is closed, and names cannot be looked up for a moment"),
+    Fault(
+        "no descriptors",
+        "the connection is closed, and no file can be opened",
+        mended=False,
+    ),
     Fault("reset inside", "the connection is reset while the request is on its way"),
     Fault("reset before", "the request came, nothing was done, no answer"),
     Fault("reset after", "the service acted, no answer"),

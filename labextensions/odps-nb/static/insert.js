@@ -1,5 +1,5 @@
-// Puts names into the notebook's active cell. Nothing is run, and since a person runs it then, what
-// a service calls a name goes there only as one: no other sign than those of names, else in quotes.
+// Inserts names into the notebook's active cell and runs nothing. A name comes from the service, and
+// the user runs the cell afterwards: a name with other characters than those of names is quoted.
 
 // `%odps read` of a table on a line of its own; in a cell of ours, which has SQL, the name alone.
 export function insertRead(panel, name, NotebookActions) {

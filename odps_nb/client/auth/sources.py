@@ -189,7 +189,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"profiles are not read from {path}: {why}",
             option="profile",
-            hint="let the file and its folder belong to you, writable by nobody else",
+            hint="own the file and its folder, and remove write permission for others: chmod go-w",
         )
     return hidden((key, value) for key, value in table.items() if value != "")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.convert.arrow_types import DAY_TIME_STRUCT
+from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbers_of, validity_of
 from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.convert.fitting.zones import PER_SECOND, UnitTooFine, from_clock, to_clock
@@ -128,7 +128,7 @@ def fit_day_time(array: pa.Array, target: OdpsType) -> pa.Array:
     seconds, rest = numbers // per, (numbers % per) * (10**9 // per)
     return pa.StructArray.from_arrays(
         [array_from(seconds, pa.int64()), array_from(rest.astype(np.int32), pa.int32())],
-        fields=list(DAY_TIME_STRUCT),
+        fields=list(SECONDS_AND_NANOS),
         mask=array.is_null() if array.null_count else None,
     )
 

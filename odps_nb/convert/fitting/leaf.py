@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.convert.arrow_types import (
-    DAY_TIME_STRUCT,
     arrow_type,
     is_bytes,
     is_list,
@@ -97,7 +97,7 @@ def kind_of(arrow: pa.DataType) -> str:
         return "fixed-size bytes" if pt.is_fixed_size_binary(arrow) else "bytes"
     if is_list(arrow):
         return "list"
-    if arrow.equals(DAY_TIME_STRUCT):
+    if arrow.equals(SECONDS_AND_NANOS):
         return "duration"
     for matches, word in _KINDS:
         if matches(arrow):

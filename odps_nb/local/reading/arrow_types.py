@@ -8,11 +8,13 @@ else differs between disk and wire. ``docs/protocol.md`` sections 5.1, 5.2, 6.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.arrow.types import ARROW_TYPES, SECONDS_AND_NANOS
 from odps_nb.local import faults
 from odps_nb.schema import (
     ArrayType,
@@ -31,6 +33,7 @@ __all__ = [
     "arrow_schema",
     "arrow_type",
     "in_units",
+    "seconds_and_nanos",
 ]
 
 _ARROW_UNITS = {
@@ -40,25 +43,11 @@ _ARROW_UNITS = {
     TimeUnit.NANO: "ns",
 }
 
-_PLAIN: dict[TypeCode, Callable[[], pa.DataType]] = {
-    TypeCode.TINYINT: pa.int8,
-    TypeCode.SMALLINT: pa.int16,
-    TypeCode.INT: pa.int32,
-    TypeCode.BIGINT: pa.int64,
-    TypeCode.FLOAT: pa.float32,
-    TypeCode.DOUBLE: pa.float64,
-    TypeCode.BOOLEAN: pa.bool_,
-    TypeCode.STRING: pa.string,
-    TypeCode.CHAR: pa.string,
-    TypeCode.VARCHAR: pa.string,
-    TypeCode.JSON: pa.string,
-    TypeCode.BINARY: pa.binary,
-    TypeCode.BLOB: pa.binary,
-    TypeCode.GEOGRAPHY: pa.binary,
-    TypeCode.DATE: pa.date32,
-    TypeCode.INTERVAL_DAY_TIME: lambda: pa.duration("ns"),
-    TypeCode.INTERVAL_YEAR_MONTH: pa.int64,
+_PLAIN = ARROW_TYPES | {
+    TypeCode.BLOB: pa.binary(),
+    TypeCode.INTERVAL_DAY_TIME: pa.duration("ns"),
 }
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def arrow_type(
@@ -86,10 +75,10 @@ def arrow_type(
         return pa.timestamp(_ARROW_UNITS[datetime_unit])
     if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
         return pa.timestamp(_ARROW_UNITS[timestamp_unit])
-    make = _PLAIN.get(odps.code)
-    if make is None:
+    found = _PLAIN.get(odps.code)
+    if found is None:
         raise faults.invalid(f"the type {odps.code.name} is not supported here")
-    return make()
+    return found
 
 
 def _decimal(odps: DecimalType) -> pa.DataType:
@@ -125,3 +114,13 @@ def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
     except pa.ArrowInvalid:
         raise faults.time_overflow() from None
+
+
+def seconds_and_nanos(array: pa.Array) -> pa.Array:
+    """Return times or durations as structs; nanoseconds count forward, also before 1970."""
+    unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
+    seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
+    nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
+    absent = nulls.to_numpy(zero_copy_only=False)  # the stock client looks at the parts alone
+    parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
+    return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)

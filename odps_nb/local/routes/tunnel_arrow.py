@@ -14,12 +14,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, in_units
+from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, in_units, seconds_and_nanos
 from odps_nb.local.writing.ingest import checked_batches
 from odps_nb.schema import Column, TypeCode, has_timestamp
 from odps_nb.wire.arrow_stream import END_MARKER
@@ -30,10 +30,8 @@ __all__ = ["decode_arrow", "encode_arrow", "stored_batches", "wire_batches"]
 CHUNK_SIZE = 65536
 MAX_CHUNK = 64 * 1024 * 1024
 _U32 = struct.Struct(">I")
-_PER_SECOND = {"us": 1_000_000, "ns": 1_000_000_000}
 _SPLIT = frozenset({TypeCode.INTERVAL_DAY_TIME})
 _SPLIT_TIMES = _SPLIT | {TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
-_PAIR = pa.struct([("sec", pa.int64()), ("nano", pa.int32())])
 
 
 def encode_arrow(batches: Iterator[pa.RecordBatch]) -> Generator[bytes | memoryview, None, None]:
@@ -93,7 +91,7 @@ def wire_batches(
         arrays = []
         for column, array in zip(columns, batch.columns, strict=True):
             if column.type.code in split:
-                array = _seconds_and_nanos(array)
+                array = seconds_and_nanos(array)
             elif has_timestamp(column.type):  # the schema of the client says nanoseconds
                 array = in_units(array, arrow_type(column.type))
             arrays.append(array)
@@ -105,7 +103,7 @@ def stored_batches(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of an uploaded stream as stored columns; 400 if it is damaged or cut."""
     schema = arrow_schema(columns)
-    sent = [f.with_type(_PAIR) if pa.types.is_duration(f.type) else f for f in schema]
+    sent = [f.with_type(SECONDS_AND_NANOS) if pa.types.is_duration(f.type) else f for f in schema]
     for batch in decode_arrow(pa.schema(sent), data):
         arrays = [
             _duration(array) if pa.types.is_duration(field.type) else array
@@ -114,20 +112,10 @@ def stored_batches(
         yield pa.record_batch(arrays, schema=schema)
 
 
-def _seconds_and_nanos(array: pa.Array) -> pa.Array:
-    """Return times or durations as structs; nanoseconds count forward, also before 1970."""
-    unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
-    seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
-    nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
-    absent = nulls.to_numpy(zero_copy_only=False)  # the stock client looks at the parts alone
-    parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
-    return pa.StructArray.from_arrays(parts, fields=list(_PAIR), mask=nulls)
-
-
 def _duration(array: pa.Array) -> pa.Array:
     seconds, nanos = array.flatten()
     try:
-        whole = pc.multiply_checked(seconds, _PER_SECOND["ns"])
+        whole = pc.multiply_checked(seconds, 10**9)
         return pc.add_checked(whole, nanos.cast(pa.int64())).view(pa.duration("ns"))
     except pa.ArrowInvalid as error:
         raise faults.invalid(f"an INTERVAL_DAY_TIME is out of range: {error}") from None

@@ -20,7 +20,7 @@ _MESSAGE = Format(
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,60})[ \t]*:[^\n]{0,2000}\n(?:[ \t][^\n]{0,2000}\n){0,50}")
 _MBOX: Final = re.compile(rb"From [^\n:]{1,200} [^\n]{10,60}\n")
 _FIELDS: Final = 200
-# a sender, and what programs add to a message rather than a person to a list of notes
+# a sender, and fields that mail programs add, which a list of notes does not have
 _SENDERS: Final = frozenset((b"from", b"return-path", b"sender"))
 _MARKS: Final = frozenset(
     (

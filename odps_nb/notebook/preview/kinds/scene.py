@@ -26,7 +26,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     try:
         found = json.loads(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
-        raise UnshowableError("its JSON part is corrupt") from None
+        raise UnshowableError("its JSON part cannot be parsed") from None
     if not isinstance(found, dict):
         raise UnshowableError("its JSON part is no object")
     counts = [

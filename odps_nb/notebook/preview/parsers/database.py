@@ -11,6 +11,7 @@ import sqlite3
 import time
 from typing import Any, Final
 
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["parse"]
@@ -20,7 +21,7 @@ _ROWS: Final = 100_000  # that are counted of one table
 _SECONDS: Final = 3
 _STEPS: Final = 10_000  # of SQLite's machine between two looks at the clock
 _LONGEST: Final = 100
-# the bytes that say whether a log of changes stands beside the file, which memory has not
+# the bytes that say whether the file has a write-ahead log; a database in memory has none
 _JOURNAL: Final = slice(18, 20)
 _LISTED: Final = """
     SELECT name, (SELECT group_concat(name, ', ') FROM pragma_table_xinfo(held.name))
@@ -46,7 +47,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             database.deserialize(bytes(copy))
             return _read(database), b""
         except sqlite3.Error as error:
-            raise UnshowableError(f"cut or corrupt: {error}") from None
+            raise UnshowableError(refusal_of(error)) from None
 
 
 def _read(database: sqlite3.Connection) -> dict[str, Any]:

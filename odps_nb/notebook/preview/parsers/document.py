@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from odps_nb.notebook.preview.parsers.xml_text import LINES, Content, Wanted, read_xml
 from odps_nb.notebook.preview.shared import words
+from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["MAX_UNPACKED", "parse"]
@@ -51,11 +52,11 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     except UnshowableError:
         raise
     except NotImplementedError as error:
-        raise UnshowableError(f"not read here: {error}") from None
+        raise UnshowableError(refusal_of(error)) from None
     except RuntimeError:  # what zipfile raises for a part with a password
         raise UnshowableError("it is locked with a password") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise UnshowableError(f"cut or corrupt: {error}") from None
+        raise UnshowableError(refusal_of(error)) from None
     title, author = (found.values.get(name, "") for name in ("title", "creator"))
     return {"title": title, "author": author, "lines": found.lines, "counts": counts}, b""
 

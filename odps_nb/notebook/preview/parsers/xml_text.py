@@ -97,7 +97,7 @@ def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> 
     except _EnoughError:
         reader.content.whole = False
     except expat.ExpatError as error:
-        raise UnshowableError(f"its XML is cut or corrupt: {error}") from None
+        raise UnshowableError(f"its XML is not well-formed: {error}") from None
     return reader.content
 
 
