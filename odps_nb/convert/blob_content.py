@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
-from odps_nb.convert.unions import check_unions
+from odps_nb.convert.unreadable import check_encryption, check_unions
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
@@ -225,6 +225,7 @@ def _parquet(data: bytes, max_bytes: int) -> pa.Table:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(pa.BufferReader(data)) as file:
+        check_encryption(data, file.metadata)
         groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
         promised = [
             group.column(at).total_uncompressed_size

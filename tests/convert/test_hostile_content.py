@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odps_nb.convert import blob_conversion
+from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError
+from tests.support.encrypted import encrypted_parquet
 
 MIB = 1 << 20
 PARQUET = "application/vnd.apache.parquet"
@@ -68,6 +69,15 @@ def test_a_union_with_codes_of_its_own_is_refused():
         blob_conversion.table(
             out.getvalue().to_pybytes(), "application/vnd.apache.arrow.stream", max_bytes=MIB
         )
+
+
+def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_looks_at_one():
+    for convert in (blob_conversion.table, blob_content.as_table):
+        with pytest.raises(ConversionError, match="its columns are encrypted") as caught:
+            convert(encrypted_parquet(plaintext_footer=True), PARQUET, max_bytes=MIB)
+        assert "decryption_properties" in caught.value.hint
+        with pytest.raises(ConversionError, match="encrypted metadata"):
+            convert(encrypted_parquet(plaintext_footer=False), PARQUET, max_bytes=MIB)
 
 
 def encrypted_column() -> list[bytes]:

@@ -22,6 +22,7 @@ from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
+from tests.support.encrypted import encrypted_parquet
 from tests.support.previews import Seen, Value, seen
 
 INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", re.IGNORECASE)
@@ -97,6 +98,16 @@ def test_a_union_that_pyarrow_cannot_read_is_refused_with_a_reason():
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_batch(table)
     assert "type codes" in notes(out.getvalue())
+
+
+def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
+    said = notes(encrypted_parquet(plaintext_footer=True))
+    assert "encrypted" in said
+    assert "keys" in said
+    assert "stopped the parser" not in said
+    made = tile(Value(encrypted_parquet(plaintext_footer=False)))
+    assert made.format.label == "Parquet"
+    assert "encrypted" in " ".join(made.notes)
 
 
 # -- damaged, or not decoded here -----------------------------------------------------------------

@@ -505,7 +505,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
         *(
             "convert",
             "convert.pictures",
-            "convert.unions",
+            "convert.unreadable",
             "errors",
             "notebook",
             "notebook.preview",
