@@ -33,7 +33,9 @@ PICTURES: Final = {
     "image/vnd-ms.dds": "DDS",
 }
 #: Of ``PIL.Image.Image.info``: what decides how a picture is shown, and its EXIF data.
-KEPT_INFO: Final = ("exif", "icc_profile", "dpi", "gamma", "transparency")
+KEPT_INFO: Final = (
+    *("exif", "icc_profile", "dpi", "gamma", "srgb", "chromaticity", "transparency"),
+)
 # of TIFF: marks of BigTIFF, and tags of camera RAW (DNG 1.7; TIFF/EP 2001)
 _BIG: Final = (b"+\0", b"\0+")
 _DNG_VERSION: Final = 50706
