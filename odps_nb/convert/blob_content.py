@@ -97,7 +97,7 @@ def check_picture(mime: str) -> None:
     if mime not in PICTURES:
         known = (
             "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
-            "pictures"
+            "pictures; for camera RAW: rawpy.imread(blob.open(seek=True))"
         )
         raise _other_kind(mime, "picture", known)
     register()

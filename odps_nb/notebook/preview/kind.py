@@ -161,6 +161,8 @@ class Kind:
         Bytes that are read at most before it is drawn.
     head
         Bytes that are read of a larger blob.
+    alone
+        Bytes that are read at most for a large preview, where these are more than ``limit``.
     embedded
         Whether the bytes go into the page as they are, if it has room for them; then at least what
         it has room for is read.
@@ -174,6 +176,7 @@ class Kind:
     precedence: int = BINARIES
     limit: int = HEAD
     head: int = HEAD
+    alone: int = 0
     embedded: bool = False
 
     @property

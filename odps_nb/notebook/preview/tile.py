@@ -98,7 +98,8 @@ def tile(
     Parameters
     ----------
     blob
-        Opened and closed once; no more of it is read than `Kind.limit` of its kind.
+        Opened and closed once; no more of it is read than `Kind.limit` of its kind, or `Kind.alone`
+        for a large preview.
     size
         How much room the preview has.
     fallback_name
@@ -115,7 +116,7 @@ def tile(
     try:
         # what goes into a page as it is takes four characters for three bytes, and has a caption
         room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
-        format, excerpt = peek(blob, embed=room)
+        format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
         reason = f"{type(error).__name__}: {error}"

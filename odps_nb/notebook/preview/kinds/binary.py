@@ -38,7 +38,6 @@ _FORMATS = (
     _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
     _named("application/x-lz4", "LZ4", b"\x04\x22\x4d\x18"),
     _named("application/x-riff", "RIFF", b"RIFF"),
-    Format(mime="image/x-canon-cr3", label="camera RAW (CR3)", brands=(b"crx ",)),
 )
 
 

@@ -19,7 +19,7 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["MAX_PIXELS", "check_pixels", "parse", "pixels", "thumbnail"]
+__all__ = ["MAX_PIXELS", "check_pixels", "drawn", "parse", "pixels", "thumbnail"]
 
 #: Pixels of the largest picture that is decoded.
 MAX_PIXELS: Final = 40_000_000
@@ -44,7 +44,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Parameters
     ----------
     options
-        ``mime`` that the first bytes proved, and the ``size`` of the preview.
+        ``mime`` that the first bytes proved, and the ``size`` of the preview; ``whole`` is ``no``
+        where the first bytes are all there is: then there is no thumbnail.
 
     Raises
     ------
@@ -60,6 +61,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # Pillow warns of odd files; what matters here either raises or is checked below
         warnings.simplefilter("ignore")
         try:
+            if options.get("whole") == "no":
+                with _opened(data, options["mime"]) as image:
+                    return {"facts": [_extent(image)], "note": ""}, b""
             return _made(data, options["mime"], size)
         except (OSError, SyntaxError) as error:
             note = _refusal(data, options["mime"], error)
@@ -73,7 +77,7 @@ def _made(data: bytes, mime: str, size: Size) -> tuple[dict[str, Any], bytes]:
         # an icon may hold a picture of any size behind a header that says 16 × 16
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
         try:
-            return _thumbnail(image, size)
+            return drawn(image, size)
         except Image.DecompressionBombError:
             raise UnshowableError(_TOO_MANY) from None
 
@@ -126,14 +130,18 @@ def _require_pillow() -> None:
         raise MissingDependencyError("pictures need Pillow", extra="notebook")
 
 
-def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
-    width, height = image.size
+def drawn(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
+    """Return facts of an opened picture and a note, and its thumbnail.
+
+    Raises
+    ------
+    UnshowableError
+        When it has too many pixels.
+    """
+    facts = [_extent(image)]
     if image.format in _JPEG:
         image.draft(None, _box(size))  # decodes at a fraction of the size where it can
     check_pixels(*image.size)
-    if _orientation(image) in (5, 6, 7, 8):
-        width, height = height, width  # stored lying on its side
-    facts = [f"{width} × {height}"]
     # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
     still = (*_JPEG, "PSD")
     animated = bool(getattr(image, "is_animated", False)) and image.format not in still
@@ -149,6 +157,13 @@ def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
             facts += found
         data = thumbnail(image, size)
     return {"facts": facts, "note": ""}, data
+
+
+def _extent(image: Image.Image) -> str:
+    width, height = image.size
+    if _orientation(image) in (5, 6, 7, 8):
+        width, height = height, width  # stored lying on its side
+    return f"{width} × {height}"
 
 
 def _box(size: Size) -> tuple[int, int]:
