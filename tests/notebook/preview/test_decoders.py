@@ -22,7 +22,7 @@ from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.notebook.explore.thumbnails import thumbnail
 from odps_nb.notebook.preview import parsing
-from odps_nb.notebook.preview.kind import MIB
+from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
@@ -116,6 +116,27 @@ def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
         page = page_of(film[:begin] + lie + bytes(9 * MIB))
         assert "its index stands" not in page.text
         assert "no frame" not in page.text
+
+
+def test_a_large_sound_in_boxes_says_its_length_or_that_its_index_stands_at_its_end():
+    song = FILMS["song.m4a"]
+    index, begin = song.index(b"moov") - 4, song.index(b"mdat") - 4
+    assert begin < index
+    longer = struct.pack(">I4s", 20 * MIB, b"mdat") + bytes(20 * MIB - 8)
+    blob = Value(song[:begin] + longer + song[index:], "audio/x-m4b", "book.m4b")
+    page = Page(tile(blob).html)
+    assert "its index stands at its end" in page.text
+    assert "no length: 21.0 MB before its index would be fetched for it" in page.text
+    assert "pre" not in page.tags
+    assert blob.was_read < 2 * HEAD
+    in_front = Value(song[:begin] + song[index:] + longer, "", "book.m4b")
+    page = Page(tile(in_front).html)
+    assert "0:02" in page.text
+    assert "too large to play here" in page.text
+    assert in_front.was_read < 2 * HEAD
+    mp3 = Page(tile(Value(FILMS["song.mp3"] * 2000)).html)
+    assert "large sound" in mp3.text
+    assert "pre" not in mp3.tags
 
 
 def test_an_old_workbook_is_a_table_and_other_compound_files_are_not():

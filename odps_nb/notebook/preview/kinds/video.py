@@ -12,6 +12,7 @@ from typing import Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
+from odps_nb.notebook.preview.boxes import place_of_index
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
@@ -60,8 +61,6 @@ _PS = Format(
 _FLV = Format(mime="video/x-flv", label="FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
 #: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
 _TS_PACKETS: Final = ((188, 0), (192, 4))
-#: Boxes of a film that are passed in search of its index.
-_BOXES: Final = 64
 #: Media types of films that are made of boxes.
 _BOXED: Final = (_MP4.mime, _QUICKTIME.mime, _3GP.mime)
 #: Media types that browsers play.
@@ -87,7 +86,8 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     playable = excerpt.whole and format.mime in _PLAYED
-    if (place := _place_of_index(excerpt, format)) is not None:
+    place = place_of_index(excerpt) if format.mime in _BOXED else None
+    if place is not None:
         return _card(place, size)
     whole = "yes" if excerpt.whole else "no"
     try:
@@ -122,23 +122,6 @@ def _doc_type(data: bytes) -> bytes:
     width = 9 - data[at].bit_length()
     length = int.from_bytes(data[at : at + width], "big") & (1 << 7 * width) - 1
     return data[at + width : at + width + length].rstrip(b"\0")
-
-
-def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
-    """Return the byte where the index can stand at the earliest, if it was not read."""
-    if excerpt.whole or excerpt.size is None or format.mime not in _BOXED:
-        return None
-    data, at = excerpt.data, 0
-    for _ in range(_BOXES):
-        if at + 16 > len(data):
-            break
-        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        if length == 1:
-            length = int.from_bytes(data[at + 8 : at + 16], "big")
-        if name == b"moov" or length < 8:
-            return None
-        at += length
-    return at if len(data) < at < excerpt.size else None
 
 
 def _card(place: int, size: Size) -> Drawing:
