@@ -44,8 +44,10 @@ class BlobContent:
 
         What the bytes are is recognised from them, never from the stated media type. They are
         decoded in a process aside, which is bounded in memory and time: a file that was made to
-        crash a decoder does not end yours. Needs Pillow. Like `to_numpy`, `to_text` and `to_table`
-        it costs one request, or none if the blob is cached; see `open`.
+        crash a decoder does not end yours. Pixels are as the file has them; what colours they mean
+        is in ``info``: ``icc_profile``, ``gamma``, ``srgb``, ``chromaticity``. Needs Pillow. Like
+        `to_numpy`, `to_text` and `to_table` it costs one request, or none if the blob is cached;
+        see `open`.
 
         Parameters
         ----------
