@@ -17,9 +17,13 @@ __all__ = ["KIND"]
 
 
 def _raw(mime: str, name: str, *starts: bytes, brands: tuple[bytes, ...] = ()) -> Format:
-    label = f"camera RAW ({name})" if name else "camera RAW"
-    aliases = ("image/tiff", "image/x-dcraw", f"image/{name.lower()}")
-    return Format(mime=mime, label=label, aliases=aliases, starts=starts, brands=brands)
+    return Format(
+        mime=mime,
+        label=f"camera RAW ({name})" if name else "camera RAW",
+        aliases=("image/tiff", "image/x-dcraw", *([f"image/{name.lower()}"] if name else [])),
+        starts=starts,
+        brands=brands,
+    )
 
 
 _CR2 = _raw("image/x-canon-cr2", "CR2")
