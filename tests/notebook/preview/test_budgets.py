@@ -59,11 +59,18 @@ def test_no_tile_is_larger_than_its_budget(drawn, size):
         assert len(made.html.encode()) <= TILE_BUDGET + 16 * 1024
 
 
-def test_what_is_too_large_shows_its_head_and_how_to_keep_it():
-    data = b"RIFF\x00\x00\x00\x00WAVE" + bytes(9_000_000)
-    page = seen(data, "audio/wav", "long.wav", keep="blobs[3].save(path)")
+@pytest.mark.parametrize(
+    ("start", "name", "says"),
+    [
+        (b"RIFF\x00\x00\x00\x00WAVE", "long.wav", "large sound"),
+        (b"PAR1", "long.parquet", "50 41 52 31"),
+    ],
+)
+def test_what_is_too_large_says_how_to_keep_it(start, name, says):
+    data = start + bytes(9_000_000 - len(start))
+    page = seen(data, "", name, keep="blobs[3].save(path)")
     assert "audio" not in page.tags
-    assert "52 49 46 46" in page.text
+    assert says in page.text
     assert "first 65.5 kB of 9.0 MB" in page.text
     assert "blobs[3].save(path)" in page.text
     assert "verified" not in page.text

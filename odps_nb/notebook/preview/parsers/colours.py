@@ -78,7 +78,8 @@ def _between(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
         there, here = _to_xyz(primaries), _to_xyz(_SRGB)
         whites = [_CONES @ matrix.sum(axis=1) for matrix in (there, here)]
         adapted = np.linalg.inv(_CONES) @ np.diag(whites[1] / whites[0]) @ _CONES
-    return np.linalg.inv(here) @ adapted @ there
+    between: np.ndarray[Any, Any] = np.linalg.inv(here) @ adapted @ there
+    return between
 
 
 def _to_xyz(primaries: Sequence[float]) -> np.ndarray[Any, Any]:
