@@ -1,6 +1,9 @@
 # Everything a developer types. `make help` lists it.
 PYTHON ?= python3
 PY := .venv/bin/python
+NOX := $(PY) -m nox
+empty :=
+space := $(empty) $(empty)
 SECONDS ?= 60
 WORKERS ?= 3
 RUNS ?= 10000
@@ -84,18 +87,17 @@ durability: setup ## the embedded service under kills, power loss and failing di
 	ODPS_NB_DURABILITY=$(CURDIR)/build/durability.jsonl $(PY) -m pytest tests/durability -n 2 --dist load -rN --tb=short --timeout 3600
 	@$(PY) -m tests.durability.page build/durability.jsonl
 
-versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
-	@$(PYTHON) tools/versions.py $(NAMES)
+versions: setup ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2 oldest": only those)
+	$(NOX) $(if $(NAMES),-k "$(subst $(space), or ,$(strip $(NAMES)))",-t versions)
 
 typed: setup ## every public name has a type that pyright knows (its own environment; needs the network once)
 	@$(PY) tools/public_types.py
 
-package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit; both are installed and tried
-	$(PY) tools/package.py
-	$(PY) tools/check_package.py dist
+package: setup ## sdist and wheel in dist/, built twice and compared; each is installed alone and tried
+	$(NOX) -s package installed
 
-release: setup ## what is uploaded, built twice, looked into, installed and tried, with an SBOM (ARGS=--rehearsal)
-	$(PY) tools/release.py $(ARGS)
+release: setup ## the packages to upload, checked, installed, tried, with an SBOM; says first what is not ready
+	$(NOX) -s ready package installed sbom
 
 docs: ## the site in build/site, with every notebook run; a warning fails (ARGS=--no-notebooks: faster)
 	@$(PYTHON) tools/setup.py docs --java
