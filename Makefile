@@ -6,14 +6,13 @@ empty :=
 space := $(empty) $(empty)
 SECONDS ?= 60
 WORKERS ?= 3
-RUNS ?= 10000
 QUERIES ?= 3000
 MINUTES ?= 60
 SEEDS ?= 0-20000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate durability soak versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate durability soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,7 +33,7 @@ check: setup ## while you work: format, lint, types, tests without Spark, browse
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
 
-nightly: setup ## before a release: all tests, chaos, types, versions; writes docs/results/nightly.md (STEPS="tests": only those)
+nightly: setup ## before a release: all tests, types, versions; writes docs/results/nightly.md (STEPS="tests": only those)
 	@$(PYTHON) tools/setup.py docs # a test builds the site
 	@$(MAKE) --no-print-directory lint types
 	$(PY) tools/nightly.py $(STEPS)
@@ -66,9 +65,6 @@ explore: setup ## new random examples for every property, and QUERIES=3000 for t
 fuzz: setup ## fuzzing of all that reads bytes of others (SECONDS=60 in all)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
 	$(PY) fuzz/run.py --seconds $(SECONDS)
-
-chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks them; says how each ended
-	@ODPS_NB_CHAOS=$$(( ($(RUNS) + 3) / 4 )) $(PY) -m pytest tests/client/test_chaos.py -n 2 --dist load -rN --tb=short
 
 sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/results/single-faults.md
 	@rm -f build/sweep.jsonl; mkdir -p build

@@ -26,17 +26,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "results" / "nightly.md"
 KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
 VERSIONS = ROOT / "build" / "versions.json"  # how each row of noxfile.py ended
-CHAOS_RUNS = 10_000
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
 
 #: A command, and what is set for it in the environment.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     # the gate and everything marked `nightly`
     "tests": ((*PYTEST, "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200"), {}),
-    "chaos": (
-        (*PYTEST, "--dist", "load", "--timeout", "7200", "tests/client/test_chaos.py"),
-        {"ODPS_NB_CHAOS": str(CHAOS_RUNS // 4)},
-    ),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
     "versions": ((sys.executable, "-m", "nox", "-t", "versions", "--report", str(VERSIONS)), {}),
 }
