@@ -33,7 +33,7 @@ _LOADED = re.compile(
 _ACTED_ON = re.compile(
     r"(?i).*\.(scf|lnk|url|library-ms|searchconnector-ms|theme|desktop|webloc|inetloc)"
 )
-"""Endings by which a file manager contacts a server when it shows the folder, or starts a program."""
+"""Endings by which a file manager contacts a server on showing the folder, or starts programs."""
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
