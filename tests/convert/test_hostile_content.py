@@ -2,6 +2,8 @@
 
 import io
 import struct
+import subprocess
+import sys
 
 import psutil
 import pyarrow as pa
@@ -111,3 +113,31 @@ def test_a_file_that_ends_the_parser_does_not_end_this_process():
             said.add(str(error))
     assert any("ended the process that does it (SIGABRT)" in text for text in said)
     assert blob_conversion.table(repeated_string(3, 3), PARQUET, max_bytes=MIB).num_rows == 3
+
+
+KERNEL = """
+import sys
+folder = sys.path.pop(0)
+from odps_nb.convert import blob_conversion
+# as scripts and kernels have it: folders in which somebody works, before all libraries
+sys.path[:0] = [folder, folder + "/other"]
+print(blob_conversion.table(b"a,b\\n1,2\\n", "text/csv", max_bytes=1_000_000).num_rows)
+"""
+
+
+@pytest.mark.parametrize("name", ["xml", "json", "numpy", "pyarrow", "charset_normalizer"])
+def test_a_saved_blob_is_no_module_of_the_parser_process(tmp_path, name):
+    for folder in (tmp_path, tmp_path / "other"):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text("open('ran', 'w').close()\nraise ImportError\n")
+    (tmp_path / "main.py").write_text(KERNEL)
+    done = subprocess.run(
+        [sys.executable, "main.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.stdout == "1\n", done.stderr
+    assert not (tmp_path / "ran").exists()
