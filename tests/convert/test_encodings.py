@@ -102,11 +102,11 @@ def test_tables_are_read_in_any_encoding_and_with_any_separator():
     assert table(NEWS["gbk"].encode("gbk"))["名称"].to_pylist() == ["苹果", "香蕉", "葡萄"]
     named = table(NEWS["gbk"].encode("gbk"), encoding="gb18030")
     assert named["价格"].to_pylist() == [3.5, 4.2, 8.0]
-    piped = "a|b\n1|x\n2|y\n"
+    parted = "a:b\n1:x\n2:y\n"
     with pytest.raises(ConversionError, match="no table") as caught:
-        table(piped.encode())
+        table(parted.encode())
     assert "separator=" in caught.value.hint
-    assert table(piped.encode(), separator="|").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+    assert table(parted.encode(), separator=":").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
 
 
 def test_text_of_hive_is_a_table():
