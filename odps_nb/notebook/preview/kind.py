@@ -62,6 +62,8 @@ class Format:
         First bytes that prove the format. What needs more than that is for `Kind.recognise`.
     brands
         Brands of an ISO base media file (the box ``ftyp``) that prove it.
+    limit
+        Bytes that are read of it at most, where that is more than `Kind.limit`.
     kind, encoding, guessed
         Of recognised bytes: name of the kind; Python's name of the text encoding, empty unless it
         is a kind of text, and whether it was guessed.
@@ -72,6 +74,7 @@ class Format:
     aliases: tuple[str, ...] = ()
     starts: tuple[bytes, ...] = ()
     brands: tuple[bytes, ...] = ()
+    limit: int = 0
     kind: str = ""
     encoding: str = ""
     guessed: bool = False

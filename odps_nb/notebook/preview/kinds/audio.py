@@ -15,6 +15,7 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size, length_of
+from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
@@ -173,6 +174,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             note = f"{error}: {error.hint}"
         except UnshowableError as error:
             note = str(error)
+    played = played and not note.startswith(DAMAGED)  # a player of it would stay silent
     if excerpt.whole and played and len(excerpt.data) + len(wave) <= excerpt.room:
         source = data_url(format.mime, excerpt.data)
         player = element(

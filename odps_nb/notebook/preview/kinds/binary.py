@@ -85,11 +85,22 @@ def _recognise(head: Head) -> Format:
 
 
 def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw offset, hex and letters of the first bytes."""
+    """Draw offset, hex and letters of the first bytes; ``*`` for lines that are as the one above.
+
+    The last line that was read is always there, so that the stars have an end.
+    """
     each = 16 if size.layout == "single" else 6
-    lines = []
-    for at in range(0, min(len(excerpt.data), each * size.lines), each):
+    lines: list[str] = []
+    above = b""
+    for at in range(0, len(excerpt.data), each):
         row = excerpt.data[at : at + each]
+        if row == above and at + each < len(excerpt.data):
+            if lines[-1] != "*":
+                lines.append("*")
+            continue
+        above = row
+        if len(lines) >= size.lines:
+            break
         letters = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
         lines.append(f"{at:04x}  {row.hex(' '):<{each * 3 - 1}}  {letters}")
     dump = element(
