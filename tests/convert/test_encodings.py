@@ -115,3 +115,7 @@ def test_text_of_hive_is_a_table():
     assert table(data).to_pydict() == {"f0": [1, 2], "f1": ["苹果", '"x'], "f2": [None, 1.5]}
     uneven = b"1\x01a\n2\n3\x01b\x01c\n"
     assert sniff(uneven, len(uneven)).encoding == ""
+
+
+def test_chinese_among_control_characters_is_no_text():
+    assert detect("明月".encode("gbk") + bytes(range(20))) is None
