@@ -49,7 +49,7 @@ function render({ model, el }) {
   const way = h("button", { "aria-label": "descending", "aria-pressed": "false", title: "turn the order around", onclick: turn }, "↓");
   const search = h("input", {
     type: "search",
-    placeholder: "Search names, rows, texts",
+    placeholder: "Search names and texts",
     "aria-label": "search names, rows and texts",
     title: cost,
     maxlength: 200,
@@ -265,7 +265,7 @@ function render({ model, el }) {
         "div",
         { class: "odps-g-caption" },
         h("div", { class: "odps-g-name", title: tile.name }, h("bdi", {}, tile.name)),
-        h("div", { class: "odps-x-muted odps-g-line" }, tile.verified ? "✓ " : "", tile.words),
+        h("div", { class: "odps-x-muted odps-g-line", title: tile.words }, tile.verified ? "✓ " : "", tile.words),
         tile.row ? h("div", { class: "odps-g-line", title: tile.row }, h("bdi", {}, tile.row)) : null,
         ...marks(tile)
       ),

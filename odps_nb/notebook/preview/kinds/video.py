@@ -15,8 +15,7 @@ from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size
-from odps_nb.parsing.reasons import DAMAGED
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -99,8 +98,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
         _, poster = made_picture(parsed.data)
     except (UnshowableError, MissingDependencyError) as error:
-        proved = str(error).startswith(DAMAGED)  # browsers play some that PyAV does not know
-        if proved or not playable or len(excerpt.data) > excerpt.room:
+        # else a player would stay black
+        may_play = isinstance(error, MissingDependencyError) or str(error).startswith(OTHER_CODEC)
+        if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
         hint = getattr(error, "hint", "")
         return Drawing(
