@@ -106,7 +106,7 @@ def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     dump = element(
         "pre",
         "\n".join(lines),
-        style=f"margin:0;padding:8px 10px;background:none;color:inherit;{MONO}",
+        style=f"margin:0;padding:8px 10px;white-space:pre;background:none;color:inherit;{MONO}",
     )
     box = scroller("div", dump, label=f"first bytes of {name}", style=size.box)
     return Drawing(html=box)
