@@ -132,7 +132,8 @@ def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
     if not whole:  # a character that is cut at the end would speak against its own encoding
         sample = sample[: sample.rfind(b"\n") + 1] or sample
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
-        return Encoding(name="gb18030", guessed=True)
+        is_text = _is_text(sample, "gb18030", whole=whole)
+        return Encoding(name="gb18030", guessed=True) if is_text else None
     matches = list(from_bytes(sample))
     if not matches or len(set(sample)) < _VARIETY:
         return None

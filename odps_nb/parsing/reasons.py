@@ -32,6 +32,8 @@ _OURS: Final = {
 # by what a library says
 _SAID: Final = (
     (re.compile(r"(?i)image file is truncated|truncated file read"), "its bytes end early"),
+    (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # of HDF5
+    (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # of PDFium
     # of a file that begins as a ZIP file: the directory at its end is missing
     (re.compile(r"File is not a zip file"), "its bytes end early"),
     (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),

@@ -7,8 +7,9 @@ from typing import Protocol
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import HEAD, MIB, Format
 from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.parsing.encodings import decode
 
-__all__ = ["BlobFileLike", "BlobLike", "peek", "sniff_blob"]
+__all__ = ["BlobFileLike", "BlobLike", "glance", "peek"]
 
 
 class BlobFileLike(Protocol):
@@ -68,7 +69,8 @@ def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Ex
             )
         format = sniff(head[:HEAD], blob.size)
         kind = kinds()[format.kind]
-        limit = max(kind.limit, embed if kind.embedded else 0, kind.alone if alone else 0)
+        embedded = embed if kind.embedded else 0
+        limit = max(kind.limit, format.limit, embedded, kind.alone if alone else 0)
         known = blob.size
         if known is not None and known > limit:
             data = _read_up_to(file, kind.head, head)
@@ -86,14 +88,16 @@ def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Ex
         file.close()
 
 
-def sniff_blob(blob: BlobLike) -> Format:
-    """Return the format of a blob; reads its head only."""
+def glance(blob: BlobLike) -> tuple[Format, str]:
+    """Return the format of a blob and, of a text, its beginning; reads its head only."""
     file = blob.open()
     try:
         head = _read_up_to(file, HEAD + 1)
     finally:
         file.close()
-    return sniff(head[:HEAD], len(head) if len(head) <= HEAD else blob.size)
+    format = sniff(head[:HEAD], len(head) if len(head) <= HEAD else blob.size)
+    text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
+    return format, text
 
 
 def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:

@@ -217,6 +217,7 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
             label=label,
             width=size.width,
             beside=size.layout == "row",
+            fills=size.layout == "tile",
         ),
         text=line,
         format=about.format,
@@ -240,7 +241,8 @@ def _row(about: _Caption) -> list[Html]:
 def _badges(about: _Caption) -> list[Html]:
     shape = (
         "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px;"
-        "max-width:100%;box-sizing:border-box;overflow-wrap:anywhere"
+        "max-width:100%;box-sizing:border-box;vertical-align:bottom;"
+        "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
     )
     badges = []
     if about.verified:
@@ -248,5 +250,11 @@ def _badges(about: _Caption) -> list[Html]:
         badges.append(element("span", "✓ verified", style=style))
     if differs(about.declared, about.format):
         style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
-        badges.append(element("span", f"declared {clip(about.declared, 60)}", style=style))
+        declared = element(
+            "span",
+            f"declared {clip(about.declared, 200)}",
+            attributes={"title": clip(about.declared, 400)},
+            style=style,
+        )
+        badges.append(declared)
     return [element("div", *badges)] if badges else []

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fuzz import document_files, media_files
+from fuzz import document_files, media_files, science_files
 from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.notebook.explore.thumbnails import thumbnail
@@ -450,7 +450,7 @@ def test_no_decoder_asks_the_network_for_anything(monkeypatch):
     monkeypatch.setattr(client, "_BOOT", boot)
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
-        for name, data in {**FILMS, **document_files.files()}.items():
+        for name, data in {**FILMS, **document_files.files(), **science_files.files()}.items():
             assert "exit status" not in page_of(data, name).text, name
     finally:
         parser.close()
@@ -497,13 +497,13 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def plain():
     """Tiles of a parser process in which no library for previews is installed."""
-    missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments"]
+    missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments", "h5py", "rarfile"]
     boot = client._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
     parser = parsing.Parser()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", boot)
         patch.setattr(parsing, "_parser", parser)
-        files = {**FILMS, **document_files.files()}
+        files = {**FILMS, **document_files.files(), **science_files.files()}
         found = {name: page_of(data, name) for name, data in files.items()}
     parser.close()
     return found
@@ -524,6 +524,8 @@ def hide(names):
         ("page.pdf", "pypdfium2", "div"),
         ("book.xlsx", "python-calamine", "pre"),
         ("scan.dcm", "pydicom", "pre"),
+        ("grid.h5", "h5py", "pre"),
+        ("names.rar", "rarfile", "pre"),
     ],
 )
 def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, library, tag):

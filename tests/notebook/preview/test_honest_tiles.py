@@ -327,8 +327,8 @@ def test_a_label_is_flagged_only_where_it_could_mislead(declared, data, lies):
     assert differs(declared, sniff(data, len(data))) is lies
 
 
-def test_a_long_badge_breaks_inside_of_the_tile():
+def test_a_long_badge_is_cut_inside_of_the_tile():
     page = seen(b"<html>", "application/" + "x" * 80)
     (style,) = [one for one in page.values("style") if "rgba(235,140,20" in one]
     assert "max-width:100%" in style
-    assert "overflow-wrap:anywhere" in style
+    assert "overflow:hidden;text-overflow:ellipsis" in style

@@ -16,7 +16,7 @@ from odps_nb.notebook.preview.boxes import boxes, place_of_index
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size, length_of
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size, length_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -159,7 +159,7 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _facts(excerpt.data, format)
-    wave, note = Html(""), ""
+    wave, note, may_play = Html(""), "", True
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if excerpt.whole:
         try:
@@ -171,7 +171,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             note = f"{error}: {error.hint}"
         except UnshowableError as error:
             note = str(error)
-    if excerpt.whole and played and len(excerpt.data) + len(wave) <= excerpt.room:
+            may_play = note.startswith(OTHER_CODEC)  # else a player would stay silent
+    if excerpt.whole and played and may_play and len(excerpt.data) + len(wave) <= excerpt.room:
         source = data_url(format.mime, excerpt.data)
         player = element(
             "audio",

@@ -16,7 +16,7 @@ from odps_nb.notebook.preview.boxes import place_of_index
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -51,7 +51,11 @@ _3GP = Format(
     brands=tuple(f"3g{name}".encode() for name in ("p4", "p5", "p6", "p7", "2a", "2b", "2c")),
 )
 _WMV = Format(mime="video/x-ms-asf", label="WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
-_TS = Format(mime="video/mp2t", label="MPEG-TS", aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg"))
+_TS = Format(
+    mime="video/mp2t",
+    label="MPEG-TS",
+    aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg", "text/vnd.trolltech.linguist"),
+)
 _PS = Format(
     mime="video/mpeg",
     label="MPEG-PS",
@@ -94,7 +98,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
         _, poster = made_picture(parsed.data)
     except (UnshowableError, MissingDependencyError) as error:
-        if not playable or len(excerpt.data) > excerpt.room:
+        # else a player would stay black
+        may_play = isinstance(error, MissingDependencyError) or str(error).startswith(OTHER_CODEC)
+        if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
         hint = getattr(error, "hint", "")
         return Drawing(
