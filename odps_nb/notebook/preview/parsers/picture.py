@@ -136,7 +136,7 @@ def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
     facts = [f"{width} × {height}"]
     # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
     still = (*_JPEG, "PSD")
-    animated = bool(getattr(image, "is_animated", False)) and image.format not in still
+    animated = image.format not in still and bool(getattr(image, "is_animated", False))
     if animated:
         facts.append("animated")
     data = _moving(image, size) if animated and size.layout == "single" else b""
