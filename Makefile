@@ -10,7 +10,7 @@ SEEDS ?= 0-20000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate durability soak versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate durability corpora soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -83,6 +83,11 @@ durability: setup ## the embedded service under kills, power loss and failing di
 	@rm -f build/durability.jsonl; mkdir -p build
 	ODPS_NB_DURABILITY=$(CURDIR)/build/durability.jsonl $(PY) -m pytest tests/durability -n 2 --dist load -rN --tb=short --timeout 3600
 	@$(PY) -m tests.durability.page build/durability.jsonl
+
+corpora: setup ## files of other projects (ODPS_NB_CORPORA=.corpora keeps them): shown, converted, compared; writes docs/results/corpora.md
+	@rm -f build/corpora.jsonl; mkdir -p build
+	ODPS_NB_CORPORA_NOTES=$(CURDIR)/build/corpora.jsonl $(PY) -m pytest tests/corpora -n 2 --dist loadfile -rs --tb=short
+	@$(PY) -m tests.corpora.page build/corpora.jsonl
 
 versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
 	@$(PYTHON) tools/versions.py $(NAMES)

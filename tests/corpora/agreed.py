@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 _UNKNOWN = "libmagic does not know the format"
 _NOT_CLAIMED = "the format has no preview here, and docs/previews.md does not claim it"
 _IN_TEXT = "it is written in plain text, and shown as such"
@@ -74,3 +77,21 @@ FILES: dict[str, str] = {
 
 #: One file of which a conversion differs from that of another library.
 CONVERSIONS: dict[str, str] = {}
+
+#: What libmagic calls texts, beside `text/…`.
+_TEXTS = ("application/json", "application/javascript", "application/x-ndjson")
+
+
+def is_same_kind(file: Mapping[str, Any]) -> bool:
+    """Whether a file has for libmagic the kind that it has here."""
+    theirs = file["libmagic"]
+    if theirs == file["mime"] or theirs in file["aliases"]:
+        return True
+    return bool(file["encoding"]) and (theirs.startswith("text/") or theirs in _TEXTS)
+
+
+def is_disputed(corpus: str, file: Mapping[str, Any]) -> bool:
+    """Whether the two differ, and no line above says why."""
+    if is_same_kind(file) or (file["label"], file["libmagic"]) in KINDS:
+        return False
+    return f"{corpus}/{file['name']}" not in FILES

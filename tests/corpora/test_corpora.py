@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from odps_nb.convert import blob_content
 from odps_nb.errors import ConversionError
+from odps_nb.notebook.preview.shared import GRID
+from odps_nb.notebook.preview.tile import tile
 from tests.corpora import agreed
 from tests.corpora.references import EQUAL, REFUSES
 from tests.corpora.runs import note, surveyed
+from tests.corpora.survey import TYPED
 from tests.support.corpora import NPM, PYPI, NoNetworkError, folder
 
 CORPORA = (*PYPI, *NPM)
-#: What libmagic calls texts, beside `text/…`.
-_TEXTS = ("application/json", "application/javascript", "application/x-ndjson")
 #: Languages that stand behind the encoding in names of folders of chardet's samples.
 _LANGUAGES = re.compile(
     r"-(?:arabic|bulgarian|croatian|czech|greek|hebrew|hungarian|polish|romanian|russian|slovak"
@@ -65,10 +67,9 @@ def test_a_kind_is_what_libmagic_says(corpus):
     differ = {
         file["name"]: (file["label"], file["libmagic"])
         for file in shown(corpus)
-        if not is_same_kind(file) and (file["label"], file["libmagic"]) not in agreed.KINDS
+        if agreed.is_disputed(corpus, file)
     }
-    allowed = {name for name in differ if f"{corpus}/{name}" in agreed.FILES}
-    assert {name: differ[name] for name in differ.keys() - allowed} == {}
+    assert differ == {}
 
 
 def test_a_conversion_gives_what_another_library_gives(corpus):
@@ -83,12 +84,46 @@ def test_a_conversion_gives_what_another_library_gives(corpus):
     assert differ == {}
 
 
+def test_a_picture_that_is_decoded_is_shown(corpus):
+    differ = [
+        (file["name"], file["said"])
+        for file in shown(corpus)
+        if file["kind"] == "image" and file["ends"]["to_pil"] == "value" and file["refused"]
+    ]
+    assert differ == []
+
+
+@pytest.mark.parametrize("corpus", ["python-calamine", "fastavro", "nbformat"], indirect=True)
+def test_blobs_of_a_table_are_shown_and_converted_as_their_bytes(odps, corpus):
+    """The same methods over the service, which a user calls."""
+    table = f"corpus_{corpus.replace('-', '_')}"
+    odps.write_files(folder(corpus), table)
+    rows = odps.table(table).read().to_arrow().to_pylist()
+    held = {row["path"]: odps.blob(row["content"]) for row in rows}
+    chosen = [file for file in shown(corpus) if file["name"] in held]
+    assert len(chosen) > 20
+    for file in chosen:
+        blob = held[file["name"]]
+        assert blob.bytes() == (folder(corpus) / file["name"]).read_bytes()
+        made = tile(blob, size=GRID)
+        assert " · ".join((made.words, *made.notes)) == file["said"]
+        assert {way: converted(getattr(blob, way)) for way in file["ends"]} == file["ends"]
+
+
+def converted(way: Callable[[], object]) -> str:
+    try:
+        way()
+    except TYPED:
+        return "refused"
+    return "value"
+
+
 def test_no_agreement_is_out_of_date():
     try:
         files = [(name, file) for name in CORPORA if folder(name) for file in shown(name)]
     except NoNetworkError as error:
         pytest.skip(str(error))
-    others = [(name, file) for name, file in files if not is_same_kind(file)]
+    others = [(name, file) for name, file in files if not agreed.is_same_kind(file)]
     kinds = {(file["label"], file["libmagic"]) for _, file in others}
     assert agreed.KINDS.keys() - kinds == set()
     assert agreed.FILES.keys() - {f"{name}/{file['name']}" for name, file in others} == set()
@@ -136,10 +171,3 @@ def texts(place: Path) -> dict[str, list[bool]]:
 
 def shown(corpus):
     return [file for file in surveyed(corpus) if "mime" in file]
-
-
-def is_same_kind(file):
-    theirs = file["libmagic"]
-    if theirs == file["mime"] or theirs in file["aliases"]:
-        return True
-    return bool(file["encoding"]) and (theirs.startswith("text/") or theirs in _TEXTS)

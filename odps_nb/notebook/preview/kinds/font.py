@@ -18,7 +18,7 @@ _TRUETYPE = Format(
     aliases=("application/x-font-ttf", "font/sfnt", "application/font-sfnt"),
 )
 # the version, how many tables, and the name of the first one: four bytes alone prove little
-_TRUETYPE_START = re.compile(rb"(?:\0\1\0\0|true)\0[\x01-\x7f].{6}[ -~]{4}", re.DOTALL)
+_TRUETYPE_START = re.compile(rb"(?:\x00\x01\x00\x00|true)\x00[\x01-\x7f].{6}[ -~]{4}", re.DOTALL)
 _FORMATS = (
     _TRUETYPE,
     Format(

@@ -1,0 +1,33 @@
+"""What a hostile file takes of the memory of the kernel and of the parser process."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.corpora.hostile import CONVERTED, SHOWN
+from tests.corpora.runs import note
+from tests.support.corpora import ROOT
+
+# a process of its own for each; tests/convert/test_hostile_content.py and
+# tests/notebook/preview/test_decoders.py hold for the same files how each ends
+pytestmark = pytest.mark.nightly
+
+
+@pytest.mark.parametrize("name", [*SHOWN, *CONVERTED])
+def test_a_hostile_file_takes_no_more_memory_than_the_code_states(name):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.corpora.hostile", name],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    note({"hostile": found})
+    assert found["kernel"] <= found["bound"]
+    assert found["child"] <= found["memory"]
