@@ -1,6 +1,6 @@
 """The hostile files of the tests, and the peak memory that each takes.
 
-    python -m tests.corpora.hostile NAME    prints the peaks as JSON
+    python -m tests.corpora.hostile [NAME …]    prints the peaks of each as JSON
 
 Peaks are of resident memory above what a process had before. Of the parser process it is the fork
 that does the job, which says after its end what it took.
@@ -108,20 +108,28 @@ _BOOT = (
 )
 
 
-def measure(name: str) -> dict[str, Any]:
+def measure(name: str, noted: Path) -> dict[str, Any]:
     """Return the peaks of both processes while this file is shown or converted, and the bounds."""
+    convert, data = _job(name)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = status("VmRSS")
+    noted.unlink(missing_ok=True)
+    said = convert()
+    kernel = max(0, status("VmHWM") - before)
+    # what is refused without the parser process takes none of it
+    none = {"child": 0, "memory": Limits().memory, "answer": Limits().answer}
+    peak = json.loads(noted.read_text()) if noted.exists() else none
+    bound = 2 * len(data) + peak["answer"] + TILE_BUDGET
+    return {"name": name, "size": len(data), "said": said, "kernel": kernel, "bound": bound, **peak}
+
+
+def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         noted = Path(place) / "peak.json"
         client._BOOT = _BOOT.format(str(noted))
-        convert, data = _job(name)
-        warm_up(is_picture=name not in SHOWN)
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-        before = status("VmRSS")
-        said = convert()
-        kernel = status("VmHWM") - before
-        peak = json.loads(noted.read_text())
-    bound = 2 * len(data) + peak["answer"] + TILE_BUDGET
-    return {"name": name, "size": len(data), "said": said, "kernel": kernel, "bound": bound, **peak}
+        warm_up()
+        for name in names or [*SHOWN, *CONVERTED]:
+            print(json.dumps(measure(name, noted)), flush=True)
 
 
 def _job(name: str) -> tuple[Callable[[], str], bytes]:
@@ -146,14 +154,13 @@ def _said(value: Value) -> str:
     return "; ".join((made.words, *made.notes))
 
 
-def warm_up(*, is_picture: bool) -> None:
+def warm_up() -> None:
     """Load what a kernel has loaded when the second blob comes."""
     small = pictures.bomb(8)
     for data in (*documents().values(), small):
         tile(Value(data, "", "small"))
-    if is_picture:
-        blob_conversion.picture(small, "image/png", max_pixels=100)
-        blob_conversion.table(b"a,b\n1,2\n", "text/csv", max_bytes=MIB)
+    blob_conversion.picture(small, "image/png", max_pixels=100)
+    blob_conversion.table(b"a,b\n1,2\n", "text/csv", max_bytes=MIB)
 
 
 def status(name: str) -> int:
@@ -163,5 +170,4 @@ def status(name: str) -> int:
 
 
 if __name__ == "__main__":
-    assert Limits().answer
-    print(json.dumps(measure(sys.argv[1])))
+    main(sys.argv[1:])

@@ -54,7 +54,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _cell(cell: dict[str, Any]) -> Html:
-    source = cell.get("source")
+    source = cell.get("source", cell.get("input"))  # "input": of version 3
     lines = "".join(map(str, source)) if isinstance(source, list) else str(source or "")
     code = cell.get("cell_type") == "code"
     outputs = len(_list(cell.get("outputs")))
