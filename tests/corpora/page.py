@@ -52,7 +52,8 @@ texts of chardet's samples ({share:.0%}), in {encodings} encodings. {rest}
 _MEMORY = """
 ## Memory of hostile files
 
-Peak of resident memory above what the process had before, in MB. The bound of the kernel is twice
+Peak of resident memory above what the process had before, in MB; for the parser process with the
+pages of libraries that it touches. The bound of the kernel is twice
 the blob, and the longest answer of the parser, and a tile; the bound of the parser process is its
 limit (`Limits.memory`), for conversions the one that `blob_conversion` computes.
 

@@ -21,8 +21,8 @@ def main(place: str) -> None:
         return pid, status
 
     def forked(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
-        # a fork begins with the memory of this process
-        own = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]
+        # what a fork begins with; pages of libraries come when it touches them
+        own = Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]
         answer = in_fork(job, data, limits, answers)
         child = max(0, peaks[-1] - int(own) * 1024)
         about = {"child": child, "memory": limits.memory, "answer": limits.answer}
