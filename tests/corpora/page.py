@@ -53,9 +53,10 @@ _MEMORY = """
 ## Memory of hostile files
 
 Peak of resident memory above what the process had before, in MB; for the parser process with the
-pages of libraries that it touches. The bound of the kernel is twice
-the blob, and the longest answer of the parser, and a tile; the bound of the parser process is its
-limit (`Limits.memory`), for conversions the one that `blob_conversion` computes.
+pages of libraries that it touches, and with a dash where it was not asked or was ended from outside.
+The bound of the kernel is twice the blob, and the longest answer of the parser, and a tile; the
+bound of the parser process is its limit (`Limits.memory`), for conversions the one that
+`blob_conversion` computes.
 
 | file | bytes | kernel | bound | parser | bound | how it ends |
 |---|--:|--:|--:|--:|--:|---|
@@ -147,8 +148,8 @@ def _of_memory(hostile: Iterable[dict[str, Any]]) -> str:
     return _MEMORY + "\n".join(rows) + "\n"
 
 
-def _mb(count: int) -> str:
-    return f"{count / 1e6:,.1f}"
+def _mb(count: int | None) -> str:
+    return "–" if count is None else f"{count / 1e6:,.1f}"
 
 
 def _end(said: str) -> str:
