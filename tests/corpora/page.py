@@ -53,7 +53,7 @@ _MEMORY = """
 ## Memory of hostile files
 
 Peak of resident memory above what the process had before, in MB; for the parser process with the
-pages of libraries that it touches, and with a dash where it was not asked or was ended from outside.
+pages of libraries that it touches, and with a dash where it was not asked, or ended from outside.
 The bound of the kernel is twice the blob, and the longest answer of the parser, and a tile; the
 bound of the parser process is its limit (`Limits.memory`), for conversions the one that
 `blob_conversion` computes.
