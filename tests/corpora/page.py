@@ -20,11 +20,7 @@ from tests.support.corpora import NPM, PYPI, ROOT
 
 PAGE = ROOT / "docs" / "results" / "corpora.md"
 _FEW = 3
-_HEAD = """---
-orphan: true
----
-
-# Files of other projects
+_HEAD = """# Files of other projects
 
 Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
 converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. {ended} ended that
