@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.corpora import ROOT, folder
+from tests.support.corpora import ROOT, folder, require
 
 __all__ = ["note", "surveyed"]
 
@@ -57,6 +57,7 @@ def surveyed(corpus: str) -> list[dict[str, Any]]:
 
 def _libmagic(place: Path, names: list[str]) -> list[str]:
     """Return the media type that ``file`` tells of each."""
+    require("file", "file")
     told = subprocess.run(
         ["file", "--mime-type", "--brief", "--files-from", "-"],
         input="".join(f"{place / name}\n" for name in names),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -101,6 +102,7 @@ def _from_pypi(wanted: str, work: Path) -> Path:
 
 
 def _from_npm(wanted: str, work: Path) -> Path:
+    require("npm", "npm")
     said = _run(["npm", "pack", "--silent", wanted.replace("==", "@")], {}, work)
     packed = _only([*work.glob("*.tgz")], wanted, said)
     with tarfile.open(packed) as archive:
@@ -119,6 +121,12 @@ def _run(command: list[str], variables: dict[str, str], place: Path | None = Non
         check=False,
     )
     return done.stdout + done.stderr
+
+
+def require(program: str, package: str) -> None:
+    """Raise with what to install, where a program is missing."""
+    if shutil.which(program) is None:
+        raise RuntimeError(f"{program} is missing: install Debian's package {package}")
 
 
 def _only(found: list[Path], wanted: str, said: str) -> Path:
