@@ -42,10 +42,10 @@ PYPI = {
     "nbformat": "5.11.1",
 }
 NPM = {"vega-datasets": "3.2.1"}
-#: Sources, which are alike: of each of these extensions the first files of a corpus are enough.
-SOURCES = frozenset(
-    (".c", ".cpp", ".css", ".fea", ".glif", ".h", ".js", ".md", ".plist", ".py", ".pyi", ".pyx")
-) | frozenset((".rst", ".ttx", ".typed"))
+#: Files that are alike: of each of these extensions the first ones of a corpus are enough.
+_SOURCES = """.GDEF .GPOS .GSUB .build .c .cpp .css .designspace .fea .glif .h .js .md .otf
+    .plist .py .pyi .pyx .rst .ttf .ttx .typed .xml"""
+SOURCES = frozenset(_SOURCES.split())
 ENOUGH = 25
 _NO_NETWORK = re.compile(
     r"NewConnectionError|ConnectTimeoutError|name resolution|network is unreachable"
