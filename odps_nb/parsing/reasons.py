@@ -36,6 +36,7 @@ _SAID: Final = (
         re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
         "its bytes end early",
     ),
+    (re.compile(r"Cannot detect file format"), _FORM),
     (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
     (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
     # of a file that begins as a ZIP file: the directory at its end is missing

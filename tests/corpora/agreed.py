@@ -64,6 +64,7 @@ FILES: dict[str, str] = {
     "chardet/tests/iso-2022-kr/_ude_iso1.txt": "libmagic does not know ISO-2022-KR",
     "chardet/tests/iso-2022-kr/_ude_iso2.txt": "libmagic does not know ISO-2022-KR",
     "chardet/tests/iso-8859-7-greek/_ude_1.txt": "libmagic takes it for a program of DOS",
+    "fonttools/Tests/ttLib/tables/data/_g_l_y_f_outline_flag_bit6.maxp.bin": "a part of a font",
     "mutagen/tests/data/64bit.mp4": "an index without any film: nothing to show",
     "mutagen/tests/data/id3v24_extended_header.id3": "an ID3 tag without its sound",
     "mutagen/tests/data/issue_21.id3": "an ID3 tag without its sound",
