@@ -103,7 +103,9 @@ def _known(name: str) -> str | None:
     try:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
-        return None
+        # pages state x-sjis, x-gbk and x-x-big5 as well (WHATWG, Encoding, "labels")
+        short = re.sub("(?i)^x-", "", name)
+        return _known(short) if short != name else None
     if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):
         return None
     return info.name

@@ -55,6 +55,7 @@ def test_letters_with_accents_are_latin(text):
         ('<?xml version="1.0" encoding="gb2312"?>\n<a>{}</a>', "gb2312"),
         ("<html><head><meta charset=gbk></head>{}</html>", "gbk"),
         ('<html><meta http-equiv="Content-Type" content="text/html; charset=big5">{}', "big5"),
+        ("<html><meta charset=x-gbk>{}</html>", "gbk"),
         ("# -*- coding: koi8-r -*-\nprint('{}')", "koi8-r"),
         ("#!/usr/bin/python\n# vim: set fileencoding=gbk :\nprint('{}')", "gbk"),
     ],

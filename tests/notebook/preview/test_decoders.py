@@ -540,18 +540,18 @@ def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "img" in plain["sky.fits"].tags
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
-        b"P6\n9000 9000\n255\n" + bytes(300),
-        b"DDS \x7c\0\0\0\7\x10\0\0"
-        + (9000).to_bytes(4, "little") * 2
-        + bytes(60)
-        + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
-        + bytes(20),
-    ],
-)
+WIDE = {
+    "a wide PSD": psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
+    "a wide PPM": b"P6\n9000 9000\n255\n" + bytes(300),
+    "a wide DDS": b"DDS \x7c\0\0\0\7\x10\0\0"
+    + (9000).to_bytes(4, "little") * 2
+    + bytes(60)
+    + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
+    + bytes(20),
+}
+
+
+@pytest.mark.parametrize("data", WIDE.values(), ids=WIDE)
 def test_a_header_that_promises_too_many_pixels_decodes_none(data):
     made = tile(Value(data))
     assert "<img" not in made.html

@@ -247,6 +247,22 @@ def test_avro_without_records_has_one_column(schema, value, says):
         (ValueError("at 0x7f5a3c0012"), "not decoded here: the decoder does not say why"),
         (ValueError(""), "not decoded here: the decoder does not say why"),
         (RecursionError("maximum recursion depth"), "not decoded here: it is nested too deeply"),
+        (
+            OSError("Expected to read 8 bytes but only got 0."),
+            "cut or damaged: its bytes end early",
+        ),
+        (
+            ValueError("invalid literal for int() with base 10: '1A'"),
+            "not decoded here: a number in it is not written as one",
+        ),
+        (
+            ValueError("Image size (77308582056 pixels) exceeds limit of 178956970 pixels, …"),
+            "not decoded here: it has too many pixels",
+        ),
+        (
+            RuntimeError("all plugins fail:\n\tone - needs a\n\ttwo - needs b"),
+            "not decoded here: all plugins fail: one - needs a two - needs b",
+        ),
     ],
 )
 def test_a_refusal_says_damaged_only_where_the_decoder_proved_it(error, says):

@@ -39,7 +39,11 @@ _M4A = Format(
     brands=(b"M4A ", b"M4B "),
 )
 _AIFF = Format(mime="audio/aiff", label="AIFF", aliases=("audio/x-aiff",))
-_AAC = Format(mime="audio/aac", label="AAC", aliases=("audio/aacp", "audio/x-aac", "audio/mp4"))
+_AAC = Format(
+    mime="audio/aac",
+    label="AAC",
+    aliases=("audio/aacp", "audio/x-aac", "audio/x-hx-aac-adts", "audio/mp4"),
+)
 _AC3 = Format(mime="audio/ac3", label="AC-3", aliases=("audio/x-ac3", "audio/vnd.dolby.dd-raw"))
 _WMA = Format(
     mime="audio/x-ms-wma",

@@ -26,7 +26,7 @@ _STREAMS: Final = {
     "": _named(
         *("application/x-ole-storage", "compound file", b"", "application/vnd.ms-excel"),
         *("application/msword", "application/vnd.ms-powerpoint", "application/vnd.ms-outlook"),
-        *("application/x-msi", "application/vnd.visio"),
+        *("application/x-msi", "application/vnd.visio", "application/vnd.ms-office"),
     ),
 }
 _ISO_MEDIA = _named("application/mp4", "ISO media")

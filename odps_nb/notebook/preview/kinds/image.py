@@ -25,13 +25,14 @@ _ALONE: Final = 64 * MIB
 
 _WEBP = Format(mime="image/webp", label="WebP")
 _BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
+_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)  # bytes; 16 and 64 are of OS/2
 _ICO = Format(mime="image/vnd.microsoft.icon", label="ICO", aliases=("image/x-icon", "image/ico"))
 _PPM = Format(
     mime="image/x-portable-anymap",
     label="PPM",
     aliases=(
         *("image/x-portable-pixmap", "image/x-portable-graymap", "image/x-portable-bitmap"),
-        *("image/x-pnm", "image/x-ppm"),
+        *("image/x-pnm", "image/x-ppm", "image/x-portable-greymap"),
     ),
 )
 # the kind, width and height (Netpbm); plain numbers (P1 to P3) are text
@@ -67,7 +68,7 @@ _FORMATS = (
     Format(
         mime="image/jp2",
         label="JPEG 2000",
-        aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000"),
+        aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
         # a file, and a bare stream of code (ITU-T T.800, annexes I and A)
         starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
     ),
@@ -91,7 +92,7 @@ def _recognise(head: Head) -> Format | None:
         return _WEBP
     # a mark of two letters proves little alone: look at the fields behind it
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
-        return _BMP if int.from_bytes(data[14:18], "little") in (12, 40, 52, 56, 108, 124) else None
+        return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if _PPM_START.match(data):
         return _PPM
     pictures = int.from_bytes(data[4:6], "little")

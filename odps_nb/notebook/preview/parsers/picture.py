@@ -144,7 +144,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
     check_pixels(*image.size)
     # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
     still = (*_JPEG, "PSD")
-    animated = bool(getattr(image, "is_animated", False)) and image.format not in still
+    animated = image.format not in still and bool(getattr(image, "is_animated", False))
     is_deep = image.mode[0] in "IF"
     if animated:
         facts.append("animated")
