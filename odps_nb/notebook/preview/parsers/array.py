@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.parsers.picture import check_pixels, grey, thumbnail
+from odps_nb.notebook.preview.parsers.depth import grey
+from odps_nb.notebook.preview.parsers.picture import check_pixels, thumbnail
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
