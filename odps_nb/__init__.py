@@ -91,13 +91,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(ipython: Any) -> None:
     """Add the ``%odps`` magics to a notebook (``%load_ext odps_nb``); silent and repeatable."""
-    from odps_nb.notebook.magics import extension
+    from odps_nb.notebook.magics.magics import load
 
-    extension.load(ipython)
+    load(ipython)
 
 
 def unload_ipython_extension(ipython: Any) -> None:
     """Remove the magics and everything that was started for them (``%unload_ext odps_nb``)."""
-    from odps_nb.notebook.magics import extension
+    from odps_nb.notebook.magics.magics import unload
 
-    extension.unload(ipython)
+    unload(ipython)

@@ -267,7 +267,7 @@ def _work(column: BlobColumn) -> Gallery:
 
 
 def _preview(blob: Glance) -> Mapping[str, Any]:
-    from odps_nb.notebook.preview.bundle import mimebundle
+    from odps_nb.notebook.preview.tile import mimebundle
 
     return mimebundle(blob)
 
@@ -285,7 +285,7 @@ def _listing(listing: Listing) -> Mapping[str, Any]:
 
 
 def _media_type(head: bytes, size: int, name: str) -> str:
-    from odps_nb.notebook.preview.media_type import media_type
+    from odps_nb.notebook.preview.registry import media_type
 
     return media_type(head, size, name)
 

@@ -36,6 +36,7 @@ __all__ = [
     "check_partition_value",
     "format_bytes",
     "is_name",
+    "shorten",
 ]
 
 # Names are checked before they reach a URL or a SQL text: impossible names are refused here.
@@ -460,6 +461,11 @@ class BlobReference:
     def __repr__(self) -> str:
         shown = self.token if len(self.token) <= 24 else self.token[:21] + "…"
         return f"BlobReference({shown!r})"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return ``text``, cut to ``limit`` characters with an ellipsis as the last."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def format_bytes(count: float) -> str:

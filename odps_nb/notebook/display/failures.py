@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from odps_nb.errors import OdpsNbError, explain, visible
+from odps_nb.terms import shorten
 
 __all__ = ["FailureHook", "error_lines"]
 
@@ -34,8 +35,8 @@ def error_lines(error: BaseException, *, limit: int = MAX_LINE) -> list[str]:
 
 
 def _one_line(text: str, limit: int) -> str:
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+    plain = "".join(c if c.isprintable() else " " for c in text)
+    return shorten(" ".join(plain.split()), limit)
 
 
 class FailureHook:

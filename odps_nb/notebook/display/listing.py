@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.terms import shorten
 
 __all__ = ["MAX_ROWS", "Listing"]
 
@@ -84,8 +85,8 @@ class Listing:
 def _cell(value: object) -> str:
     """Return one line of bounded length without control characters."""
     text = "" if value is None else str(value)
-    shown = "".join(c if c.isprintable() else " " for c in text[:MAX_CELL])
-    return shown if len(text) <= MAX_CELL else shown[:-1] + "…"
+    shown = "".join(c if c.isprintable() else " " for c in text[: MAX_CELL + 1])
+    return shorten(shown, MAX_CELL)
 
 
 def _table_cell(value: object) -> str:

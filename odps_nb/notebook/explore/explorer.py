@@ -7,7 +7,7 @@ messages, too; they are numbers and texts, and never code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,31 +18,28 @@ from odps_nb.errors import (
     ArgumentError,
     CancelledError,
     OdpsNbError,
+    visible,
 )
 from odps_nb.lifetime import end_at_exit
-from odps_nb.notebook.explore.messages import (
-    page_message,
-    profile_message,
-    table_message,
-)
-from odps_nb.notebook.explore.static import Shown, first_found, shown_bundle
+from odps_nb.notebook.explore.cells import is_number, type_label
+from odps_nb.notebook.explore.pages import Page
+from odps_nb.notebook.explore.static import Shown, first_found, profile_words, shown_bundle
 from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
-from odps_nb.schema import TypeCode
+from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
-    from odps_nb.notebook.explore.pages import Page
 
-__all__ = ["Explorer", "explore"]
+__all__ = ["Explorer", "explore", "page_message", "profile_message", "table_message"]
 
 STATIC_ROWS = 20
 MAX_SEARCH = 200
-_SCRIPT = Path(__file__).with_name("explorer.js")
+_NAME, _COMMENT, _CONDITION = 200, 500, 300  # characters of a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
@@ -53,7 +50,7 @@ def explore(
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))
 
 
-class Explorer:
+class Explorer(LiveView):
     """Pages, filters, sorts and describes remote rows; displays itself in a notebook.
 
     Examples
@@ -64,10 +61,11 @@ class Explorer:
     >>> orders.close()
     """
 
+    _script = Path(__file__).with_name("explorer.js")
+
     def __init__(self, view: RowView) -> None:
+        super().__init__()
         self._view = view
-        self._twin = Twin()
-        self._widget: Any = None
         self._static: tuple[Page, str] | None = None
         self._start = 0
         self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
@@ -85,11 +83,8 @@ class Explorer:
 
     def close(self) -> None:
         """Stop what it reads, and free what it holds; its static view stays. Idempotent."""
-        self._lanes.close()
+        super().close()
         self._view.close()
-        widget, self._widget = self._widget, None
-        if widget is not None:
-            close_widget(widget)
 
     def end(self) -> None:
         """Stop, called when the interpreter exits."""
@@ -122,26 +117,9 @@ class Explorer:
         self._static = (first, note)
         self._twin.show(shown_bundle(shown))
 
-    def widget(self) -> Any:
-        """Return the anywidget.
-
-        Raises
-        ------
-        MissingDependencyError
-            Without anywidget.
-        """
-        if self._widget is None:
-            self._widget = widget_class(_SCRIPT)(static_id=self._twin.id)
-            self._widget.on_msg(lambda _, content, __: self.receive(content))
-        return self._widget
-
-    def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
-        if self._widget is not None:
-            self._widget.send(dict(message), list(buffers))
-
     # -- requests of the browser ----------------------------------------------------------------
 
-    def receive(self, content: object) -> None:
+    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
         """Do what a message of the browser asks for; returns at once, never raises."""
         if not isinstance(content, Mapping):
             return
@@ -286,3 +264,69 @@ def _as_json(cells: object) -> bytes:
     import json
 
     return json.dumps(cells, ensure_ascii=False).encode()
+
+
+# -- messages to the browser, whose texts are data: it shows them as text ----------------------
+
+
+def table_message(view: RowView) -> dict[str, Any]:
+    """Return title and columns."""
+    columns = [
+        {
+            "name": visible(column.name)[:_NAME],
+            "type": type_label(column, view.timezone)[:_NAME],
+            "comment": visible(column.comment)[:_COMMENT],
+            "number": is_number(column),
+            "blob": column.type.code is TypeCode.BLOB,
+            "nested": isinstance(column.type, (ArrayType, MapType, StructType)),
+        }
+        for column in view.columns
+    ]
+    return {
+        "kind": "table",
+        "title": visible(view.title)[:_NAME],
+        "rows": view.all_rows,
+        "all_columns": view.all_columns,
+        "page_rows": view.page_rows,
+        "columns": columns,
+    }
+
+
+def page_message(view: RowView, page: Page) -> dict[str, Any]:
+    """Return what stands around a page; its cells are the buffer of the message."""
+    choice = view.choice
+    names = [column.name for column in view.columns]
+    return {
+        "kind": "page",
+        "start": page.start,
+        "count": page.count,
+        "total": view.total,
+        "conditions": [visible(one)[:_CONDITION] for one in choice.conditions],
+        "search": choice.search,
+        "order": None if choice.order is None else names.index(choice.order),
+        "descending": choice.descending,
+        "note": " · ".join(filter(None, (view.note, page.note))),
+        "code": visible(view.code),
+    }
+
+
+def profile_message(view: RowView) -> dict[str, Any]:
+    """Return the profiles of the columns."""
+    profile = view.profile
+    assert profile is not None  # the caller made it
+    columns = [
+        {
+            "words": profile_words(one),
+            "rows": one.rows,
+            "nulls": one.nulls,
+            "distinct": one.distinct,
+            "more_distinct": one.more_distinct,
+            "least": visible(one.least),
+            "greatest": visible(one.greatest),
+            "is_range": one.is_range,
+            "bars": [[visible(bar.label), bar.count] for bar in one.bars],
+        }
+        for one in profile.columns
+    ]
+    whole = profile.total is not None and profile.rows >= profile.total
+    return {"kind": "profile", "label": profile.label, "whole": whole, "columns": columns}

@@ -15,15 +15,28 @@ from odps_nb.access.looking.paging import START, Place, Placed
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
-from odps_nb.notebook.explore.marks import Mark, PageMarks
 from odps_nb.schema import Column
 
-__all__ = ["CACHE_BYTES", "Cell", "Page", "PageCache", "RangePager", "StreamPager", "drawn_page"]
+__all__ = [
+    "CACHE_BYTES",
+    "MOST_MARKS",
+    "Cell",
+    "Mark",
+    "Page",
+    "PageCache",
+    "PageMarks",
+    "RangePager",
+    "StreamPager",
+    "drawn_page",
+]
 
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
 """Bytes that one page may have: longer texts are cut shorter until it fits."""
 LIMITS = (2000, 300, 80, 20, 0)
+
+MOST_MARKS = 512
+MARK_BYTES = 300
 
 REPLACED = "\ufffd stands for bytes that are not UTF-8"
 
@@ -176,6 +189,53 @@ class _Waiting:
     place: Place
     since: int
     batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The page that begins at ``start``: its first row is ``skip`` rows behind a place."""
+
+    start: int = 0
+    place: Place = START
+    skip: int = 0
+
+
+class PageMarks:
+    """The marks of the pages that were read, at most `MOST_MARKS`; of very many of each 2nd, 4th, …
+
+    Parameters
+    ----------
+    size
+        Rows of a page.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._step, self._marks = size, dict[int, Mark]()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the marks, about."""
+        return len(self._marks) * MARK_BYTES
+
+    def put(self, mark: Mark) -> None:
+        """Keep a mark, unless there are so many that its page is left out."""
+        if mark.start % self._step:
+            return
+        self._marks[mark.start] = mark
+        if len(self._marks) > MOST_MARKS:
+            self._step *= 2
+            self._marks = {
+                start: one for start, one in self._marks.items() if not start % self._step
+            }
+
+    def before(self, start: int) -> Mark:
+        """Return the last mark that is not behind a row; without any that of the first row."""
+        found = max((one for one in self._marks if one <= start), default=None)
+        return Mark() if found is None else self._marks[found]
+
+    def clear(self) -> None:
+        """Forget all marks: they are of another snapshot."""
+        self._marks.clear()
 
 
 class StreamPager:

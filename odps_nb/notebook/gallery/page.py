@@ -12,10 +12,10 @@ from typing import Final, Literal, Protocol, runtime_checkable
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
-from odps_nb.notebook.preview.drawing import clip
 from odps_nb.notebook.preview.peek import BlobLike
 from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
+from odps_nb.terms import shorten
 
 __all__ = [
     "MAX_TILES",
@@ -135,7 +135,7 @@ class Page:
         return bundle(self._html(), self._text())
 
     def _html(self) -> Html:
-        title = clip(self.title, 200)
+        title = shorten(self.title, 200)
         row = "display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:12px"
         column = "display:flex;flex-direction:column;gap:8px"
         parts = [
@@ -153,7 +153,7 @@ class Page:
             ),
         ]
         if self.note:
-            last = clip(self.note, 400)
+            last = shorten(self.note, 400)
             parts.append(element("div", last, style=f"{SMALL};{MUTED};margin:10px 0 0 0"))
         return element("div", *parts, style="padding:4px 0")
 
@@ -164,7 +164,7 @@ class Page:
         return f"{len(self.tiles):,} of {f'the {self.summary}' if self.summary else blobs}"
 
     def _text(self) -> str:
-        lines = [f"{clip(self.title, 200)} · {self._count()}"]
+        lines = [f"{shorten(self.title, 200)} · {self._count()}"]
         lines += [f"  {made.text}" for made in self.tiles[:_TEXT_LINES]]
         if len(self.tiles) > _TEXT_LINES:
             lines.append(f"  … {len(self.tiles) - _TEXT_LINES} more")

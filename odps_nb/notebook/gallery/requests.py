@@ -19,7 +19,8 @@ from odps_nb.notebook.gallery.page import View
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.preview.drawing import clip, count_of
+from odps_nb.notebook.preview.drawing import count_of
+from odps_nb.terms import shorten
 
 __all__ = ["ASK", "MAX_SHOWN", "Requests"]
 
@@ -90,8 +91,8 @@ class Requests:
         told = {
             "kind": "gallery",
             "fresh": fresh,
-            "title": clip(visible(self._chosen.column.title), 200),
-            "summary": clip(
+            "title": shorten(visible(self._chosen.column.title), 200),
+            "summary": shorten(
                 visible(self._summary or count_of(len(self._chosen.column), "blob")), 200
             ),
             "view": self._view,

@@ -17,11 +17,11 @@ from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.facts import Facts
 from odps_nb.notebook.gallery.page import BlobColumnLike, glances
 from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
-from odps_nb.notebook.preview.drawing import clip
 from odps_nb.notebook.preview.kind import differs
 from odps_nb.notebook.preview.peek import BlobLike
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
+from odps_nb.terms import shorten
 
 __all__ = ["KEPT", "TILE", "Tiles"]
 
@@ -117,13 +117,13 @@ class Tiles:
         src = picture_of(made)
         return {
             "index": index,
-            "name": clip(made.name, 200),
+            "name": shorten(made.name, 200),
             "words": made.words,
-            "row": "" if row == made.name else clip(visible(row), 400),
+            "row": "" if row == made.name else shorten(visible(row), 400),
             "kind": made.format.kind,
             "verified": made.verified,
-            "declared": clip(visible(declared), 200),
-            "notes": [clip(visible(note), 240) for note in made.notes],
+            "declared": shorten(visible(declared), 200),
+            "notes": [shorten(visible(note), 240) for note in made.notes],
             "failed": made.format is UNREAD,
             "src": src,
             "checked": BACKDROP in made.drawing,
@@ -136,11 +136,11 @@ class Tiles:
             "index": index,
             "name": f"blob {index}",
             "words": "not read",
-            "row": clip(visible(self._column.caption(index)), 400),
+            "row": shorten(visible(self._column.caption(index)), 400),
             "kind": "",
             "verified": False,
             "declared": "",
-            "notes": [clip(visible(error), 240)],
+            "notes": [shorten(visible(error), 240)],
             "failed": True,
             "src": "",
             "checked": False,

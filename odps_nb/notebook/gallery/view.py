@@ -10,7 +10,7 @@ saved notebook has the static page alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,7 +38,7 @@ from odps_nb.notebook.gallery.page import (
 )
 from odps_nb.notebook.gallery.requests import Requests
 from odps_nb.notebook.gallery.tiles import Tiles
-from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
+from odps_nb.notebook.live.twin import LiveView, in_kernel
 from odps_nb.notebook.preview.drawing import count_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Gallery", "View", "mimebundle"]
 
 _FIRST: Final = 6  # tiles of the static page that are shown before the others are there
-_SCRIPT: Final = Path(__file__).with_name("gallery.js")
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 
 
@@ -108,7 +107,7 @@ def mimebundle(
     return replace(page, summary=summary).bundle()
 
 
-class Gallery:
+class Gallery(LiveView):
     """A gallery in which one scrolls, filters, sorts, searches, selects, enlarges and saves.
 
     It displays itself in a notebook; without one, or without anywidget, it is the static page.
@@ -130,6 +129,8 @@ class Gallery:
     []
     """
 
+    _script = Path(__file__).with_name("gallery.js")
+
     def __init__(
         self,
         column: WorkColumn,
@@ -138,12 +139,11 @@ class Gallery:
         summary: str = "",
         max_output_bytes: int = OUTPUT_BUDGET,
     ) -> None:
+        super().__init__()
         self._column, self._view, self._summary = column, _view(view), summary
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
         self._tiles = Tiles(column, self._chosen.facts)
-        self._twin = Twin()
-        self._widget: Any = None
         self._requests = Requests(
             self._chosen, self._tiles, view=view, summary=summary, send=self._send
         )
@@ -210,13 +210,6 @@ class Gallery:
         """
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
-    def close(self) -> None:
-        """Stop what it does, and free what it holds; the static page stays. Idempotent."""
-        self.end()
-        widget, self._widget = self._widget, None
-        if widget is not None:
-            close_widget(widget)
-
     def end(self) -> None:
         """Stop, called when the interpreter exits."""
         self._requests.close()
@@ -268,23 +261,6 @@ class Gallery:
 
     def _dressed(self, page: Page) -> dict[str, str]:
         return replace(page, summary=self._summary).bundle()
-
-    def widget(self) -> Any:
-        """Return the anywidget.
-
-        Raises
-        ------
-        MissingDependencyError
-            Without anywidget.
-        """
-        if self._widget is None:
-            self._widget = widget_class(_SCRIPT)(static_id=self._twin.id)
-            self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
-        return self._widget
-
-    def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
-        if self._widget is not None:
-            self._widget.send(dict(message), list(buffers))
 
     def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
         """Do what a message of the browser asks for; returns at once, never raises."""

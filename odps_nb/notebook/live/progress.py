@@ -21,27 +21,34 @@ class Told:
         send: Callable[[Mapping[str, Any]], None],
         cancel: Callable[[], None],
         *,
-        lane: str,
+        lane: str = "",
     ) -> None:
         self._send, self._cancel, self._lane = send, cancel, lane
         self._tracker: ProgressTracker | None = None
         self._flusher: Flusher | None = None
 
     def start(self, tracker: ProgressTracker) -> None:
-        """Start to tell, a few times a second."""
+        """Start to send, a few times a second."""
         self._tracker = tracker
         record(tracker, cancel=self._cancel)
         self._flusher = Flusher(self._tell, lambda: None, delay=0.0)
         self._flusher.start()
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
-        """Tell no more."""
+        """Stop sending."""
         if self._flusher is not None:
             self._flusher.stop()
 
     def _tell(self) -> None:
         if self._tracker is not None:
             now = self._tracker.snapshot()
-            text = " · ".join([f"{self._lane}: {words.ending(now)}", *words.figures(now)])
-            told = {"kind": "busy", "lane": self._lane, "text": text, "share": now.fraction}
+            text = " · ".join([words.ending(now), *words.figures(now)])
+            told = {
+                "kind": "busy",
+                "lane": self._lane,
+                "text": f"{self._lane}: {text}" if self._lane else text,
+                "share": now.fraction,
+                "done": now.items,
+                "moving": next(([one.name, one.sent] for one in now.moving), None),
+            }
             self._send(told)

@@ -7,15 +7,15 @@ its kernel, and nothing in an export.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display import output
 
-__all__ = ["Twin", "close_widget", "in_kernel", "widget_class"]
+__all__ = ["LiveView", "Twin", "close_widget", "in_kernel", "widget_class"]
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
@@ -102,3 +102,54 @@ def widget_class(script: Path, *texts: str) -> Any:
     parts = {"_esm": together("js"), "_css": together("css")}
     # By the name of the class anywidget knows which style sheet of a page is whose.
     return type(f"{script.stem.title()}Widget", (anywidget.AnyWidget,), {**state, **parts})
+
+
+class LiveView:
+    """A static view and the widget beside it, which is made when it is first asked for.
+
+    A view of its own has a ``_script``, and does in `receive` what messages of the browser ask
+    for. Nothing that came from the service is widget state: it goes to the browser as messages.
+    """
+
+    _script: ClassVar[Path]
+
+    def __init__(self) -> None:
+        self._twin = Twin()
+        self._widget: Any = None
+
+    def widget(self) -> Any:
+        """Return the anywidget.
+
+        Raises
+        ------
+        MissingDependencyError
+            Without anywidget.
+        """
+        if self._widget is None:
+            texts = self._texts()
+            self._widget = widget_class(self._script, *texts)(static_id=self._twin.id, **texts)
+            self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
+        return self._widget
+
+    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
+        """Do what a message of the browser asks for; returns at once, never raises."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop what it does, and free what it holds; the static view stays. Idempotent."""
+        self.end()
+        widget, self._widget = self._widget, None
+        if widget is not None:
+            close_widget(widget)
+
+    def end(self) -> None:
+        """Stop, called when the interpreter exits."""
+        raise NotImplementedError
+
+    def _texts(self) -> Mapping[str, str]:
+        """Return the texts of the widget's state, which have nothing of the data."""
+        return {}
+
+    def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
+        if self._widget is not None:
+            self._widget.send(dict(message), list(buffers))

@@ -215,9 +215,14 @@ def traceback(context: Context, args: argparse.Namespace, cell: str | None) -> N
 @parsed_as("odps doctor")
 def doctor(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
     """Check installation, Java and connection, and say how to fix problems."""
-    from odps_nb.notebook.magics.doctor import examine
+    from odps_nb.access.doctor import examine
 
-    return examine(lambda: context.connection)
+    states = {"ok": "ok", "optional": "–", "bad": "fix"}
+    rows = tuple(
+        (check.name, states[check.verdict], check.found, check.to_do)
+        for check in examine(lambda: context.connection.profile)
+    )
+    return Listing(headers=("check", "", "found", "to do"), rows=rows)
 
 
 COMMANDS = {

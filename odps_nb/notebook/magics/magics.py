@@ -25,7 +25,10 @@ from traitlets import Bool, Enum, Float, Integer
 
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
-from odps_nb.notebook.magics import completion
+from odps_nb.notebook.magics import (
+    completion,
+    sidebar,  # noqa: F401  JupyterLab asks for it by its name
+)
 from odps_nb.notebook.magics.arguments import (
     parse,
     refuse_keys,
@@ -41,7 +44,7 @@ from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Option
 from odps_nb.notebook.magics.status import Operations
 from odps_nb.notebook.progress.flusher import MAX_HZ
 
-__all__ = ["OdpsMagics"]
+__all__ = ["OdpsMagics", "load", "unload"]
 
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
@@ -179,7 +182,7 @@ class OdpsMagics(Magics):
     # -- what %load_ext installs and %unload_ext takes out ------------------------------------
 
     def install(self) -> None:
-        """Register magics, completion, help and error hook; called once by `extension.load`."""
+        """Register magics, completion, help and error hook; called once by `load`."""
         tables = self.shell.magics_manager.magics
         self._replaced = {kind: tables[kind].get("odps") for kind in ("line", "cell")}
         self.shell.register_magics(self)
@@ -215,6 +218,19 @@ class OdpsMagics(Magics):
             tables_of=self.context.tables_of,
         )
         return completion.complete(before, known, after)
+
+
+def load(ipython: Any) -> None:
+    """Install the magics, completion and error hook in this IPython, if they are not."""
+    if "OdpsMagics" not in ipython.magics_manager.registry:
+        OdpsMagics(ipython).install()
+
+
+def unload(ipython: Any) -> None:
+    """Remove what `load` installed, and close the connection that the magics opened."""
+    magics = ipython.magics_manager.registry.get("OdpsMagics")
+    if magics is not None:
+        magics.uninstall()
 
 
 def _profiles() -> tuple[str, ...]:

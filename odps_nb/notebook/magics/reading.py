@@ -33,7 +33,7 @@ from odps_nb.notebook.magics.options import RESULT_TYPES, TEXT_MODES
 from odps_nb.notebook.progress.background import BackgroundResult
 from odps_nb.notebook.progress.words import counted, what_was_done
 from odps_nb.schema import TypeCode
-from odps_nb.terms import format_bytes
+from odps_nb.terms import format_bytes, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -282,8 +282,7 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         context.show_page(result.instance_id)
     limit = args.limit or context.options().limit
     rows = result if limit is None else result.first(limit)
-    line = " ".join(query.split())
-    title = f"sql {line if len(line) <= 60 else line[:59] + '…'}"
+    title = f"sql {shorten(' '.join(query.split()), 60)}"
     done = f"done: {what_was_done(query)}"
 
     def total() -> int | None:

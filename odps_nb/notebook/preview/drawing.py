@@ -21,12 +21,12 @@ from odps_nb.notebook.display.html import (
 )
 from odps_nb.notebook.preview.shared import GRID, Size, count_of
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = [
     "Drawing",
     "Excerpt",
     "card",
-    "clip",
     "count_of",
     "framed",
     "headed",
@@ -73,11 +73,6 @@ class Drawing:
     html: Html
     facts: tuple[str, ...] = ()
     note: str = ""
-
-
-def clip(text: str, limit: int) -> str:
-    """Return at most ``limit`` characters, with an ellipsis where something was cut."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def framed(picture: str, size: Size) -> Html:
@@ -159,8 +154,8 @@ def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Ht
         return draw(size)
     line = element(
         "div",
-        element("b", clip(words[0], 80)),
-        *(f" {clip(word, 120)}" for word in words[1:]),
+        element("b", shorten(words[0], 80)),
+        *(f" {shorten(word, 120)}" for word in words[1:]),
         attributes={"dir": "auto"},
         style=f"height:{_HEADING}px;padding:4px 8px;box-sizing:border-box;white-space:nowrap;"
         f"overflow:hidden;text-overflow:ellipsis;{SMALL}",
@@ -187,13 +182,14 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, 
         f"padding:2px 8px;border-bottom:{LINE};white-space:nowrap;text-align:left;background:none"
     )
     names = [
-        element("th", clip(text, _CELL), attributes={"scope": "col"}, style=cell) for text in shown
+        element("th", shorten(text, _CELL), attributes={"scope": "col"}, style=cell)
+        for text in shown
     ]
     lines = [
         element(
             "tr",
             *(
-                element("td", clip(text, _CELL), attributes={"dir": "auto"}, style=cell)
+                element("td", shorten(text, _CELL), attributes={"dir": "auto"}, style=cell)
                 for text in row[: len(shown)]
             ),
             *([element("td", "…", style=cell)] if more else []),

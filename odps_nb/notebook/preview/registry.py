@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import mimetypes
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,9 +19,9 @@ from types import MappingProxyType
 from typing import Final
 
 from odps_nb.notebook.preview import kinds as _package
-from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
+from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind, differs
 
-__all__ = ["GROUP", "Kinds", "kinds", "sniff"]
+__all__ = ["GROUP", "Kinds", "kinds", "media_type", "sniff"]
 
 #: Entry points of kinds that other packages have.
 GROUP: Final = "odps_nb.preview_kinds"
@@ -119,3 +120,22 @@ def _guarded(recognise: _Recognise | None, name: str) -> _Recognise | None:
 def sniff(head: bytes, size: int | None = None) -> Format:
     """Return what `Kinds.sniff` of all `kinds` says."""
     return kinds().sniff(head, size)
+
+
+def media_type(head: bytes, size: int, name: str) -> str:
+    """Return the media type of a file; ``application/octet-stream`` where nothing is known.
+
+    Parameters
+    ----------
+    head
+        Its first bytes, at least `odps_nb.notebook.preview.kind.HEAD` of them or all.
+    size
+        How many it has.
+    name
+        Its name.
+    """
+    found = sniff(head, size)
+    guess = mimetypes.guess_type(name)[0]
+    if guess is None or not size:
+        return found.mime
+    return found.mime if differs(guess, found) else guess

@@ -20,23 +20,33 @@ from odps_nb.notebook.display.html import (
     MUTED,
     SMALL,
     Html,
+    bundle,
     element,
     figure,
     join,
     visible,
 )
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, framed
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
 from odps_nb.notebook.preview.kinds import binary
 from odps_nb.notebook.preview.peek import BlobLike, peek
 from odps_nb.notebook.preview.registry import kinds
-from odps_nb.notebook.preview.shared import GRID, Size
+from odps_nb.notebook.preview.shared import GRID, SINGLE, Size
 from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import format_bytes
+from odps_nb.terms import format_bytes, shorten
 
-__all__ = ["NULL", "TILE_BUDGET", "UNREAD", "BlobLike", "Tile", "null_tile", "tile", "unread_tile"]
+__all__ = [
+    "NULL",
+    "TILE_BUDGET",
+    "UNREAD",
+    "Tile",
+    "mimebundle",
+    "null_tile",
+    "tile",
+    "unread_tile",
+]
 
 #: Characters of markup that one tile may have.
 TILE_BUDGET: Final = 512 * 1024
@@ -140,6 +150,28 @@ def tile(
     return _assemble(small, replace(about, notes=(note,)), size)
 
 
+def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
+    """Return the MIME bundle of one blob: ``text/html`` without scripts, and ``text/plain``.
+
+    Opens the blob once; reads no more of it than the preview needs.
+
+    Parameters
+    ----------
+    blob
+        What to show; see `BlobLike`.
+    render
+        Draw an HTML page in a sandbox rather than show its source.
+
+    Raises
+    ------
+    TransportError
+        When the service gives no answer. A blob that is corrupt or gone raises nothing: its tile
+        says so.
+    """
+    made = tile(blob, size=SINGLE, render=render)
+    return bundle(made.html, f"<Blob {made.text}>")
+
+
 def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
     """Return the tile of a null cell."""
     words = element("em", "null", style=MUTED)
@@ -193,23 +225,23 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
         (
             element(
                 "div",
-                element("bdi", clip(about.name, 120)),
-                attributes={"title": clip(about.name, 400)},
+                element("bdi", shorten(about.name, 120)),
+                attributes={"title": shorten(about.name, 400)},
                 style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
             ),
             element("div", words, style=f"{SMALL};{MUTED}"),
             *_row(about),
             *_badges(about),
             *(
-                element("div", clip(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
+                element("div", shorten(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
                 for note in about.notes
             ),
         )
     )
-    label = f"{clip(about.name, 120)}, {words}"
-    line = f"{clip(about.name, 48)}  {words}"
+    label = f"{shorten(about.name, 120)}, {words}"
+    line = f"{shorten(about.name, 48)}  {words}"
     line += "  verified" if about.verified else ""
-    line += f"  {clip(about.row, 80)}" if _row(about) else ""
+    line += f"  {shorten(about.row, 80)}" if _row(about) else ""
     return Tile(
         html=figure(
             drawing.html,
@@ -235,7 +267,7 @@ def _row(about: _Caption) -> list[Html]:
     if about.row in ("", about.name):
         return []
     style = f"{SMALL};overflow-wrap:anywhere"
-    return [element("div", element("bdi", clip(visible(about.row), 240)), style=style)]
+    return [element("div", element("bdi", shorten(visible(about.row), 240)), style=style)]
 
 
 def _badges(about: _Caption) -> list[Html]:
@@ -252,8 +284,8 @@ def _badges(about: _Caption) -> list[Html]:
         style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
         declared = element(
             "span",
-            f"declared {clip(about.declared, 200)}",
-            attributes={"title": clip(about.declared, 400)},
+            f"declared {shorten(about.declared, 200)}",
+            attributes={"title": shorten(about.declared, 400)},
             style=style,
         )
         badges.append(declared)

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from odps_nb.client.calls.progress import (
     ItemProgress,
@@ -21,14 +22,15 @@ from odps_nb.client.calls.progress import (
 )
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.live.twin import close_widget
 from odps_nb.notebook.magics.options import Options, current_options
 from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.button import CancelButton
 from odps_nb.notebook.progress.cells import after_cell
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
+from odps_nb.terms import shorten
 
-__all__ = ["MAX_BARS", "CardListener", "card_html", "card_text"]
+__all__ = ["MAX_BARS", "CancelButton", "CardListener", "card_html", "card_text"]
 
 MAX_BARS = 16
 
@@ -59,7 +61,7 @@ def card_html(snapshot: ProgressSnapshot) -> str:
         tabular = "font-variant-numeric:tabular-nums"
         parts.append(f'<div style="{tabular}">{escape(" · ".join(figures))}</div>')
     if snapshot.message:
-        parts.append(f"<div>{escape(_clip(snapshot.message, 400))}</div>")
+        parts.append(f"<div>{escape(shorten(snapshot.message, 400))}</div>")
     parts += _record(snapshot) if snapshot.phase.is_final else _live(snapshot, accent)
     return f'<div role="status" style="{_BOX.format(accent=accent)}">{"".join(parts)}</div>'
 
@@ -70,7 +72,7 @@ def card_text(snapshot: ProgressSnapshot) -> str:
     if figures := words.figures(snapshot):
         lines.append("  " + " · ".join(figures))
     if snapshot.message:
-        lines.append("  " + _clip(snapshot.message, 400))
+        lines.append("  " + shorten(snapshot.message, 400))
     times = [] if snapshot.phase.is_final else words.times(snapshot)
     if found := [*words.ids(snapshot), *times]:
         lines.append("  " + " · ".join(found))
@@ -124,7 +126,7 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
 
 def _file(one: ItemProgress, accent: str) -> str:
     """Return how much of one file has been sent."""
-    label = escape(f"{_clip(one.name, 80)} · {words.sent(one)}")
+    label = escape(f"{shorten(one.name, 80)} · {words.sent(one)}")
     share = one.sent / one.size if one.size else 1.0
     bar = _bar(share, one.name, accent, height=6, elapsed=0.0)
     return f'<div style="{_SMALL}">{label}{bar}</div>'
@@ -141,7 +143,7 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
     found = [*words.ids(snapshot), *snapshot.events[-5:]]
     if found:
         summary.append("ids and events" if snapshot.events else "ids")
-        lines = "<br>".join(escape(_clip(line, 160)) for line in found)
+        lines = "<br>".join(escape(shorten(line, 160)) for line in found)
         fold = f"<summary>{escape(' · '.join(summary))}</summary>{lines}"
         return [f'<details style="{_SMALL}">{fold}</details>']
     return [f'<div style="{_SMALL}">{escape(" · ".join(summary))}</div>'] if summary else []
@@ -168,10 +170,6 @@ def _share(splits: Sequence[SplitProgress]) -> float | None:
         return sum(split.done for split in splits) / len(splits)
     # Without totals a bar can say "not yet" or "at work", not how far.
     return None if splits[0].rows or splits[0].wire_bytes else 0.0
-
-
-def _clip(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 class CardListener:
@@ -274,3 +272,40 @@ class CardListener:
         else:
             self._placed = True
             output.show(made, display_id=self._display_id)
+
+
+class CancelButton:
+    """Shows a button in the current cell that calls ``cancel`` once; `remove` takes it away.
+
+    Needs ipywidgets; without them, or where widgets are not shown, ``%odps cancel`` does the same.
+    """
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self._display_id = f"odps-nb-{uuid.uuid4().hex}"
+        self._widget: Any = _button()
+        if self._widget is None:
+            return
+        self._widget.on_click(self._clicked)
+        # no text: a notebook that is reopened without its kernel has nothing to click at
+        shown = {**self._widget._repr_mimebundle_(), "text/plain": ""}
+        output.show(shown, display_id=self._display_id)
+
+    def remove(self) -> None:
+        """Take the button away, from any thread. Idempotent."""
+        if self._widget is not None:
+            close_widget(self._widget)
+            self._widget = None
+            output.replace({"text/plain": ""}, display_id=self._display_id)
+
+    def _clicked(self, button: Any) -> None:
+        button.disabled, button.description = True, "Cancelling …"
+        self._cancel()
+
+
+def _button() -> Any:
+    try:
+        import ipywidgets as widgets
+    except ImportError:
+        return None
+    return widgets.Button(description="Cancel", tooltip="cancel this operation")

@@ -22,26 +22,37 @@ from odps_nb.errors import (
 )
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.display.failures import error_lines
+from odps_nb.notebook.display.html import Html, bundle, element, join
 from odps_nb.notebook.live.lanes import MALFORMED, Lanes
-from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
+from odps_nb.notebook.live.progress import Told
+from odps_nb.notebook.live.twin import LiveView, in_kernel
 from odps_nb.notebook.upload.picked import Announced, PickedFiles, Wanted
-from odps_nb.notebook.upload.record import record_bundle
-from odps_nb.notebook.upload.told import Told, told_progress
 
 if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
     from odps_nb.access.writing.rows import WriteOptions
+    from odps_nb.terms import TableName
 
 __all__ = ["Uploader"]
 
 _AT_ONCE = 4  # pieces that are asked for and have not come
-_SCRIPT = Path(__file__).with_name("uploader.js")
 _NO_WIDGET = "run the cell again to choose files"
 _LANE = "upload"
+_MAX_NAMES = 20  # of files that the card lists
+_BOX = (
+    "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
+    "padding:6px 12px;max-width:60em;line-height:1.5"
+)
+_WAITING, _DONE = _BOX.format("#1a73e8"), _BOX.format("#1e8e3e")
+_SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
+_NOTHING = (
+    "No file was written yet. Files are chosen here when the kernel has no cell to run; if it was "
+    "restarted, run the cell again."
+)
 
 
-class Uploader:
+class Uploader(LiveView):
     """Takes files from the browser and writes them to a table; displays itself in a notebook.
 
     Examples
@@ -52,11 +63,12 @@ class Uploader:
     >>> picker.close()
     """
 
+    _script = Path(__file__).with_name("uploader.js")
+
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
+        super().__init__()
         self._table, self._options = table, options
         self._create, self._accept = create, accept
-        self._twin = Twin()
-        self._widget: Any = None
         self._shown = False
         self._picked: PickedFiles | None = None
         self._run = 0  # number of the upload, so that pieces of an earlier one are known
@@ -67,15 +79,8 @@ class Uploader:
         self._lanes = Lanes(tell_error=self._tell_error, tell_end=lambda _: None)
         end_at_exit(self)
 
-    def close(self) -> None:
-        """Stop what it does, and remove what came from the browser. Idempotent."""
-        self.end()
-        widget, self._widget = self._widget, None
-        if widget is not None:
-            close_widget(widget)
-
     def end(self) -> None:
-        """Stop, called when the interpreter exits."""
+        """Stop, and remove what came from the browser; called when the interpreter exits, too."""
         self._lanes.close()
         self._forget()
 
@@ -98,33 +103,17 @@ class Uploader:
             self._twin.show_widget(self.widget(), _NO_WIDGET)
 
     def _show_record(self) -> None:
-        self._twin.show(record_bundle(self._table.name, self.receipt, self._names()))
+        names = () if self._picked is None else [one.name for one in self._picked.announced]
+        self._twin.show(_card(self._table.name, self.receipt, names))
 
-    def _names(self) -> Sequence[str]:
-        return () if self._picked is None else [one.name for one in self._picked.announced]
+    def _texts(self) -> Mapping[str, str]:
+        where = str(self._table.name)
+        if self._options.partition.items:
+            where += f" ({self._options.partition})"
+        return {"where": where, "accept": self._accept}
 
-    def widget(self) -> Any:
-        """Return the anywidget.
-
-        Raises
-        ------
-        MissingDependencyError
-            Without anywidget.
-        """
-        if self._widget is None:
-            where = str(self._table.name)
-            if self._options.partition.items:
-                where += f" ({self._options.partition})"
-            made = widget_class(_SCRIPT, "where", "accept")(
-                static_id=self._twin.id, where=where, accept=self._accept
-            )
-            made.on_msg(lambda _, content, buffers: self.receive(content, buffers))
-            self._widget = made
-        return self._widget
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        if self._widget is not None:
-            self._widget.send({"run": self._run, **message})
+    def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
+        super()._send({"run": self._run, **message}, *buffers)
 
     # -- requests of the browser ----------------------------------------------------------------
 
@@ -198,7 +187,7 @@ class Uploader:
             self._lanes.run(_LANE, lambda token: self._write(picked, token))
 
     def _write(self, picked: PickedFiles, token: CancelToken) -> None:
-        listener = Told(lambda now: self._send(told_progress(now)), token.cancel)
+        listener = Told(self._send, token.cancel)
         options = replace(self._options, progress=listener, cancel=token)
         try:
             receipt = write_files(picked, self._table, options, create=self._create)
@@ -229,3 +218,22 @@ class Uploader:
 
 def _said(receipt: Receipt) -> str:
     return repr(receipt)[len("<Receipt: ") : -1]
+
+
+def _card(table: TableName, receipt: Receipt | None, names: Sequence[str]) -> dict[str, str]:
+    """Return what the notebook keeps, as HTML without scripts and as text."""
+    title = f"upload to {table}"
+    said = _NOTHING if receipt is None else _said(receipt)
+    parts: list[object] = [element("div", element("b", title)), element("div", said)]
+    if receipt is not None and names:
+        parts.append(element("div", _listed(names), style=_SMALL))
+    style = _WAITING if receipt is None else _DONE
+    card = element("div", join(parts), attributes={"role": "status"}, style=style)
+    return bundle(card, f"{title}: {said}")
+
+
+def _listed(names: Sequence[str]) -> Html:
+    shown: list[object] = [element("bdi", name[:200]) for name in names[:_MAX_NAMES]]
+    if len(names) > _MAX_NAMES:
+        shown.append(element("span", f"and {len(names) - _MAX_NAMES:,} more"))
+    return join(shown, ", ")

@@ -141,7 +141,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
     job = (
         "import os, sys\n"
         "from odps_nb.access.writing import files\n"
-        "import odps_nb, odps_nb.notebook.preview.media_type as kinds\n"
+        "import odps_nb, odps_nb.notebook.preview.registry as kinds\n"
         "files.BLOB_ROWS = 2\n"
         "real = kinds.media_type\n"
         "def media_type(head, size, name):\n"

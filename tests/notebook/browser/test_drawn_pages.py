@@ -15,7 +15,7 @@ import pytest
 
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery.view import mimebundle
-from odps_nb.notebook.preview import bundle as preview
+from odps_nb.notebook.preview import tile as preview
 from odps_nb.notebook.preview.kinds.markup import POLICY
 from tests.support.browser import CHROMIUM, FLAGS
 from tests.support.sockets.peers import own_address

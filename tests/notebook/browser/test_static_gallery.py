@@ -14,7 +14,7 @@ from fuzz import document_files, media_files
 from odps_nb.local.samples import papers
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery import view as gallery
-from odps_nb.notebook.preview import bundle as preview
+from odps_nb.notebook.preview import tile as preview
 
 pytestmark = pytest.mark.browser
 

@@ -22,7 +22,7 @@ from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.gallery.page import Page
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.options import Options
-from odps_nb.notebook.preview.bundle import mimebundle
+from odps_nb.notebook.preview.tile import mimebundle
 from odps_nb.notebook.progress.cards import CardListener, card_text
 from odps_nb.notebook.progress.line import _what
 

@@ -12,7 +12,7 @@ import odps_nb
 from odps_nb import Connection
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.access.looking.paging import Place
-from odps_nb.notebook.explore.marks import MOST, Mark, PageMarks
+from odps_nb.notebook.explore.pages import MOST_MARKS, Mark, PageMarks
 from odps_nb.notebook.explore.view import Choice, RowView
 from tests.support.compat.recorder import Recorder, recording
 
@@ -116,9 +116,9 @@ def test_rows_of_a_result_are_found_again(watched):
 def test_marks_are_bounded_and_the_nearest_before_a_row_is_found():
     marks = PageMarks(100)
     assert marks.before(12_300) == Mark()
-    for page in range(10 * MOST):
+    for page in range(10 * MOST_MARKS):
         marks.put(Mark(page * 100, Place(page), page))
-    assert marks.nbytes <= 300 * MOST
+    assert marks.nbytes <= 300 * MOST_MARKS
     found = marks.before(333_300)
     assert 333_300 - 16 * 100 < found.start <= 333_300
     assert found == Mark(found.start, Place(found.start // 100), found.start // 100)

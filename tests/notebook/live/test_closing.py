@@ -11,7 +11,7 @@ import pytest
 from ipywidgets.widgets import widget as registry
 
 from odps_nb.access.connection import Connection
-from odps_nb.notebook.progress.button import CancelButton
+from odps_nb.notebook.progress.cards import CancelButton
 
 
 @pytest.fixture

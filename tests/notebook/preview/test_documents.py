@@ -10,9 +10,8 @@ from fuzz.document_files import compound
 from fuzz.office_files import docx, eml, epub, odf, packed, pptx
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kinds import message as message_kind
-from odps_nb.notebook.preview.media_type import media_type
 from odps_nb.notebook.preview.parsers import document, xml_text
-from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.registry import media_type, sniff
 from odps_nb.notebook.preview.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import NASTY, Seen, Value

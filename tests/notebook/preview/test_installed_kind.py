@@ -22,7 +22,7 @@ only-include = ["midi_preview.py"]
 """
 USE = """
 import io
-from odps_nb.notebook.preview.bundle import mimebundle
+from odps_nb.notebook.preview.tile import mimebundle
 
 class File(io.BytesIO):
     verified = True

@@ -18,10 +18,9 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.local.samples import pictures
-from odps_nb.notebook.preview.bundle import mimebundle
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.shared import GRID, SINGLE
-from odps_nb.notebook.preview.tile import tile
+from odps_nb.notebook.preview.tile import mimebundle, tile
 from tests.support.previews import Seen, Value, seen
 
 # -- every kind ---------------------------------------------------------------------------------

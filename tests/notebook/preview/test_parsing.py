@@ -428,7 +428,7 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
     done = script(
         "import io, sys\nfrom pathlib import Path\n"
         "from odps_nb.notebook.gallery import view as gallery\n"
-        "from odps_nb.notebook.preview import bundle as preview\n"
+        "from odps_nb.notebook.preview import tile as preview\n"
         "class File(io.BytesIO): verified = True\n"
         "class Value:\n"
         " mime_type = file_name = ''\n"

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.notebook.preview.kind import HEAD, Format, differs
-from odps_nb.notebook.preview.media_type import media_type
-from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.notebook.preview.registry import kinds, media_type, sniff
 
 WHAT = {
     "mountains.jpg": "image/jpeg",

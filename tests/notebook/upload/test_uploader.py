@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class Browser:
         self.waiting: list[Mapping[str, Any]] = []
         picker._widget = self
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
         self.said.append(message)
         if message["kind"] == "want":
             self.waiting.append(message)

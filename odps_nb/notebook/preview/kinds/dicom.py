@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, picture_box, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box, table_of
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -22,7 +23,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not excerpt.whole:
         raise UnshowableError("too large to look inside")
     parsed = parse("dicom", excerpt.data, size)
-    facts = tuple(clip(fact, 40) for fact in parsed.texts("facts"))
+    facts = tuple(shorten(fact, 40) for fact in parsed.texts("facts"))
     if parsed.data:
         html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
     else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, picture_box, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box, table_of
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -23,7 +24,7 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     parsed = parse("fits", excerpt.data, size, whole="yes" if excerpt.whole else "no")
-    facts = tuple(clip(fact, 60) for fact in parsed.texts("facts"))
+    facts = tuple(shorten(fact, 60) for fact in parsed.texts("facts"))
     if parsed.data:
         html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
     else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, picture_box
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -51,7 +52,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not excerpt.whole:
         raise UnshowableError("too large to draw")
     parsed = parse("font", excerpt.data, size)
-    facts = tuple(clip(fact, 60) for fact in parsed.texts("facts"))
+    facts = tuple(shorten(fact, 60) for fact in parsed.texts("facts"))
     return Drawing(html=picture_box(parsed.data, size, alt=f"letters of {name}"), facts=facts)
 
 

@@ -7,12 +7,13 @@ import re
 from typing import Any, Final
 
 from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -104,7 +105,7 @@ class _Tree:
 
     def node(self, value: Any, key: str | None, depth: int) -> Html:
         self._left -= 1
-        label = Html("") if key is None else join((element("b", clip(key, 80)), ": "))
+        label = Html("") if key is None else join((element("b", shorten(key, 80)), ": "))
         if not isinstance(value, (dict, list)) or not value:
             return element("div", label, _leaf(value), attributes={"dir": "auto"})
         if depth >= _DEPTH:
@@ -129,9 +130,9 @@ class _Tree:
 
 def _leaf(value: Any) -> Html:
     if isinstance(value, _Number):
-        return element("span", clip(value, 60), style="color:#3b82f6")
+        return element("span", shorten(value, 60), style="color:#3b82f6")
     if isinstance(value, str):
-        return element("span", f"“{clip(value, _TEXT)}”")
+        return element("span", f"“{shorten(value, _TEXT)}”")
     return element("i", json.dumps(value), style="opacity:0.75")
 
 

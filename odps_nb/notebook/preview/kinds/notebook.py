@@ -7,11 +7,12 @@ import re
 from typing import Any
 
 from odps_nb.notebook.display.html import LINE, MONO, MUTED, SMALL, Html, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
 from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -48,7 +49,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     facts = [count_of(len(cells), "cell"), count_of(outputs, "output")]
     return Drawing(
         html=scroller("div", body, label=f"cells of {name}", style=size.box),
-        facts=(*([clip(language, 20)] if language else []), *facts),
+        facts=(*([shorten(language, 20)] if language else []), *facts),
         note="the first cells" if len(shown) < len(cells) else "",
     )
 
@@ -60,7 +61,7 @@ def _cell(cell: dict[str, Any]) -> Html:
     outputs = len(_list(cell.get("outputs")))
     inner = element(
         "pre",
-        clip(lines, _CELL),
+        shorten(lines, _CELL),
         attributes={"dir": "auto"},
         style="margin:0;white-space:pre-wrap;overflow-wrap:anywhere;background:none;color:inherit;"
         + (MONO if code else SMALL + ";font-family:inherit"),

@@ -16,7 +16,6 @@ from odps_nb.notebook.display.html import LINE, element
 from odps_nb.notebook.preview.drawing import (
     Drawing,
     Excerpt,
-    clip,
     count_of,
     framed,
     picture_box,
@@ -25,6 +24,7 @@ from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -46,7 +46,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         return replace(_card(excerpt, size), note=str(error))
     facts = [_version(excerpt), count_of(parsed.number("pages"), "page")]
     if title := " ".join(parsed.text("title").split()):
-        facts.append(clip(title, 60))
+        facts.append(shorten(title, 60))
     alt = f"first page of {name}"
     return Drawing(html=picture_box(parsed.data, size, alt=alt), facts=tuple(facts))
 
@@ -64,7 +64,7 @@ def _card(excerpt: Excerpt, size: Size) -> Drawing:
     sheet = element(
         "div",
         element("div", "PDF", style="font-weight:bold;font-size:18px;color:#dc2626"),
-        element("div", clip(words, 60), style="font-size:11px;margin:2px 0 8px 0"),
+        element("div", shorten(words, 60), style="font-size:11px;margin:2px 0 8px 0"),
         *(element("div", style=f"{bar};width:{width}%") for width in (100, 92, 97, 60)),
         attributes={"dir": "auto"},
         style=f"width:104px;min-height:112px;padding:12px;border:{LINE};border-radius:4px;"

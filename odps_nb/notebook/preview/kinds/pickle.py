@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 
 from odps_nb.notebook.display.html import MUTED, SMALL, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -39,9 +40,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     rows = [
         element(
             "li",
-            element("b", clip(one, 120), " · can reach the system", style="color:#dc2626")
+            element("b", shorten(one, 120), " · can reach the system", style="color:#dc2626")
             if one in risky
-            else clip(one, 120),
+            else shorten(one, 120),
         )
         for one in imports
     ]

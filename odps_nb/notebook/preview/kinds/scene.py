@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 from odps_nb.notebook.display.html import element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, clip, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, count_of
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -37,9 +38,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     rows = [element("div", count.replace("meshs", "meshes")) for count in counts]
     made_by = _text(found, "asset", "generator")
     if made_by:
-        rows.append(element("div", clip(made_by, 80), style="margin-top:8px;opacity:0.75"))
+        rows.append(element("div", shorten(made_by, 80), style="margin-top:8px;opacity:0.75"))
     version = _text(found, "asset", "version")
-    facts = (f"version {clip(version, 10)}",) if version else ()
+    facts = (f"version {shorten(version, 10)}",) if version else ()
     return Drawing(html=card("3-D", rows, size), facts=facts)
 
 

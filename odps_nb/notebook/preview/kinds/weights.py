@@ -10,10 +10,11 @@ import re
 from typing import Any, Final
 
 from odps_nb.notebook.display.html import SMALL, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, clip, count_of, framed, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, framed, table_of
 from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -82,7 +83,7 @@ def _parameters(found: list[tuple[str, str, str]]) -> str:
 
 def _card(fields: dict[str, Any], size: Size) -> Drawing:
     rows = [
-        element("div", element("b", f"{key}: "), clip(str(value), 80))
+        element("div", element("b", f"{key}: "), shorten(str(value), 80))
         for key, value in fields.items()
     ]
     card = element("div", *rows, attributes={"dir": "auto"}, style=f"padding:12px;{SMALL}")

@@ -9,7 +9,6 @@ from odps_nb.notebook.display.html import MUTED, element
 from odps_nb.notebook.preview.drawing import (
     Drawing,
     Excerpt,
-    clip,
     count_of,
     framed,
     headed,
@@ -19,6 +18,7 @@ from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
 
@@ -93,8 +93,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not rows:
         words = element("em", "no cells", style=MUTED)
         return Drawing(html=framed(words, size), facts=tuple(facts))
-    others = ", ".join(clip(sheet, 40) for sheet in sheets[:8])
-    heading = [clip(parsed.text("sheet"), 40), *([f"of {others}"] if len(sheets) > 1 else [])]
+    others = ", ".join(shorten(sheet, 40) for sheet in sheets[:8])
+    heading = [shorten(parsed.text("sheet"), 40), *([f"of {others}"] if len(sheets) > 1 else [])]
     html = headed(
         heading,
         lambda below: table_of(rows[0], rows[1:], below, label=f"first rows of {name}"),

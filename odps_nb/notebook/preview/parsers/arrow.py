@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,26 +28,10 @@ MAX_UNPACKED: Final = 64 * 1024 * 1024
 _LONGEST: Final = 200
 
 
-def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of an Arrow IPC file or stream.
-
-    Parameters
-    ----------
-    options
-        The ``size`` of the preview.
-
-    Raises
-    ------
-    UnshowableError
-        When the data promises too much, or is cut or corrupt.
-    """
-    return first_rows(lambda _: _read(data), options)
-
-
 def first_rows(
-    read: Callable[[Size], tuple[pa.RecordBatch, str]], options: dict[str, Any]
+    read: Callable[[bytes, Size], tuple[pa.RecordBatch, str]], data: bytes, options: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the answer of `parse` for the batch and row count that ``read`` returns.
+    """Return names, types and first rows of the batch that ``read`` returns with its row count.
 
     Raises
     ------
@@ -55,7 +40,7 @@ def first_rows(
     """
     size = Size(**options["size"])
     try:
-        batch, count = read(size)
+        batch, count = read(data, size)
         # one column more than is shown tells that there are more
         shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     except KeyError:  # pyarrow has no class for Arrow's intervals of months or of days
@@ -114,7 +99,7 @@ def _spelled(value: Any) -> str:
         return f"<{value.type}>"
 
 
-def _read(data: bytes) -> tuple[pa.RecordBatch, str]:
+def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
     # a file is the magic, padded to 8 bytes, then a stream, then a footer that is not needed
     stream = pa.py_buffer(data)[8:] if data.startswith(b"ARROW1") else pa.py_buffer(data)
     promised = rows = batches = shown = 0
@@ -197,3 +182,6 @@ def _buffer_sizes(data: bytes, vector: int, body: memoryview) -> list[int]:
             if sizes[-1] < 0:
                 raise UnshowableError("has a buffer of negative length")
     return sizes
+
+
+parse = partial(first_rows, _read)

@@ -5,7 +5,8 @@ Runs in the parser process. A stripe is unpacked as a whole, so only a small one
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 from pyarrow import orc
@@ -20,17 +21,6 @@ __all__ = ["parse"]
 _GROWTH: Final = 8
 
 
-def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of an ORC file.
-
-    Raises
-    ------
-    UnshowableError
-        When the file is cut or corrupt, or its first stripe too large.
-    """
-    return first_rows(lambda size: _read(data, size), options)
-
-
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
     file = orc.ORCFile(pa.BufferReader(data))
     count = count_of(file.nrows, "row")
@@ -38,3 +28,6 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
         return empty_batch(file.schema), count
     check_unpacked(file.content_length // file.nstripes * _GROWTH)
     return file.read_stripe(0).slice(0, size.rows), count
+
+
+parse = partial(first_rows, _read)

@@ -6,7 +6,7 @@ see `odps_nb.notebook.preview.parsers.arrow`.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,22 +16,6 @@ from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, 
 from odps_nb.notebook.preview.shared import Size, count_of
 
 __all__ = ["parse"]
-
-
-def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of a Parquet file.
-
-    Parameters
-    ----------
-    options
-        The ``size`` of the preview.
-
-    Raises
-    ------
-    UnshowableError
-        When the file promises too much, or is cut or corrupt.
-    """
-    return first_rows(lambda size: _read(data, size), options)
 
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
@@ -49,3 +33,6 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
             batch_size=size.rows, row_groups=[0], columns=names, use_threads=False
         )
         return next(batches, None) or empty_batch(file.schema_arrow), count
+
+
+parse = partial(first_rows, _read)
