@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -67,3 +67,22 @@ class Command:
         shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
         found = [name for action in shown for name in action.option_strings]
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
+
+    def divide(self, words: Sequence[str]) -> tuple[dict[str, str], argparse.Action | None]:
+        """Return the arguments among some words, by metavar, and which action takes the next word.
+
+        No action: all arguments are there. What is wrong with the words does not matter here.
+        """
+        parser = parser_of(self.run)
+        arguments = [one for one in parser._actions if not one.option_strings]
+        given: dict[str, str] = {}
+        option: argparse.Action | None = None
+        for word in words:
+            if option is not None:
+                option = None
+            elif word.startswith("-"):
+                option = None if "=" in word else parser._option_string_actions.get(word)
+                option = None if option is None or option.nargs == 0 else option
+            elif arguments:
+                given[str(arguments.pop(0).metavar)] = word
+        return given, option or next(iter(arguments), None)
