@@ -30,7 +30,7 @@ _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
 
 
 class Names(Protocol):
-    """Names for completion; never waits for the service."""
+    """Names for completion."""
 
     def tables(self) -> Sequence[str]:
         """Return table names."""
@@ -39,7 +39,7 @@ class Names(Protocol):
         """Return column names."""
 
     def partitions(self, table: str) -> Sequence[str]:
-        """Return partitions as text."""
+        """Return partitions as ``key=value[,key=value]``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

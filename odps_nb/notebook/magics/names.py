@@ -11,40 +11,30 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from odps_nb.errors import OdpsNbError
 from odps_nb.lifetime import renew_after_fork
+from odps_nb.notebook.magics.completion import Names
 
-__all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache", "NameSource"]
+__all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache"]
 
 TIME_TO_LIVE = 60.0
 MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
 
-class NameSource(Protocol):
-    """Source of the names; each call may be slow and may fail."""
-
-    def tables(self) -> list[str]:
-        """Return the names of all tables."""
-
-    def columns(self, table: str) -> list[str]:
-        """Return the column names of a table."""
-
-    def partitions(self, table: str) -> list[str]:
-        """Return the partitions of a table as ``key=value[,key=value]``."""
-
-
 _Key = tuple[str, str]
 
 
 class NameCache:
-    """Names of tables, columns and partitions; asked for again after ``ttl`` seconds."""
+    """Names of tables, columns and partitions; asked for again after ``ttl`` seconds.
+
+    ``source`` may be slow and may fail.
+    """
 
     def __init__(
         self,
-        source: NameSource,
+        source: Names,
         *,
         ttl: float = TIME_TO_LIVE,
         patience: float = 0.0,
@@ -142,7 +132,7 @@ class NameCache:
     def _refresh(self) -> None:
         while (key := self._wanted.get()) is not None:
             kind, table = key
-            found: list[str] | None
+            found: Sequence[str] | None
             try:
                 found = self._fetch(kind, table)
             except OdpsNbError:
@@ -153,7 +143,7 @@ class NameCache:
                 self._answers.add(key)
                 self._answered.notify_all()
 
-    def _fetch(self, kind: str, table: str) -> list[str]:
+    def _fetch(self, kind: str, table: str) -> Sequence[str]:
         if kind == "tables":
             return self._source.tables()
         if kind == "columns":

@@ -62,6 +62,13 @@ class Excerpt:
     verified: bool = False
     room: int = 0
 
+    @property
+    def all_data(self) -> bytes:
+        """The bytes of the whole blob; raises `UnshowableError` if these are not all."""
+        if not self.whole:
+            raise UnshowableError("too large to look inside")
+        return self.data
+
     def __repr__(self) -> str:
         return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
 
@@ -86,13 +93,7 @@ def framed(picture: str, size: Size) -> Html:
 
 
 def made_picture(data: bytes) -> tuple[str, str]:
-    """Return media type and ``data:`` URL of a picture that a parser encoded.
-
-    Raises
-    ------
-    UnshowableError
-        When it is none of the formats that our parsers encode: so it was not made by us.
-    """
+    """Return media type and ``data:`` URL of a picture that a parser encoded."""
     mime = next((mime for mime, start in _MADE.items() if data.startswith(start)), "")
     if not mime:
         raise UnshowableError("the parser returned no picture")
@@ -100,13 +101,7 @@ def made_picture(data: bytes) -> tuple[str, str]:
 
 
 def picture_box(data: bytes, size: Size, *, alt: str) -> Html:
-    """Return a picture that a parser encoded, in the middle of a box.
-
-    Raises
-    ------
-    UnshowableError
-        As `made_picture`.
-    """
+    """Return a picture that a parser encoded, in the middle of a box."""
     mime, source = made_picture(data)
     picture = element(
         "img",

@@ -2,7 +2,10 @@
 
 A kind is one file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``; the registry finds
 it there. A format that needs a parser in native code adds a file in
-`odps_nb.notebook.preview.parsers`, which runs in the parser process.
+`odps_nb.notebook.preview.parsers`, which runs in the parser process: ``parse(data, options)``,
+where ``options`` has at least the ``size`` of the preview. What cannot be shown (cut, corrupt,
+too large) raises `UnshowableError` with a reason for a person, and what needs a library that is not
+installed `MissingDependencyError`.
 """
 
 from __future__ import annotations

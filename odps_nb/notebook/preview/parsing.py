@@ -13,11 +13,5 @@ _parser = at_exit(Parser())
 
 
 def parse(parser: str, data: bytes, size: Size, **options: str) -> Parsed:
-    """Parse ``data`` with one of `parsers`, or of an installed package.
-
-    Raises
-    ------
-    UnshowableError, MissingDependencyError
-        As `odps_nb.parsing.client.Parser.parse`.
-    """
+    """Parse ``data`` with one of `parsers`, or of an installed package."""
     return _parser.parse(parser, data, {**options, "size": asdict(size)})

@@ -6,7 +6,6 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, table_o
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -19,9 +18,7 @@ _SQLITE = Format(
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        raise UnshowableError("too large to look inside")
-    parsed = parse("database", excerpt.data, size)
+    parsed = parse("database", excerpt.all_data, size)
     table = table_of(
         ("table", "rows", "columns"), parsed.rows("rows"), size, label=f"tables of {name}"
     )

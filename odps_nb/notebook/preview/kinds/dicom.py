@@ -6,7 +6,6 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box, tabl
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import shorten
 
 __all__ = ["KIND"]
@@ -20,9 +19,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        raise UnshowableError("too large to look inside")
-    parsed = parse("dicom", excerpt.data, size)
+    parsed = parse("dicom", excerpt.all_data, size)
     facts = tuple(shorten(fact, 40) for fact in parsed.texts("facts"))
     if parsed.data:
         html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")

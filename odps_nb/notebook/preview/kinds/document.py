@@ -9,7 +9,6 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, headed_
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND"]
 
@@ -72,9 +71,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        raise UnshowableError("too large to look inside")
-    parsed = parse("document", excerpt.data, size, label=format.label)
+    parsed = parse("document", excerpt.all_data, size, label=format.label)
     title, author = parsed.text("title"), parsed.text("author")
     heading = [text for text in (title, f"by {author}" if author else "") if text]
     html = headed_lines(heading, parsed.texts("lines"), size, name=name)

@@ -6,7 +6,6 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.values import UnshowableError
 
 __all__ = ["KIND", "draw"]
 
@@ -20,9 +19,7 @@ _PARQUET = Format(
 
 def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     """Draw the rows that the parser of this kind finds."""
-    if not excerpt.whole:
-        raise UnshowableError("too large to look inside")
-    parsed = parse(format.kind, excerpt.data, size)
+    parsed = parse(format.kind, excerpt.all_data, size)
     html = table_of(parsed.texts("head"), parsed.rows("rows"), size, label=f"first rows of {name}")
     return Drawing(html=html, facts=(parsed.text("fact"),))
 

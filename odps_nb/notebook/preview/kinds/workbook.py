@@ -85,9 +85,7 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if format.mime == _LOCKED.mime:
         raise UnshowableError("locked with a password: not decoded here")
-    if not excerpt.whole:
-        raise UnshowableError("too large to look inside")
-    parsed = parse("workbook", excerpt.data, size)
+    parsed = parse("workbook", excerpt.all_data, size)
     sheets, rows = parsed.texts("sheets"), parsed.rows("rows")
     facts = [count_of(len(sheets), "sheet"), *filter(None, [parsed.text("shape")])]
     if not rows:

@@ -46,13 +46,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     ----------
     options
         ``label`` of the kind, and ``whole``: ``yes`` when nothing is cut.
-
-    Raises
-    ------
-    UnshowableError
-        When the archive is cut or corrupt.
-    MissingDependencyError
-        Without the library that reads RAR.
     """
     label, whole = options["label"], options["whole"] == "yes"
     if label in ("ZIP", "NumPy archive"):

@@ -31,11 +31,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
     With the option ``picture``: ``yes``, the bytes are a small copy of it as a picture, if it may
     be one and Pillow is installed.
-
-    Raises
-    ------
-    UnshowableError
-        For Python objects (they are pickles), or when the header is corrupt.
     """
     size = Size(**options["size"])
     file = io.BytesIO(data)

@@ -31,13 +31,7 @@ _LONGEST: Final = 200
 def first_rows(
     read: Callable[[bytes, Size], tuple[pa.RecordBatch, str]], data: bytes, options: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of the batch that ``read`` returns with its row count.
-
-    Raises
-    ------
-    UnshowableError
-        When they cannot be read, or the batch is not valid.
-    """
+    """Return names, types and first rows of the batch that ``read`` returns with its row count."""
     size = Size(**options["size"])
     try:
         batch, count = read(data, size)
@@ -67,13 +61,7 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def check_unpacked(promised: int) -> None:
-    """Check that the first rows take no more than `MAX_UNPACKED` bytes.
-
-    Raises
-    ------
-    UnshowableError
-        When they would.
-    """
+    """Check that the first rows take no more than `MAX_UNPACKED` bytes."""
     if not 0 <= promised <= MAX_UNPACKED:
         raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
 

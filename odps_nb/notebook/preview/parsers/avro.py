@@ -35,11 +35,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
-
-    Raises
-    ------
-    UnshowableError
-        When the header holds no schema.
     """
     size = Size(**options["size"])
     codec, fields = _header(data)

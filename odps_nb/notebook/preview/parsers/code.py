@@ -30,11 +30,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``language``, as Pygments names it, and the ``size`` of the preview; data are UTF-8.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without Pygments.
     """
     if lexers is None:
         raise MissingDependencyError("colours need Pygments", extra="notebook")

@@ -93,15 +93,7 @@ FAILURES: Final = (OSError, ValueError, *(() if av is None else (av.error.FFmpeg
 
 
 def opened(data: bytes, mime: str) -> InputContainer:
-    """Return the file, opened; its streams are known, nothing is decoded. The caller closes it.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without PyAV.
-    UnshowableError
-        When it is cut or corrupt.
-    """
+    """Return the file, opened; its streams are known, nothing is decoded. The caller closes it."""
     if av is None:
         raise MissingDependencyError("its length and a picture of it need PyAV", extra="previews")
     name, names = _DEMUXERS[mime]

@@ -31,13 +31,7 @@ _LISTED: Final = """
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``rows``: name, number of rows and columns of each table; and the ``count`` of tables.
-
-    Raises
-    ------
-    UnshowableError
-        When the database is cut or corrupt.
-    """
+    """Return ``rows``: name, number of rows and columns of each table, and ``count``: of tables."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         if not hasattr(database, "deserialize"):
             raise UnshowableError("this build of SQLite opens no bytes")

@@ -45,13 +45,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``length`` of the whole file, of which ``data`` is the beginning.
-
-    Raises
-    ------
-    UnshowableError
-        When it is cut or corrupt.
-    MissingDependencyError
-        Without h5py.
     """
     if h5py is None:
         raise MissingDependencyError("contents of HDF5 files need h5py", extra="previews")

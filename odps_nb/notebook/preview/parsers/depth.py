@@ -25,13 +25,7 @@ _HUGE: Final = 1e20
 
 
 def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """Return a picture of one deep band in L or LA, and facts: what black and white stand for.
-
-    Raises
-    ------
-    UnshowableError
-        No place has data.
-    """
+    """Return a picture of one deep band in L or LA, and facts: what black and white stand for."""
     values = np.asarray(image)
     hidden = ~np.isfinite(values)
     marks = ["NaN"] if hidden.any() else []
@@ -80,11 +74,6 @@ def grey(values: Any, low: float | None = None, high: float | None = None) -> Im
     """Return an array of two dimensions as greys: ``low`` is black, ``high`` is white.
 
     By default its smallest and its largest value; what is no number is black.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without Pillow.
     """
     try:
         from PIL import Image

@@ -35,15 +35,7 @@ except ImportError:  # said when a DICOM file is asked for
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, names and values of the plain elements, and the first frame, encoded.
-
-    Raises
-    ------
-    UnshowableError
-        When the file is cut or corrupt.
-    MissingDependencyError
-        Without pydicom.
-    """
+    """Return facts, names and values of the plain elements, and the first frame, encoded."""
     if pydicom is None:
         raise MissingDependencyError("DICOM needs pydicom", extra="previews")
     with warnings.catch_warnings():

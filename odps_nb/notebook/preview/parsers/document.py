@@ -39,11 +39,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``label`` of the format.
-
-    Raises
-    ------
-    UnshowableError
-        When the document is cut or corrupt, has a password, or would unpack to too much.
     """
     read = _READERS.get(options["label"], _open_slides)
     try:

@@ -40,13 +40,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     options
         ``mime`` that the first bytes proved, ``whole``: ``yes`` when nothing is cut, and the
         ``size`` of the preview.
-
-    Raises
-    ------
-    UnshowableError
-        When it has no picture, too many pixels, or is cut or corrupt.
-    MissingDependencyError
-        Without PyAV.
     """
     mime, whole = options["mime"], options["whole"] == "yes"
     try:

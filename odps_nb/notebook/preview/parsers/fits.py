@@ -72,11 +72,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
-
-    Raises
-    ------
-    UnshowableError
-        When the header is cut or corrupt.
     """
     size = Size(**options["size"])
     units = _units(data, all_of_it=options["whole"] == "yes")

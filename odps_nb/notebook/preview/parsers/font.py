@@ -39,15 +39,7 @@ except ImportError:  # said when a font is asked for
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return family and style, and a PNG of some letters as data.
-
-    Raises
-    ------
-    UnshowableError
-        When FreeType cannot read the font.
-    MissingDependencyError
-        Without Pillow.
-    """
+    """Return family and style, and a PNG of some letters as data."""
     if Image is None:
         raise MissingDependencyError("fonts need Pillow", extra="notebook")
     size = Size(**options["size"])

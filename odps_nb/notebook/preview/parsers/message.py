@@ -35,11 +35,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``whole``: ``yes`` when nothing is cut; else no attachments are listed.
-
-    Raises
-    ------
-    UnshowableError
-        When its parts are nested too deep.
     """
     try:
         message = email.message_from_bytes(data)

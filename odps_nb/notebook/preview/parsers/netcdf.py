@@ -29,13 +29,7 @@ _LONGEST: Final = 200
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``rows`` (name, shape, type, attributes), ``heading`` and ``facts``.
-
-    Raises
-    ------
-    UnshowableError
-        When the header is cut or is none.
-    """
+    """Return ``rows`` (name, shape, type, attributes), ``heading`` and ``facts``."""
     header = _Header(data)
     try:
         dimensions, attributes, variables = header.read()

@@ -63,11 +63,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     data
         The page in UTF-8.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without nh3.
     """
     if nh3 is None:
         raise MissingDependencyError("drawing a page needs nh3", extra="notebook")

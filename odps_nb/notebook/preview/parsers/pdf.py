@@ -27,15 +27,7 @@ except ImportError:  # said when a PDF is asked for
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return title and number of pages, and the first page as an encoded picture.
-
-    Raises
-    ------
-    UnshowableError
-        When it is locked, cut or corrupt.
-    MissingDependencyError
-        Without pypdfium2.
-    """
+    """Return title and number of pages, and the first page as an encoded picture."""
     if pypdfium2 is None:
         raise MissingDependencyError("its first page needs pypdfium2", extra="previews")
     size = Size(**options["size"])

@@ -31,13 +31,7 @@ _BUILTINS: Final = words(
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the imported names, and which of them reach the system.
-
-    Raises
-    ------
-    UnshowableError
-        When the first instruction is none.
-    """
+    """Return the imported names, and which of them reach the system."""
     found, count = {}, 0
     more = False
     try:

@@ -46,13 +46,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     options
         ``mime`` that the first bytes proved, and the ``size`` of the preview; ``whole`` is ``no``
         where the first bytes are all there is: then there is no thumbnail.
-
-    Raises
-    ------
-    UnshowableError
-        When there are too many pixels, or Pillow does not decode the file.
-    MissingDependencyError
-        Without Pillow.
     """
     size = Size(**options["size"])
     if PICTURES[options["mime"]] == "ICO":  # Pillow decodes it when it opens it
@@ -104,13 +97,7 @@ def _refusal(data: bytes, mime: str, error: BaseException) -> str:
 
 
 def pixels(data: bytes) -> int:
-    """Return how many pixels the header of a picture promises, whatever its format; decodes none.
-
-    Raises
-    ------
-    UnshowableError, MissingDependencyError, OSError
-        As `parse`.
-    """
+    """Return how many pixels the header of a picture promises, of any format; decodes none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with _opened(data, *PICTURES) as image:
@@ -131,13 +118,7 @@ def _require_pillow() -> None:
 
 
 def drawn(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
-    """Return facts of an opened picture and a note, and its thumbnail.
-
-    Raises
-    ------
-    UnshowableError
-        When it has too many pixels.
-    """
+    """Return facts of an opened picture and a note, and its thumbnail."""
     facts = [_extent(image)]
     if image.format in _JPEG:
         image.draft(None, _box(size))  # decodes at a fraction of the size where it can

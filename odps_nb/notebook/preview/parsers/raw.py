@@ -29,13 +29,7 @@ _HEADER: Final = 1 << 20
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return camera and size of the embedded picture, and a thumbnail of it as data.
-
-    Raises
-    ------
-    UnshowableError
-        When no JPEG is inside, or none that is whole.
-    """
+    """Return camera and size of the embedded picture, and a thumbnail of it as data."""
     size = Size(**options["size"])
     places = [match.start() for match in islice(_JPEG.finditer(data), _LOOKED_AT)]
     with warnings.catch_warnings():

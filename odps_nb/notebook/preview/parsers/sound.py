@@ -47,13 +47,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     ----------
     options
         ``mime`` that the first bytes proved.
-
-    Raises
-    ------
-    UnshowableError
-        When there is no sound inside, or it is cut or corrupt.
-    MissingDependencyError
-        Without PyAV, but for plain WAV.
     """
     read = _wav if options["mime"] == "audio/wav" else _decoded
     length, hertz, channels, levels, codec = read(data, options["mime"])

@@ -58,13 +58,7 @@ class _Node:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return an upper bound of the shapes that an SVG draws.
-
-    Raises
-    ------
-    UnshowableError
-        When it is above `MAX_DRAWN`, or cannot be computed.
-    """
+    """Return an upper bound of the shapes that an SVG draws."""
     reader = _Reader()
     try:
         reader.parser.Parse(data, True)

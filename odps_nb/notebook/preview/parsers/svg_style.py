@@ -79,25 +79,13 @@ class Style:
 
 
 def links_of(attributes: Mapping[str, str]) -> Style:
-    """Return what the attributes of an element refer to, ``style`` among them.
-
-    Raises
-    ------
-    UnshowableError
-        For a style that is not understood.
-    """
+    """Return what the attributes of an element refer to, ``style`` among them."""
     declared = [(name.lower(), value) for name, value in attributes.items() if name != "style"]
     return _style([*declared, *_declarations(attributes.get("style", ""))])
 
 
 def sheet_links(text: str, *, elements: int) -> Style:
-    """Return what a style sheet refers to; each rule is taken to apply to every element.
-
-    Raises
-    ------
-    UnshowableError
-        For a style sheet that is not understood, or takes long to apply.
-    """
+    """Return what a style sheet refers to; each rule is taken to apply to every element."""
     text = _COMMENT.sub(" ", text)
     if not _RULES.fullmatch(text):
         raise UnshowableError("has an unsupported style sheet: shown as source")
@@ -140,13 +128,7 @@ def _check(name: str, value: str) -> None:
 
 
 def dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
-    """Return the shortest dash period in the styles; infinite when there are no dashes.
-
-    Raises
-    ------
-    UnshowableError
-        When it cannot be told how long that is.
-    """
+    """Return the shortest dash period in the styles; infinite when there are no dashes."""
     styles = f"{attributes.get('style', '')};{sheet}"
     found = [*_DASHES.findall(styles.lower()), attributes.get("stroke-dasharray", "")]
     periods = [sum(map(float, NUMBER.findall(value))) for value in found]

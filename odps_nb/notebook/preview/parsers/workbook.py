@@ -34,15 +34,7 @@ except ImportError:  # said when a workbook is asked for
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names of the sheets, and shape and first rows of the first that has any.
-
-    Raises
-    ------
-    UnshowableError
-        When it is cut or corrupt, or would unpack to too much.
-    MissingDependencyError
-        Without python-calamine.
-    """
+    """Return names of the sheets, and shape and first rows of the first that has any."""
     if python_calamine is None:
         raise MissingDependencyError("rows of a workbook need python-calamine", extra="previews")
     size = Size(**options["size"])

@@ -82,12 +82,6 @@ def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> 
         What is read.
     lines
         Maximum number of lines to collect. Default: `LINES`.
-
-    Raises
-    ------
-    UnshowableError
-        When the file is not well-formed, has a document type of its own, or is nested more than
-        1,000 levels deep.
     """
     reader = _Reader(wanted, lines)
     try:
