@@ -170,7 +170,7 @@ BUILT_IN = {
     "spark/__init__.py": "AttributeError",
     "spark/pushdown/positions.py": "IndexError",  # cannot happen
     "spark/reading/casting.py": "KeyError",  # cannot happen
-    "spark/reading/split_list.py": "IndexError",  # as sequences raise it
+    "spark/reading/task.py": "IndexError",  # as sequences raise it
 }
 
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
-from odps_nb.spark.progress.attach import faces_of, register_activity
-from odps_nb.spark.progress.totals import TrackedActivity
+from odps_nb.spark.progress.actions import counter_of, faces_of
+from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
 from odps_nb.terms import Compression, format_bytes
@@ -244,7 +244,7 @@ def _mapped(
         whole = whole.add(error_column, "string")
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
-    activity = TrackedActivity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
+    activity = Activity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
     task = BlobTask(
         profile=profile,
         column=index,
@@ -257,7 +257,7 @@ def _mapped(
         goes_on=done.on_error != "raise",
         error_column=error_column,
         retries=done.retries,
-        report_to=register_activity(df.sparkSession, activity, faces_of(odps), progress),
+        counter=counter_of(df.sparkSession, activity, faces_of(odps), progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
