@@ -8,10 +8,13 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
-    "leave_out_pandas_notice",
-    "leave_out_query_log",
+    "be_quiet",
     "without_pandas_notice",
     "without_query_log",
     "without_refused_settings",
@@ -32,28 +35,33 @@ def without_pandas_notice() -> Iterator[None]:
         yield
 
 
-def leave_out_pandas_notice() -> None:
-    """Leave pyspark's notice about pandas 3 out of a person's own cells, too.
+def be_quiet(spark: SparkSession) -> None:
+    """Hide pyspark's notice about pandas 3 and its JSON logs of failed queries until ``stop()``.
 
-    It comes in red at each ``toPandas()``. The filter stands last: any that a person or another
-    library has for it wins, and no other warning is hidden. (Python's "once" would not do: each
-    ``catch_warnings`` of anybody makes it forget.)
-    """
-    warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
-
-
-def leave_out_query_log() -> None:
-    """Leave the JSON of a failed query, which pyspark prints and also raises, out of all cells.
-
-    It is the message of the exception with the stack of Java, some 17 KB of it in red. Only the
-    handler is silenced that pyspark gives these logs by itself: what a person adds hears them.
+    The notice comes in red at each ``toPandas()``; the filter stands last, so that any other for
+    it wins. The JSON, some 17 KB of it, repeats the exception; only the handler that pyspark adds
+    is silenced.
     """
     from pyspark.logger import PySparkLogger
 
-    for name in _QUERY_LOGS:
-        for handler in PySparkLogger.getLogger(name).handlers[:1]:
-            if type(handler) is logging.StreamHandler:
-                handler.setLevel(logging.CRITICAL + 1)
+    before, stop = list(warnings.filters), spark.stop
+    warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
+    added = [one for one in warnings.filters if one not in before]
+    handlers = [PySparkLogger.getLogger(name).handlers[:1] for name in _QUERY_LOGS]
+    levels = {one: one.level for (one,) in handlers if type(one) is logging.StreamHandler}
+    for handler in levels:
+        handler.setLevel(logging.CRITICAL + 1)
+
+    def stop_and_undo() -> None:
+        vars(spark).pop("stop", None)
+        for one in added:
+            with contextlib.suppress(ValueError):  # it was reset meanwhile
+                warnings.filters.remove(one)  # type: ignore[attr-defined]  # a list, in fact
+        for handler, level in levels.items():
+            handler.setLevel(level)
+        stop()
+
+    vars(spark)["stop"] = stop_and_undo
 
 
 @contextlib.contextmanager

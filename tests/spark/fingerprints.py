@@ -1,0 +1,114 @@
+"""What a process shares with all libraries in it, as a value; and a job that compares it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def fingerprint() -> dict[str, str]:
+    """Return what a library must leave as it is: attributes of others, filters, handlers, files."""
+    found = {
+        "warnings.filters": repr(warnings.filters),
+        "gc": repr((gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks))),
+        "excepthooks": repr((sys.excepthook, sys.unraisablehook, threading.excepthook)),
+        "root logger": repr((logging.root.level, logging.root.handlers)),
+    }
+    for number in signal.valid_signals():
+        found[f"signal {int(number)}"] = repr(signal.getsignal(number))
+    for number in (1, 2):
+        status = os.fstat(number)
+        found[f"file {number}"] = repr((status.st_dev, status.st_ino))
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and not name.startswith("odps_nb"):
+            found[f"logger {name}"] = repr((logger.level, logger.handlers, logger.filters))
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("pyspark", "pandas"):
+            found |= {f"{name}.{key}": str(id(value)) for key, value in _public(module)}
+    return found
+
+
+def _public(module: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in list(vars(module).items()):
+        if name.startswith("_"):
+            continue
+        if not hasattr(value, "__path__"):  # importing a submodule sets it
+            yield name, value
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            for key, member in list(vars(value).items()):
+                if not key.startswith("_"):
+                    yield f"{name}.{key}", member
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return what was there before and is another one now, or is gone."""
+    return sorted(key for key, value in before.items() if after.get(key) != value)
+
+
+def in_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the process and the fingerprint of a Python worker of Spark's."""
+    import pandas  # noqa: F401
+    import pyarrow as pa
+    import pyspark.sql  # noqa: F401
+
+    told = json.dumps(fingerprint())
+    yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "told": [told]})
+
+
+def _worker(spark: Any) -> tuple[int, dict[str, str]]:
+    (row,) = spark.range(1).coalesce(1).mapInArrow(in_worker, "pid bigint, told string").collect()
+    return row.pid, json.loads(row.told)
+
+
+def main() -> None:
+    """Print what each use of odps_nb has changed in this process and in a worker."""
+    import pandas  # noqa: F401
+    from IPython.core.interactiveshell import InteractiveShell
+    from pyspark.sql import SparkSession
+
+    shell = InteractiveShell.instance()
+    # A Spark as a cluster's notebook hands it out, which nothing of ours has set up.
+    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = spark.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _worker(spark)
+        worker, there = _worker(spark)
+    told: dict[str, list[str]] = {}
+    before = fingerprint()
+
+    import odps_nb.spark
+
+    told["import"] = changes(before, fingerprint())
+    shell.run_line_magic("load_ext", "odps_nb")
+    told["load_ext"] = changes(before, fingerprint())
+    odps = odps_nb.connect()
+    odps_nb.spark.register(spark, odps, progress=False)
+    told["register"] = changes(before, fingerprint())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = odps_nb.spark.read(spark, odps, "media", columns=["id"]).filter("true").count()
+        assert rows == spark.read.format("odps").load("media").count()
+    told["read"] = changes(before, fingerprint())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        again, after = _worker(spark)
+    assert again == worker
+    told["a worker that has read"] = changes(there, after)
+    print(json.dumps(told))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
