@@ -168,7 +168,7 @@ BUILT_IN = {
     "access/faces.py": "NotImplementedError",  # IPython then asks for another form
     "client/blob/seekable.py": "ValueError",  # as files raise it
     "spark/__init__.py": "AttributeError",
-    "spark/pushdown/positions.py": "IndexError",  # cannot happen
+    "spark/pushdown/errors.py": "IndexError",  # cannot happen
     "spark/reading/casting.py": "KeyError",  # cannot happen
     "spark/reading/task.py": "IndexError",  # as sequences raise it
 }

@@ -198,10 +198,7 @@ class _Done(NamedTuple):
     def error_column(self) -> str | None:
         """Return the name of the column of error texts; ``None``: there is none.
 
-        Raises
-        ------
-        ArgumentError
-            `on_error` or `retries` makes no sense.
+        Raises `ArgumentError`: `on_error` or `retries` makes no sense.
         """
         if not isinstance(self.on_error, str) or not self.on_error:
             raise ArgumentError(

@@ -17,8 +17,18 @@ import pyarrow as pa
 
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import CancelledError, ConversionError, LimitExceededError, OdpsNbError
-from odps_nb.spark.blobs.cells import Row, array_of, cell_of, misfits, ordered_row, size_of
-from odps_nb.spark.blobs.failures import Made, Place, error_text, note_place
+from odps_nb.spark.blobs.cells import (
+    Made,
+    Place,
+    Row,
+    array_of,
+    cell_of,
+    error_text,
+    misfits,
+    note_place,
+    ordered_row,
+    size_of,
+)
 from odps_nb.spark.progress.counting import TaskCounter, counted
 from odps_nb.spark.reading.casting import select
 from odps_nb.spark.tasks.credentials import TaskProfile
@@ -261,10 +271,7 @@ class _Results:
     def add(self, made: Made) -> None:
         """Buffer a row.
 
-        Raises
-        ------
-        Exception
-            The row has failed, and the task does not go on.
+        Raises `Exception`: the row has failed, and the task does not go on.
         """
         error, cells = made.error, list[Any]()
         if error is None:

@@ -89,10 +89,7 @@ def watched(
     seen
         Whether `tracker` is shown; nothing is counted otherwise.
 
-    Raises
-    ------
-    CancelledError
-        `cancel` was cancelled.
+    Raises `CancelledError`: `cancel` was cancelled.
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
@@ -185,10 +182,7 @@ class _Operation:
 def token_of(odps: Connection | Profile | str | None) -> CancelToken:
     """Return a token for work that begins now, which `Connection.cancel` cancels, too.
 
-    Raises
-    ------
-    StateError
-        The connection is closed.
+    Raises `StateError`: the connection is closed.
     """
     from odps_nb.access.connection import Connection
 

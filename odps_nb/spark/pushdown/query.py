@@ -24,7 +24,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.errors import StateError
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
-from odps_nb.spark.launch.arguments import check_session
+from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import faces_of, token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
 from odps_nb.spark.pushdown.evaluation import Fixed, choose_partitions
@@ -230,10 +230,7 @@ class SparkQuery:
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Run the query and return its rows; they have to fit into this process.
 
-        Raises
-        ------
-        CancelledError
-            `cancel` was called.
+        Raises `CancelledError`: `cancel` was called.
         """
         token = self._token()
         self._running.add(token)

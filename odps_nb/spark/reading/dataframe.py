@@ -13,7 +13,7 @@ from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.launch.arguments import check_session
+from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import counter_of, faces_of
 from odps_nb.spark.progress.counting import TaskCounter
 from odps_nb.spark.reading.plan import (

@@ -28,12 +28,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
 
     One request for the table's schema, where names must be checked.
 
-    Raises
-    ------
-    NotFoundError
-        No such table or column; close names are in the hint.
-    ArgumentError
-        An argument that makes no sense.
+    Raises `NotFoundError` or `ArgumentError`.
     """
     from odps_nb.access.reading.planning import plan_read
     from odps_nb.client.catalog import fetch_table

@@ -98,12 +98,7 @@ def read_split(
     Columns are selected by name. Leaving the iterator early closes the connection. ``expired``
     is the hint for a session that is over.
 
-    Raises
-    ------
-    SessionExpiredError
-        The session is over; nothing is reopened.
-    ConversionError
-        A value does not fit Spark's type.
+    Raises `SessionExpiredError` or `ConversionError`.
     """
     from odps_nb.client.read.splits import iter_split
     from odps_nb.convert.references import present_batch

@@ -296,9 +296,8 @@ class OdpsWriter(DataSourceArrowWriter):
         from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.write.session import open_write_session
-        from odps_nb.spark.writing.checks import check_frame
+        from odps_nb.spark.writing.checks import check_frame, create_if_missing
         from odps_nb.spark.writing.dataframe import write_target
-        from odps_nb.spark.writing.new_table import create_if_missing
         from odps_nb.spark.writing.task import WriteTask
 
         with contextlib.ExitStack() as stack:

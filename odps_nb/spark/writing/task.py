@@ -97,12 +97,7 @@ def write_partition(
 ) -> Written | None:
     """Write batches into a new stream and close it; ``None``, and no stream, without rows.
 
-    Raises
-    ------
-    ConversionError
-        A value does not fit; row and column are named.
-    ArgumentError
-        The rows name more partitions than are allowed, or one that no request could name.
+    Raises `ConversionError` or `ArgumentError`.
     """
     name = attempt_name() if name is None else name
     with task_errors(f"stream {name} of {task.session.table}"):
