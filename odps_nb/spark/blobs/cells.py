@@ -32,6 +32,9 @@ __all__ = [
 
 Row = dict[str, Any] | tuple[Any, ...] | None
 
+_LONGEST_TEXT = 1000
+_LONGEST_REFERENCE = 80
+
 
 def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
     """Return the values of a row in the order of the columns.
@@ -130,10 +133,6 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
         except ConversionError as error:
             found[place] = error
     return found
-
-
-_LONGEST_TEXT = 1000
-_LONGEST_REFERENCE = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

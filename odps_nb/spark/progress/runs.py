@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -120,9 +120,10 @@ class Runs:
         reports: Any = Reports(lambda more: (take := receive()) and take(more))
         self._reports = context.accumulator([], reports)
         self._lock, self._home = threading.RLock(), Home()
+        self._starting = threading.Lock()  # never held for long: Spark waits for it
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._inbox: list[Part | Ended] = []
+        self._inbox: deque[Part | Ended] = deque()
         self._listeners: dict[int, MakesListener | _Run] = {}
         self._running: list[_Run] = []
         self._doomed: frozenset[int] = frozenset()
@@ -173,7 +174,7 @@ class Runs:
     def _receive(self, more: list[Part | Ended]) -> None:
         # In the thread for which Spark's scheduler waits: whatever takes time is done in another.
         self._inbox += more
-        with self._lock:
+        with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._watch, name="odps-nb-spark-progress", daemon=True
@@ -187,6 +188,7 @@ class Runs:
             with self._lock:
                 self._take()
                 self._look_after()
+            with self._starting:
                 if not self._running and not self._inbox:
                     self._thread = None
                     return
@@ -194,7 +196,7 @@ class Runs:
 
     def _take(self) -> None:
         while self._inbox:
-            one = self._inbox.pop(0)
+            one = self._inbox.popleft()
             if isinstance(one, Ended):
                 self._end_write(one)
             elif (run := self._find(one)) is not None:

@@ -47,6 +47,12 @@ _EXACT = {TypeCode.FLOAT: 1 << 24, TypeCode.DOUBLE: 1 << 53}
 _INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 _TEXTS = (TypeCode.CHAR, TypeCode.VARCHAR)
 
+_WHOLE = re.compile(r"[0-9]{1,40}")
+_EXPONENT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?[eE][+-]?[0-9]{1,2}")  # a DOUBLE
+_POINT = re.compile(r"[0-9]{0,40}\.[0-9]{0,40}")
+# How sqlglot names Spark's types of times, and whether they are instants.
+_TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -174,11 +180,6 @@ def _takes_text(column: Column, value: str, sign: str, *, negated: bool) -> bool
     return takes_value(replace(column, type=_STRING), value, sign)
 
 
-_WHOLE = re.compile(r"[0-9]{1,40}")
-_EXPONENT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?[eE][+-]?[0-9]{1,2}")  # a DOUBLE
-_POINT = re.compile(r"[0-9]{0,40}\.[0-9]{0,40}")
-
-
 def value_of(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
     """Return the value of a literal; ``None`` for any other expression.
 
@@ -254,10 +255,6 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
         clock = moment_of(text.this)
         return None if clock is None else Moment(clock, zoned=_TIMES[tree.to.this.name])
     return None
-
-
-# How sqlglot names Spark's types of times, and whether they are instants.
-_TIMES = {"TIMESTAMPTZ": True, "TIMESTAMPLTZ": True, "TIMESTAMPNTZ": False}
 
 
 def _date(text: str) -> datetime.date | None:

@@ -1,4 +1,4 @@
-"""Translates Spark's errors about a query into ours."""
+"""Translates Spark's errors about a query into ours, with the place in the text as it was typed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from odps_nb.spark.tasks.errors import from_spark
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
 
-    from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
     from odps_nb.spark.pushdown.plan import TableRead
 
 __all__ = ["PARSER_PLACE", "place_of", "query_errors", "span_of"]
@@ -27,6 +26,8 @@ PARSER_PLACE = re.compile(r"\s*\(line (\d+), pos (\d+)\)")
 _CLASSIC, _CONNECT = "_pyspark_", "_pyspark_connect_temp_view_"
 _RANDOM = 32  # digits behind these, in the names that pyspark gives the views
 _SHOWN = 80
+
+_MAX_MESSAGE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,6 @@ def _told(text: str, start: int, end: int) -> str:
     shown = quoted if len(quoted) <= _SHOWN else quoted[: _SHOWN - 1] + "…"
     line = text.count("\n", 0, start) + 1
     return f"line {line} of the query: {shown}"
-
-
-_MAX_MESSAGE = 400
 
 
 @contextlib.contextmanager

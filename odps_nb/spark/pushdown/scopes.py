@@ -33,6 +33,10 @@ _KNOWN_PARTS = frozenset(
 )
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 
+#: What a select gives, by place: names, and the columns that are given unchanged.
+Outputs = Sequence[tuple[str, Column | None]]
+_KNOWN_PARTS = frozenset({"this", "expression", "distinct", "order", "with", "with_"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
@@ -148,12 +152,6 @@ def _shared_names(select: Any) -> Iterator[str]:
         yield fold(alias.name if alias is not None else "")
         for name in (alias.args.get("columns") or ()) if alias is not None else ():
             yield fold(name.name)
-
-
-#: What a select gives, by place: names, and the columns that are given unchanged.
-Outputs = Sequence[tuple[str, Column | None]]
-
-_KNOWN_PARTS = frozenset({"this", "expression", "distinct", "order", "with", "with_"})
 
 
 def whole_operation(select: Any) -> Any | None:

@@ -76,7 +76,6 @@ INSTEAD = {
     "versionasof": _NOW,
 }
 
-
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
 _READ = _COMMON | {

@@ -30,6 +30,10 @@ from odps_nb.terms import TableName
 
 __all__ = ["LatestVersion", "Offset", "TableVersions", "went_back"]
 
+_BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
+_REPLACED = "VersionReplacedRows"
+_GONE = "NoSuchVersion"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
@@ -77,11 +81,6 @@ class Offset:
         if self.snapshot is not None:
             members["snapshot"] = self.snapshot
         return members
-
-
-_BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
-_REPLACED = "VersionReplacedRows"
-_GONE = "NoSuchVersion"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
