@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import threading
 import warnings
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "be_quiet",
+    "without_java_notice",
     "without_pandas_notice",
     "without_query_log",
     "without_refused_settings",
 ]
 
 _NOTICE = "PySpark does not yet fully support pandas"
+_JAVA = b"WARNING: Using incubator modules: "
+_STDERR = 2
 _QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -33,6 +37,38 @@ def without_pandas_notice() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning)
         yield
+
+
+@contextlib.contextmanager
+def without_java_notice() -> Iterator[None]:
+    """Hide Java's notice about incubator modules, which a notebook shows as a red box.
+
+    A JVM that is started inside keeps the pipe that stands in the place of stderr; all of its
+    other lines pass through.
+    """
+    try:
+        outside = os.dup(_STDERR)
+    except OSError:  # no stderr at all: nothing to keep clean
+        yield
+        return
+    reading, writing = os.pipe()
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+    threading.Thread(
+        target=_pass_on, args=(reading, os.dup(outside)), name="spark-stderr", daemon=True
+    ).start()
+    try:
+        yield
+    finally:
+        os.dup2(outside, _STDERR)
+        os.close(outside)
+
+
+def _pass_on(reading: int, outside: int) -> None:
+    with open(reading, "rb") as source, open(outside, "wb", buffering=0) as target:
+        for line in source:
+            if not line.startswith(_JAVA):
+                target.write(line)
 
 
 def be_quiet(spark: SparkSession) -> None:

@@ -19,6 +19,7 @@ from odps_nb.access.java import find_java
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import (
     be_quiet,
+    without_java_notice,
     without_pandas_notice,
     without_refused_settings,
 )
@@ -64,8 +65,9 @@ def session(
         odps_nb must be installed where the server's Python workers run. A server elsewhere takes
         settings of ``spark.sql`` only.
     quiet
-        Hide pyspark's notice that it does not fully support pandas 3 yet, and its log of a failed
-        query as JSON, which the exception repeats. Undone by ``spark.stop()``. Default: show both.
+        Hide Java's notice about incubator modules at the start, pyspark's notice that it does not
+        fully support pandas 3 yet, and its log of a failed query as JSON, which the exception
+        repeats. ``spark.stop()`` undoes this. Default: show all three.
     conf
         Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
@@ -156,8 +158,9 @@ def _made(
 ) -> SparkSession:
     for name, value in {**ours, **chosen}.items():
         builder = builder.config(name, value)
+    start = without_java_notice() if quiet else contextlib.nullcontext()
     refused = without_refused_settings(ours.keys() - chosen.keys())
-    with without_pandas_notice(), refused:
+    with without_pandas_notice(), refused, start:
         spark: SparkSession = builder.getOrCreate()
     if quiet:
         be_quiet(spark)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -48,6 +50,33 @@ def test_only_settings_of_ours_are_refused_in_silence() -> None:
         "Failed to set spark.ui.enabled",
         "Failed to set spark.ui.enabled to Some(some\n(?i)value)",
     ]
+
+
+PARENT = r"""
+import subprocess, sys, threading
+from odps_nb.spark.launch._quiet import without_java_notice
+
+said = "WARNING: Using incubator modules: jdk.incubator.vector\nError: no room\nlast line"
+with without_java_notice():
+    child = subprocess.Popen([sys.executable, "-c", f"import os; os.write(2, {said.encode()!r})"])
+child.wait()
+for thread in threading.enumerate():
+    if thread.name == "spark-stderr":
+        thread.join(30)
+        assert not thread.is_alive()
+print("then ours", file=sys.stderr)
+"""
+
+
+def test_only_the_notice_of_incubator_modules_is_dropped() -> None:
+    done = subprocess.run([sys.executable, "-c", PARENT], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "Error: no room\nlast linethen ours\n")
+
+
+def test_a_process_without_stderr_starts_one_all_the_same() -> None:
+    parent = "import os\nos.close(2)\n" + PARENT.replace("file=sys.stderr", "file=sys.stdout")
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "then ours\n")
 
 
 class Session:
