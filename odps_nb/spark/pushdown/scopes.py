@@ -35,7 +35,7 @@ _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
 
 #: What a select gives, by place: names, and the columns that are given unchanged.
 Outputs = Sequence[tuple[str, Column | None]]
-_KNOWN_PARTS = frozenset({"this", "expression", "distinct", "order", "with", "with_"})
+_SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with", "with_"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ def whole_operation(select: Any) -> Any | None:
             parent = parent.parent
         if not isinstance(parent, exp.SetOperation):
             return top
-        if {key for key, value in parent.args.items() if value} - _KNOWN_PARTS:
+        if {key for key, value in parent.args.items() if value} - _SET_PARTS:
             return None
         top = parent
 
