@@ -93,6 +93,7 @@ def watched(
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
+    tracker.count_tasks(0, 0)  # nothing moves before a task has finished, and that is no pause
     tag = f"{TAG}{secrets.token_hex(8)}"
     operation = _Operation(spark, tag, tracker)
     with contextlib.ExitStack() as stack:
