@@ -27,9 +27,9 @@ def fingerprint() -> dict[str, str]:
     }
     for number in signal.valid_signals():
         found[f"signal {int(number)}"] = repr(signal.getsignal(number))
-    for number in (1, 2):
-        status = os.fstat(number)
-        found[f"file {number}"] = repr((status.st_dev, status.st_ino))
+    for descriptor in (1, 2):
+        status = os.fstat(descriptor)
+        found[f"file {descriptor}"] = repr((status.st_dev, status.st_ino))
     for name, logger in logging.root.manager.loggerDict.items():
         if isinstance(logger, logging.Logger) and not name.startswith("odps_nb"):
             found[f"logger {name}"] = repr((logger.level, logger.handlers, logger.filters))
@@ -79,8 +79,8 @@ def main() -> None:
 
     shell = InteractiveShell.instance()
     # A Spark as a cluster's notebook hands it out, which nothing of ours has set up.
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    spark = spark.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _worker(spark)
