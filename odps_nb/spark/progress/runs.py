@@ -41,6 +41,7 @@ __all__ = ["Runs", "runs_of"]
 MAX_LISTENERS = 1024
 _POLL = 0.2
 _QUIET = 0.4  # seconds from the last finished task until a run without active stages is over
+_UNLISTED = 5.0  # Spark forgets the oldest stages, too
 _SETTLE = 1.0
 _FAILED = "the Spark job failed; its error says why"
 
@@ -265,7 +266,8 @@ class Runs:
             with self._lock:
                 here = [run for run in self._running if run.owned and run.cell == cell]
                 for run in here:
-                    if not self._is_active(run):
+                    may_commit = run.commits and not (run.cancelled or self._has_failed(run))
+                    if not may_commit and not self._is_active(run):
                         self._end(run)
             if all(run.over for run in here) or time.monotonic() > deadline:
                 return
@@ -351,7 +353,8 @@ class Runs:
     def _is_active(self, run: _Run) -> bool:
         """Whether a stage of it runs, or is so new that Spark does not list it yet."""
         active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
-        return bool(run.stages.intersection(active)) or None in self._stages(run)
+        is_new = time.monotonic() - run.last < _UNLISTED and None in self._stages(run)
+        return is_new or bool(run.stages.intersection(active))
 
     def _has_failed(self, run: _Run) -> bool:
         """Whether the newest job with a stage of the run has failed."""
