@@ -38,7 +38,7 @@ def test_nothing_that_others_share_is_changed_by_import_extension_register_or_re
         env=given,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
