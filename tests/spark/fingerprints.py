@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,19 +56,16 @@ def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return sorted(key for key, value in before.items() if after.get(key) != value)
 
 
-def in_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the process and the fingerprint of a Python worker of Spark's."""
+def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """Read all rows in the worker that runs this; yield what that has changed there."""
     import pandas  # noqa: F401
     import pyarrow as pa
     import pyspark.sql  # noqa: F401
 
-    told = json.dumps(fingerprint())
-    yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "told": [told]})
-
-
-def _worker(spark: Any) -> tuple[int, dict[str, str]]:
-    (row,) = spark.range(1).coalesce(1).mapInArrow(in_worker, "pid bigint, told string").collect()
-    return row.pid, json.loads(row.told)
+    before = fingerprint()
+    rows = sum(batch.num_rows for batch in batches)
+    told = json.dumps([rows, changes(before, fingerprint())])
+    yield pa.RecordBatch.from_pydict({"told": [told]})
 
 
 def main() -> None:
@@ -76,19 +73,17 @@ def main() -> None:
     import pandas  # noqa: F401
     from IPython.core.interactiveshell import InteractiveShell
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     shell = InteractiveShell.instance()
     # A Spark as a cluster's notebook hands it out, which nothing of ours has set up.
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        _worker(spark)
-        worker, there = _worker(spark)
     told: dict[str, list[str]] = {}
     before = fingerprint()
 
     import odps_nb.spark
+    from odps_nb.spark.tasks.shipping import map_in_arrow
 
     told["import"] = changes(before, fingerprint())
     shell.run_line_magic("load_ext", "odps_nb")
@@ -101,11 +96,11 @@ def main() -> None:
         rows = odps_nb.spark.read(spark, odps, "media", columns=["id"]).filter("true").count()
         assert rows == spark.read.format("odps").load("media").count()
     told["read"] = changes(before, fingerprint())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        again, after = _worker(spark)
-    assert again == worker
-    told["a worker that has read"] = changes(there, after)
+    frame = odps_nb.spark.read(spark, odps, "media", columns=["id"], splits=1)
+    schema = StructType().add("told", "string")
+    (row,) = map_in_arrow(frame, around_read, schema).collect()
+    there, told["a worker that reads"] = json.loads(row.told)
+    assert there == rows
     print(json.dumps(told))
     spark.stop()
 

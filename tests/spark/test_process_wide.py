@@ -47,5 +47,5 @@ def test_nothing_that_others_share_is_changed_by_import_extension_register_or_re
         "load_ext": [],
         "register": [],
         "read": [],
-        "a worker that has read": [],
+        "a worker that reads": [],
     }
