@@ -167,6 +167,7 @@ BUILT_IN = {
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
     "access/faces.py": "NotImplementedError",  # IPython then asks for another form
     "client/blob/seekable.py": "ValueError",  # as files raise it
+    "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",
     "spark/pushdown/errors.py": "IndexError",  # cannot happen
     "spark/reading/casting.py": "KeyError",  # cannot happen
