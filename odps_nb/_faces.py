@@ -243,7 +243,7 @@ def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receip
 
 
 def _spark_columns(schema: Any) -> TableSchema:
-    from odps_nb.spark.writing.new_table import table_columns
+    from odps_nb.spark.writing.checks import table_columns
 
     return table_columns(schema)
 

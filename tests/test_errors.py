@@ -167,10 +167,11 @@ BUILT_IN = {
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
     "access/faces.py": "NotImplementedError",  # IPython then asks for another form
     "client/blob/seekable.py": "ValueError",  # as files raise it
+    "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",
-    "spark/pushdown/positions.py": "IndexError",  # cannot happen
+    "spark/pushdown/errors.py": "IndexError",  # cannot happen
     "spark/reading/casting.py": "KeyError",  # cannot happen
-    "spark/reading/split_list.py": "IndexError",  # as sequences raise it
+    "spark/reading/task.py": "IndexError",  # as sequences raise it
 }
 
 

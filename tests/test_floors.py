@@ -53,7 +53,7 @@ CROSSINGS = {
     ("odps_nb.notebook.magics.context", "__init__"): "magics connect as odps_nb.connect does",
     ("odps_nb.probe.command", "local"): "--local starts the embedded service",
     ("odps_nb.spark.tasks.shipping", "__init__"): "names the version that executors need",
-    ("odps_nb.spark.progress.attach", "_faces"): "a profile has the card that its connection has",
+    ("odps_nb.spark.progress.actions", "_faces"): "a profile has the card that its connection has",
 }
 
 # library -> the rooms that may import it when they run (not only for type checkers)

@@ -34,7 +34,7 @@ def test_it_is_saved_without_results(notebook: nbformat.NotebookNode):
 
 def test_it_stays_within_what_binder_gives(notebook: nbformat.NotebookNode):
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    assert 'session("local[1]", spark_driver_memory="512m")' in code
+    assert 'session("local[1]", spark_driver_memory="512m", quiet=True)' in code
     assert notebook.cells[-1].source == "spark.stop()"
 
 

@@ -125,7 +125,8 @@ class ProgressTracker:
 
     Leaving the block normally ends in `Phase.DONE`, and so does an iteration that its reader
     leaves early, since it has what it wanted; an interrupt or `CancelledError` ends in
-    `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message.
+    `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message. ``elapsed`` are the
+    seconds for which the operation has already run.
 
     Examples
     --------
@@ -144,13 +145,14 @@ class ProgressTracker:
         *,
         listener: ProgressListener = silent,
         clock: Callable[[], float] = time.monotonic,
+        elapsed: float = 0.0,
     ) -> None:
         self._operation, self._title = operation, title
         self._listener, self._clock = listener, clock
         self._lock = threading.Lock()
         self._counts = _Counts()
         self._phase = Phase.CREATING
-        self._started, self._started_at = clock(), time.time()
+        self._started, self._started_at = clock() - elapsed, time.time() - elapsed
         self._pauses = Pauses(self._started)
         self._ended: float | None = None
         self._rows_total: int | None = None

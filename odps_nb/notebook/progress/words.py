@@ -89,7 +89,7 @@ def amounts(snapshot: ProgressSnapshot) -> list[str]:
         found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
     if snapshot.items or snapshot.items_total is not None:
         found.append(_of(snapshot.items, snapshot.items_total, "blob"))
-    if snapshot.tasks_total is not None:
+    if snapshot.tasks_total:
         found.append(_of(snapshot.tasks, snapshot.tasks_total, "task"))
     for amount, what in (
         (snapshot.wire_bytes, "on the wire"),

@@ -16,8 +16,8 @@ import pyarrow as pa
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
-from odps_nb.spark.progress.attach import faces_of, register_activity
-from odps_nb.spark.progress.totals import TrackedActivity
+from odps_nb.spark.progress.actions import counter_of, faces_of
+from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
 from odps_nb.terms import Compression, format_bytes
@@ -198,10 +198,7 @@ class _Done(NamedTuple):
     def error_column(self) -> str | None:
         """Return the name of the column of error texts; ``None``: there is none.
 
-        Raises
-        ------
-        ArgumentError
-            `on_error` or `retries` makes no sense.
+        Raises `ArgumentError`: `on_error` or `retries` makes no sense.
         """
         if not isinstance(self.on_error, str) or not self.on_error:
             raise ArgumentError(
@@ -244,7 +241,7 @@ def _mapped(
         whole = whole.add(error_column, "string")
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
-    activity = TrackedActivity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
+    activity = Activity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
     task = BlobTask(
         profile=profile,
         column=index,
@@ -257,7 +254,7 @@ def _mapped(
         goes_on=done.on_error != "raise",
         error_column=error_column,
         retries=done.retries,
-        report_to=register_activity(df.sparkSession, activity, faces_of(odps), progress),
+        counter=counter_of(df.sparkSession, activity, faces_of(odps), progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:

@@ -1,10 +1,11 @@
-"""What the function of `blob_map` returned, as values of Arrow columns. Pure: no requests."""
+"""What `blob_map` makes of one row: values of Arrow columns, or the error that names it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -13,21 +14,32 @@ from odps_nb.access.blob import NewBlob
 from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.misfit import ValueMisfit
 from odps_nb.convert.fitting.objects import fit_objects
-from odps_nb.errors import ConversionError
+from odps_nb.errors import ConversionError, ProtocolError, ServiceError, explain
 from odps_nb.terms import BlobReference
 
-__all__ = ["Row", "array_of", "cell_of", "misfits", "ordered_row", "size_of"]
+__all__ = [
+    "Made",
+    "Place",
+    "Row",
+    "array_of",
+    "cell_of",
+    "error_text",
+    "misfits",
+    "note_place",
+    "ordered_row",
+    "size_of",
+]
 
 Row = dict[str, Any] | tuple[Any, ...] | None
+
+_LONGEST_TEXT = 1000
+_LONGEST_REFERENCE = 80
 
 
 def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
     """Return the values of a row in the order of the columns.
 
-    Raises
-    ------
-    ConversionError
-        A key is no column, or it is neither dict, nor tuple of that length, nor ``None``.
+    Raises `ConversionError`.
     """
     if row is None:
         return [None] * len(schema)
@@ -94,10 +106,7 @@ def size_of(value: Any) -> int:
 def array_of(values: list[Any], field: pa.Field) -> pa.Array:
     """Return the values of a column.
 
-    Raises
-    ------
-    ConversionError
-        One of them does not fit; `misfits` says which.
+    Raises `ConversionError`: one of them does not fit; `misfits` says which.
     """
     try:
         fitted = fit_objects(values, odps_type(field.type), for_write=False)
@@ -124,3 +133,55 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
         except ConversionError as error:
             found[place] = error
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A row as errors name it; file name and request id are known once its blob has arrived.
+
+    ``row`` counts from 0 in ``task``, which is Spark's partition, if there is one.
+    """
+
+    row: int
+    task: int | None = None
+    reference: str = field(default="", repr=False)
+    file_name: str | None = None
+    request_id: str | None = None
+
+    def __str__(self) -> str:
+        shown = self.reference
+        if len(shown) > _LONGEST_REFERENCE:
+            shown = shown[: _LONGEST_REFERENCE - 1] + "…"
+        row = f"row {self.row}" + ("" if self.task is None else f" of partition {self.task}")
+        return " · ".join([row, f"reference {shown!r}", *self.of_blob()])
+
+    def of_blob(self) -> list[str]:
+        """Return what is known of the blob that arrived."""
+        file = [] if not self.file_name else [f"file {self.file_name!r}"]
+        return file + ([] if not self.request_id else [f"request id {self.request_id}"])
+
+
+class Made(NamedTuple):
+    """What the function made for one row, or why there is nothing; a null has no place."""
+
+    row: Row = None
+    place: Place | None = None
+    error: Exception | None = None
+
+
+def note_place(error: Exception, place: Place | None) -> Exception:
+    """Add the row to an error, which keeps its class; return the same error."""
+    if place is not None:
+        error.add_note(str(place))
+    return error
+
+
+def error_text(error: Exception, place: Place | None) -> str:
+    """Return what an error column holds: what failed in one line, with file name and request id."""
+    told = [explain(error)[0]]
+    if isinstance(error, (ServiceError, ProtocolError)) and error.request_id:
+        told.append(f"request id {error.request_id}")
+    if place is not None:
+        told += [one for one in place.of_blob() if one not in told]
+    text = " · ".join(told)
+    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"

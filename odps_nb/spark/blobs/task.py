@@ -15,11 +15,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import CancelledError, ConversionError, LimitExceededError, OdpsNbError
-from odps_nb.spark.blobs.cells import Row, array_of, cell_of, misfits, ordered_row, size_of
-from odps_nb.spark.blobs.failures import Made, Place, error_text, note_place
-from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.task_client import Watch, reported
+from odps_nb.spark.blobs.cells import (
+    Made,
+    Place,
+    Row,
+    array_of,
+    cell_of,
+    error_text,
+    misfits,
+    note_place,
+    ordered_row,
+    size_of,
+)
+from odps_nb.spark.progress.counting import TaskCounter, counted
 from odps_nb.spark.reading.casting import select
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
@@ -65,25 +75,20 @@ class BlobTask:
     goes_on: bool = False
     error_column: str | None = None
     retries: int | None = None
-    report_to: ReportTo | None = None
+    counter: TaskCounter | None = None
 
 
 def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Append the computed columns to every batch, in order; runs in a task."""
-    what = f"of {task.name}"
     with (
         task_errors(f"blobs of column {task.name!r}"),
-        reported(task.report_to, operation="blobs", title=what) as watch,
+        counted(task.counter) as tracker,
         task.profile.open(retries=task.retries) as storage,
     ):
-        if watch.tracker is not None:
-            watch.tracker.plan_split(what)
-        resources, first = _Resources(task, storage, watch, _partition()), 0
+        resources, first = _Resources(task, storage, tracker, _partition()), 0
         for batch in batches:
             yield from _map_batch(resources, batch, first)
             first += batch.num_rows
-        if watch.tracker is not None:
-            watch.tracker.split_done(what)
 
 
 def _partition() -> int | None:
@@ -98,14 +103,14 @@ class _Resources(NamedTuple):
 
     task: BlobTask
     storage: StorageClient
-    watch: Watch
+    tracker: ProgressTracker | None
     partition: int | None
 
 
 def _map_batch(
     resources: _Resources, batch: pa.RecordBatch, first: int
 ) -> Iterator[pa.RecordBatch]:
-    results, sent = _Results(resources.task, resources.watch), 0
+    results, sent = _Results(resources.task, resources.tracker), 0
     tokens = batch.column(resources.task.column).to_pylist()
     with contextlib.closing(_rows(resources, tokens, first)) as rows:
         for row in rows:
@@ -200,7 +205,7 @@ def _fetch(
     """Iterate over one blob per distinct reference, in order, or the error about it."""
     from odps_nb.client.blob.many import MAX_BLOB, iter_blobs_or_errors
 
-    task, watch = resources.task, resources.watch
+    task, tracker = resources.task, resources.tracker
     fetched = iter_blobs_or_errors(
         resources.storage,
         [BlobReference.from_text(token) for token in tokens],
@@ -208,13 +213,13 @@ def _fetch(
         batch_count=REFERENCES_PER_REQUEST,
         max_bytes=FETCHED_AHEAD,
         max_blob=MAX_BLOB if task.largest is None else task.largest,
-        tracker=watch.tracker,
-        cancel=watch.cancel,
+        tracker=tracker,
+        cancel=None,
     )
     with contextlib.closing(fetched):
         for one in fetched:
-            if watch.tracker is not None and isinstance(one, OdpsNbError):
-                watch.tracker.add(items=1)  # it is done with
+            if tracker is not None and isinstance(one, OdpsNbError):
+                tracker.add(items=1)  # it is done with
             if isinstance(one, LimitExceededError) and one.limit == task.largest:
                 yield _too_large(task, one)
             else:
@@ -242,7 +247,7 @@ class _Results:
     """Buffers rows that the function returned until they are sent."""
 
     task: BlobTask
-    watch: Watch
+    tracker: ProgressTracker | None
     columns: list[list[Any]] = field(init=False)
     places: list[Place | None] = field(init=False)
     errors: list[str | None] = field(init=False)
@@ -266,10 +271,7 @@ class _Results:
     def add(self, made: Made) -> None:
         """Buffer a row.
 
-        Raises
-        ------
-        Exception
-            The row has failed, and the task does not go on.
+        Raises `Exception`: the row has failed, and the task does not go on.
         """
         error, cells = made.error, list[Any]()
         if error is None:
@@ -300,8 +302,8 @@ class _Results:
         if not self.task.goes_on:
             raise note_place(error, place)
         text = error_text(error, place)
-        if self.watch.tracker is not None:
-            self.watch.tracker.noted(f"row {'' if place is None else place.row}: {text}")
+        if self.tracker is not None:
+            self.tracker.noted(f"row {'' if place is None else place.row}: {text}")
         return text
 
     def take(self, kept: pa.RecordBatch) -> pa.RecordBatch:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = [
-    "leave_out_pandas_notice",
-    "leave_out_query_log",
+    "be_quiet",
+    "without_java_notice",
     "without_pandas_notice",
     "without_query_log",
     "without_refused_settings",
 ]
 
 _NOTICE = "PySpark does not yet fully support pandas"
+_JAVA = b"WARNING: Using incubator modules: "
+_STDERR = 2
 _QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -32,28 +39,65 @@ def without_pandas_notice() -> Iterator[None]:
         yield
 
 
-def leave_out_pandas_notice() -> None:
-    """Leave pyspark's notice about pandas 3 out of a person's own cells, too.
+@contextlib.contextmanager
+def without_java_notice() -> Iterator[None]:
+    """Hide Java's notice about incubator modules, which a notebook shows as a red box.
 
-    It comes in red at each ``toPandas()``. The filter stands last: any that a person or another
-    library has for it wins, and no other warning is hidden. (Python's "once" would not do: each
-    ``catch_warnings`` of anybody makes it forget.)
+    A JVM that is started inside keeps the pipe that stands in the place of stderr; all of its
+    other lines pass through.
     """
-    warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
+    try:
+        outside = os.dup(_STDERR)
+    except OSError:  # no stderr at all: nothing to keep clean
+        yield
+        return
+    reading, writing = os.pipe()
+    os.dup2(writing, _STDERR)
+    os.close(writing)
+    threading.Thread(
+        target=_pass_on, args=(reading, os.dup(outside)), name="spark-stderr", daemon=True
+    ).start()
+    try:
+        yield
+    finally:
+        os.dup2(outside, _STDERR)
+        os.close(outside)
 
 
-def leave_out_query_log() -> None:
-    """Leave the JSON of a failed query, which pyspark prints and also raises, out of all cells.
+def _pass_on(reading: int, outside: int) -> None:
+    with open(reading, "rb") as source, open(outside, "wb", buffering=0) as target:
+        for line in source:
+            if not line.startswith(_JAVA):
+                target.write(line)
 
-    It is the message of the exception with the stack of Java, some 17 KB of it in red. Only the
-    handler is silenced that pyspark gives these logs by itself: what a person adds hears them.
+
+def be_quiet(spark: SparkSession) -> None:
+    """Hide pyspark's notice about pandas 3 and its JSON logs of failed queries until ``stop()``.
+
+    The notice comes in red at each ``toPandas()``; the filter stands last, so that any other for
+    it wins. The JSON, some 17 KB of it, repeats the exception; only the handler that pyspark adds
+    is silenced.
     """
     from pyspark.logger import PySparkLogger
 
-    for name in _QUERY_LOGS:
-        for handler in PySparkLogger.getLogger(name).handlers[:1]:
-            if type(handler) is logging.StreamHandler:
-                handler.setLevel(logging.CRITICAL + 1)
+    before, stop = list(warnings.filters), spark.stop
+    warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning, append=True)
+    added = [one for one in warnings.filters if one not in before]
+    handlers = [PySparkLogger.getLogger(name).handlers[:1] for name in _QUERY_LOGS]
+    levels = {one: one.level for (one,) in handlers if type(one) is logging.StreamHandler}
+    for handler in levels:
+        handler.setLevel(logging.CRITICAL + 1)
+
+    def stop_and_undo() -> None:
+        vars(spark).pop("stop", None)
+        for one in added:
+            with contextlib.suppress(ValueError):  # it was reset meanwhile
+                warnings.filters.remove(one)  # type: ignore[attr-defined]  # a list, in fact
+        for handler, level in levels.items():
+            handler.setLevel(level)
+        stop()
+
+    vars(spark)["stop"] = stop_and_undo
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from odps_nb.errors import ConfigError, ConnectError, MissingDependencyError
+from odps_nb.errors import ArgumentError, ConfigError, ConnectError, MissingDependencyError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 __all__ = [
     "SERVER",
     "check_connect",
+    "check_dataframe",
     "check_free",
     "check_server",
+    "check_session",
     "hide_keys",
     "is_connect",
     "remote_settings",
@@ -45,10 +47,7 @@ _ANSWER = 10.0
 def check_connect() -> None:
     """Raise unless the packages of a Spark Connect client are installed.
 
-    Raises
-    ------
-    MissingDependencyError
-        One of its libraries is not installed.
+    Raises `MissingDependencyError`: one of its libraries is not installed.
     """
     for name in ("grpc", "grpc_status", "google.rpc"):
         try:
@@ -67,12 +66,7 @@ def check_server(url: str) -> None:
     pyspark would try for minutes before it says so. Only a refusal counts: behind a proxy a
     name may be unknown here.
 
-    Raises
-    ------
-    ConfigError
-        Not a URL of Connect.
-    ConnectError
-        Nobody listens.
+    Raises `ConfigError` or `ConnectError`.
     """
     host, port = _address(url)
     try:
@@ -106,10 +100,7 @@ def _address(url: str) -> tuple[str, int]:
 def check_free(port: int = PORT) -> None:
     """Raise if the port of a local server is taken: pyspark uses only this one.
 
-    Raises
-    ------
-    ConfigError
-        Another process has it.
+    Raises `ConfigError`: another process has it.
     """
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
@@ -144,3 +135,24 @@ def hide_keys(spark: SparkSession) -> None:
     known = spark.conf.get(_REDACTION, "") or ""
     if _KEYS not in known:
         spark.conf.set(_REDACTION, f"{known}|{_KEYS}" if known else _KEYS)
+
+
+def check_session(spark: object) -> None:
+    """Raise `ArgumentError` unless this is a session of Spark, classic or Connect."""
+    _check("spark", spark, "a Spark session", "createDataFrame", "(spark, odps, …)")
+
+
+def check_dataframe(df: object) -> None:
+    """Raise `ArgumentError` unless this is a DataFrame of Spark, classic or Connect."""
+    _check("df", df, "a DataFrame of Spark", "sparkSession", "(df, odps, table)")
+
+
+def _check(argument: str, value: object, wanted: str, has: str, order: str) -> None:
+    # by its own class: an import of Spark Connect's needs packages that not everybody has
+    of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
+    if not (of_spark and hasattr(type(value), has)):
+        raise ArgumentError(
+            f"{argument} is a {type(value).__name__}, not {wanted}",
+            argument=argument,
+            hint=f"the order of arguments is {order}",
+        )

@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.access.java import find_java
 from odps_nb.errors import ArgumentError, ConfigError, MissingDependencyError
 from odps_nb.spark.launch._quiet import (
-    leave_out_pandas_notice,
-    leave_out_query_log,
+    be_quiet,
+    without_java_notice,
     without_pandas_notice,
     without_refused_settings,
 )
-from odps_nb.spark.launch._stderr import without_noise
 from odps_nb.spark.launch.connect import (
     SERVER,
     check_connect,
@@ -32,7 +31,6 @@ from odps_nb.spark.launch.connect import (
     is_connect,
     remote_settings,
 )
-from odps_nb.spark.launch.refusals import explain_refusals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +48,9 @@ _GIB = 1 << 30
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
-def session(master: str | None = None, *, remote: str | None = None, **conf: Any) -> SparkSession:
+def session(
+    master: str | None = None, *, remote: str | None = None, quiet: bool = False, **conf: Any
+) -> SparkSession:
     """Return the active Spark session as it is, or start one configured for notebooks.
 
     Parameters
@@ -64,6 +64,10 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
         on this machine, which listens on loopback only. By default that of ``SPARK_REMOTE``.
         odps_nb must be installed where the server's Python workers run. A server elsewhere takes
         settings of ``spark.sql`` only.
+    quiet
+        Hide Java's notice about incubator modules at the start, pyspark's notice that it does not
+        fully support pandas 3 yet, and its log of a failed query as JSON, which the exception
+        repeats. ``spark.stop()`` undoes this. Default: show all three.
     conf
         Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
@@ -72,10 +76,10 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
     Returns
     -------
     pyspark.sql.SparkSession
-        A session that is already active is returned untouched; then `master` and `conf` are
-        ignored. Nobody but you stops it (``spark.stop()``). From then on two things of pyspark's
-        are left out: the notice that it does not fully support pandas 3 yet, and the log of a
-        failed query as JSON, which its exception says as well.
+        A session that is already active is returned untouched; then the arguments are
+        ignored. Only you stop it (``spark.stop()``). On this machine its Python workers are
+        forked from a process that has imported what tasks need
+        (`odps_nb.spark.launch.worker_daemon`).
 
     Raises
     ------
@@ -119,7 +123,7 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
         if not remote.startswith("local"):
             check_server(remote)
             builder = SparkSession.builder.remote(remote)
-            return _made(builder, remote_settings(defaults(remote)), chosen)
+            return _made(builder, remote_settings(defaults(remote)), chosen, quiet=quiet)
         check_free()
         builder, master = SparkSession.builder.remote(remote), remote
     else:
@@ -128,7 +132,7 @@ def session(master: str | None = None, *, remote: str | None = None, **conf: Any
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)  # the launcher of Spark reads nothing else
     os.environ.update(_environment(master, os.environ))
-    return _made(builder, defaults(master), chosen)
+    return _made(builder, defaults(master), chosen, quiet=quiet)
 
 
 def _running() -> SparkSession | None:
@@ -149,25 +153,24 @@ def _running() -> SparkSession | None:
     return None
 
 
-def _made(builder: Any, ours: Mapping[str, str], chosen: Mapping[str, str]) -> SparkSession:
+def _made(
+    builder: Any, ours: Mapping[str, str], chosen: Mapping[str, str], *, quiet: bool
+) -> SparkSession:
     for name, value in {**ours, **chosen}.items():
         builder = builder.config(name, value)
-    quiet = without_refused_settings(ours.keys() - chosen.keys())
-    with without_pandas_notice(), without_noise(), quiet:
+    start = without_java_notice() if quiet else contextlib.nullcontext()
+    refused = without_refused_settings(ours.keys() - chosen.keys())
+    with without_pandas_notice(), refused, start:
         spark: SparkSession = builder.getOrCreate()
-    leave_out_pandas_notice()
-    leave_out_query_log()
-    explain_refusals()
+    if quiet:
+        be_quiet(spark)
     return spark
 
 
 def pyspark_version() -> tuple[int, int]:
     """Return (major, minor) of the installed pyspark.
 
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed, or older than 4.0.
+    Raises `MissingDependencyError`: it is not installed, or older than 4.0.
     """
     hint = "pip install 'odps-nb[spark]'"
     try:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
+import traceback
+from types import SimpleNamespace
 
 from pyspark import daemon
 
@@ -28,8 +31,21 @@ LOADED = (
     "odps_nb.spark.writing.dataframe",
 )
 
+
+def _print_error() -> None:
+    """Print the error that ends a worker, unless Spark did not want its remaining rows.
+
+    That happens after each ``show()`` and ``limit``, and a notebook shows it as a red box.
+    """
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        traceback.print_exc()
+
+
 if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # the collection after every task need not walk over what is imported
+    # The daemon's own use of it only: this is a process that nobody else has a part in.
+    shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
+    vars(daemon)["traceback"] = shown
     daemon.manager()

@@ -23,13 +23,11 @@ from odps_nb.access.reading.conditions import (
     may_be_null_tested,
 )
 from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.pushdown.comparisons import Comparisons, Moment
+from odps_nb.spark.pushdown.comparisons import Comparisons, Moment, value_of
 from odps_nb.spark.pushdown.computed import Computed, computed_of
-from odps_nb.spark.pushdown.literals import value_of
 from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
-from odps_nb.spark.pushdown.scopes import FromClause, from_clause_of, kind_of
-from odps_nb.spark.pushdown.set_operations import Outputs
+from odps_nb.spark.pushdown.scopes import FromClause, Outputs, from_clause_of, kind_of
 
 __all__ = ["conditions_of", "where_is_covered"]
 

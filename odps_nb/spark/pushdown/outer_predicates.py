@@ -15,8 +15,13 @@ from typing import Any
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
-from odps_nb.spark.pushdown.scopes import FromClause, kind_of
-from odps_nb.spark.pushdown.set_operations import Outputs, names_in_result, whole_operation
+from odps_nb.spark.pushdown.scopes import (
+    FromClause,
+    Outputs,
+    kind_of,
+    names_in_result,
+    whole_operation,
+)
 
 __all__ = ["OuterRelation", "outer_relations"]
 

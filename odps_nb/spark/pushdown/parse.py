@@ -93,12 +93,7 @@ class ParsedQuery:
 def parse_query(text: str) -> ParsedQuery:
     """Parse one query.
 
-    Raises
-    ------
-    ArgumentError
-        It cannot be parsed (the message shows the place), is no query, or is more than one.
-    MissingDependencyError
-        sqlglot is not installed.
+    Raises `ArgumentError` or `MissingDependencyError`.
     """
     try:
         import sqlglot

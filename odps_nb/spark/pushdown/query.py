@@ -24,8 +24,8 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
 from odps_nb.errors import StateError
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
-from odps_nb.spark.launch.arguments import check_session
-from odps_nb.spark.progress.attach import faces_of, token_of, watched
+from odps_nb.spark.launch.connect import check_session
+from odps_nb.spark.progress.actions import faces_of, token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
 from odps_nb.spark.pushdown.evaluation import Fixed, choose_partitions
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query, refuse_versions
@@ -230,10 +230,7 @@ class SparkQuery:
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Run the query and return its rows; they have to fit into this process.
 
-        Raises
-        ------
-        CancelledError
-            `cancel` was called.
+        Raises `CancelledError`: `cancel` was called.
         """
         token = self._token()
         self._running.add(token)
@@ -367,7 +364,7 @@ def _open(
     progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
-    from odps_nb.spark.reading.dataframe import register_read, session_dataframe
+    from odps_nb.spark.reading.dataframe import count_read, session_dataframe
     from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
 
@@ -383,8 +380,8 @@ def _open(
                 frames.append(spark.createDataFrame([], spark_schema(found)))
         else:
             session = sessions[read]
-            to = register_read(spark, session, faces, progress)
-            made = session_dataframe(spark, storage, session, plan=plans[read], report_to=to)
+            counter = count_read(spark, session, faces, progress)
+            made = session_dataframe(spark, storage, session, plan=plans[read], counter=counter)
             frames.append(made)
     return frames
 

@@ -5,14 +5,23 @@ A *relation* is a node of the tree that gives rows: a table, the name of a CTE, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from odps_nb.schema import TableSchema
+from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import ParsedQuery, fold
 
-__all__ = ["FromClause", "Relation", "from_clause_of", "kind_of"]
+__all__ = [
+    "FromClause",
+    "Outputs",
+    "Relation",
+    "from_clause_of",
+    "kind_of",
+    "names_in_result",
+    "whole_operation",
+]
 
 # Parts of a select that leave the meaning of its WHERE alone.
 _KNOWN_PARTS = frozenset(
@@ -23,6 +32,10 @@ _KNOWN_PARTS = frozenset(
     }
 )
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
+
+#: What a select gives, by place: names, and the columns that are given unchanged.
+Outputs = Sequence[tuple[str, Column | None]]
+_SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with", "with_"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,3 +152,66 @@ def _shared_names(select: Any) -> Iterator[str]:
         yield fold(alias.name if alias is not None else "")
         for name in (alias.args.get("columns") or ()) if alias is not None else ():
             yield fold(name.name)
+
+
+def whole_operation(select: Any) -> Any | None:
+    """Return the set operation around a select, or the select; ``None`` if it has a limit."""
+    from sqlglot import exp
+
+    top = select
+    while True:
+        parent = top.parent
+        while _only_brackets(parent):
+            parent = parent.parent
+        if not isinstance(parent, exp.SetOperation):
+            return top
+        if {key for key, value in parent.args.items() if value} - _SET_PARTS:
+            return None
+        top = parent
+
+
+def names_in_result(
+    operation: Any, select: Any, outputs: Callable[[Any], Outputs | None]
+) -> dict[str, Column]:
+    """Return the columns of a select by their names in the result of the operation around it.
+
+    Parameters
+    ----------
+    outputs
+        Tells what a select gives; ``None`` where that is not sure.
+    """
+    selects = list(_selects(operation))
+    found = [outputs(one) for one in selects]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found) or len({len(one) for one in known}) != 1:
+        return {}
+    own = known[next(place for place, one in enumerate(selects) if one is select)]
+    count = Counter(fold(name) for name, _ in known[0])
+    names = {}
+    for (name, _), (_, mine), *outputs_there in zip(known[0], own, *known, strict=True):
+        given = [column for _, column in outputs_there]
+        same = all(one is not None and mine is not None and one.type == mine.type for one in given)
+        if mine is not None and same and count[fold(name)] == 1:
+            names[name] = mine
+    return names
+
+
+def _selects(tree: Any) -> Iterator[Any]:
+    """Yield the selects of a set operation, from left to right."""
+    from sqlglot import exp
+
+    while _only_brackets(tree):
+        tree = tree.this
+    if isinstance(tree, exp.SetOperation):
+        yield from _selects(tree.this)
+        yield from _selects(tree.expression)
+    else:
+        yield tree
+
+
+def _only_brackets(node: Any) -> bool:
+    from sqlglot import exp
+
+    if not isinstance(node, exp.Subquery):
+        return False
+    return not {key for key, value in node.args.items() if value} - {"this"}

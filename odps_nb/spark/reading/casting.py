@@ -25,10 +25,7 @@ def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Digits of a time below its target's unit are cut (towards the past); everything else that
     would change a value raises.
 
-    Raises
-    ------
-    ConversionError
-        A column is missing, does not fit, or holds nulls where `schema` promises none.
+    Raises `ConversionError`.
     """
     if batch.schema.equals(schema):
         return batch

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
 from odps_nb.access.faces import Faces
-from odps_nb.client.calls.progress import Phase, Progress
-from odps_nb.spark.advice.words import Asked
+from odps_nb.client.calls.progress import Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.launch.arguments import check_session
-from odps_nb.spark.progress.attach import faces_of, register_activity
-from odps_nb.spark.progress.driver_events import row_count
-from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import TrackedActivity
-from odps_nb.spark.reading.naming import read_name
-from odps_nb.spark.reading.plan import cut_session, open_session, plan_of
-from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.launch.connect import check_session
+from odps_nb.spark.progress.actions import counter_of, faces_of
+from odps_nb.spark.progress.counting import TaskCounter
+from odps_nb.spark.reading.plan import (
+    cut_session,
+    open_session,
+    plan_of,
+    read_activity,
+    read_name,
+)
 from odps_nb.spark.reading.statistics import (
     attach_facts,
     count_from_facts,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.splits import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
-__all__ = ["local_dataframe", "read", "read_scan", "register_read", "session_dataframe"]
+__all__ = ["count_read", "local_dataframe", "read", "read_scan", "session_dataframe"]
 
 
 def read(
@@ -83,8 +84,7 @@ def read(
     columns, partitions, where, params
         What to read, as in `Table.read`: the service leaves out what it can, and each task looks
         at the rows that came. Spark's own ``select`` and ``filter`` work as well, but after all
-        rows have been sent; the card of such an action says what to pass here.
-        `odps_nb.spark.sql` finds these out from a query.
+        rows have been sent. `odps_nb.spark.sql` finds these out from a query.
     limit
         The first rows only, exactly that many if there are as many.
     splits, split_bytes
@@ -97,8 +97,8 @@ def read(
         Keep the blanks at the end of CHAR(n), as in `Table.read`. Default: strip them, so that
         ``c = 'ab'`` finds rows.
     progress
-        Told of every action while it reads: by default a card in a notebook, in the cell of the
-        action, a line in a terminal, else nothing; ``False``: nothing.
+        Told of every action from its first finished task on: by default a card in a notebook, in
+        the cell of the action, a line in a terminal, else nothing; ``False``: nothing.
 
     Raises
     ------
@@ -139,10 +139,9 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        asked = _asked(session, plan)
-        report_to = register_read(spark, session, faces_of(odps), progress, asked=asked)
+        counter = count_read(spark, session, faces_of(odps), progress)
         return count_from_facts(
-            session_dataframe(spark, storage, session, plan=plan, report_to=report_to)
+            session_dataframe(spark, storage, session, plan=plan, counter=counter)
         )
 
 
@@ -159,11 +158,10 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)
-    asked = _asked(session, scan.plan)
-    report_to = register_read(spark, session, faces_of(None), progress, asked=asked)
+    counter = count_read(spark, session, faces_of(None), progress)
     with StorageClient(scan.profile) as storage:
         return count_from_facts(
-            session_dataframe(spark, storage, session, plan=scan.plan, report_to=report_to)
+            session_dataframe(spark, storage, session, plan=scan.plan, counter=counter)
         )
 
 
@@ -183,38 +181,11 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
         return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
 
 
-def _asked(session: ReadSession, plan: ReadPlan) -> Asked:
-    return Asked(
-        name=read_name(session, plan),
-        schema=session.schema,
-        filters=plan.where is not None,
-        chooses=bool(plan.partitions),
-        limits=plan.limit is not None,
-    )
-
-
-def register_read(
-    spark: SparkSession,
-    session: ReadSession,
-    faces: Faces,
-    progress: Progress,
-    *,
-    asked: Asked | None = None,
-) -> ReportTo | None:
-    """Register a read for progress; return where its tasks report, if anybody listens.
-
-    With ``asked`` the end of an action says what it could have left out.
-    """
-    activity = TrackedActivity(
-        operation="read",
-        title=str(session.table),
-        phase=Phase.READING,
-        parts=SplitList.of(session.splits),
-        rows_total=row_count(session),
-        session_id=session.session_id,
-        asked=asked,
-    )
-    return register_activity(spark, activity, faces, progress)
+def count_read(
+    spark: SparkSession, session: ReadSession, faces: Faces, progress: Progress
+) -> TaskCounter | None:
+    """Return where the tasks of a read count; ``None`` where nothing would show it."""
+    return counter_of(spark, read_activity(session), faces, progress)
 
 
 def session_dataframe(
@@ -223,15 +194,12 @@ def session_dataframe(
     session: ReadSession,
     *,
     plan: ReadPlan | None = None,
-    report_to: ReportTo | None = None,
+    counter: TaskCounter | None = None,
 ) -> DataFrame:
-    """Return the DataFrame that reads the splits of a session, columns as its plan orders them.
-
-    The tasks report their progress to `report_to`, if anybody wants to know.
-    """
+    """Return the DataFrame that reads the splits of a session, columns as its plan orders them."""
     from odps_nb.spark.tasks.types import arrow_schema, columns_for_spark, spark_schema
 
-    task = ReadTask.of(TaskProfile.of(storage), session, report_to=report_to)
+    task = ReadTask.of(TaskProfile.of(storage), session, counter=counter)
     if plan is not None and plan.columns:
         found = map(session.schema.find, plan.columns)
         schema = spark_schema(column for column in found if column is not None)

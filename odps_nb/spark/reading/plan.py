@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from odps_nb.client.calls.progress import Phase
+from odps_nb.errors import visible
 from odps_nb.schema import has_blob
+from odps_nb.spark.progress.counting import Activity
 from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
@@ -13,10 +16,11 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
-__all__ = ["cut_session", "open_session", "plan_of"]
+__all__ = ["cut_session", "open_session", "plan_of", "read_activity", "read_name"]
 
 #: Rows of a task at most that reads a BLOB column: at 1 MB a blob, some seconds of work.
 BLOB_ROWS = 256
+_SHOWN = 200
 
 
 def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
@@ -24,12 +28,7 @@ def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> R
 
     One request for the table's schema, where names must be checked.
 
-    Raises
-    ------
-    NotFoundError
-        No such table or column; close names are in the hint.
-    ArgumentError
-        An argument that makes no sense.
+    Raises `NotFoundError` or `ArgumentError`.
     """
     from odps_nb.access.reading.planning import plan_read
     from odps_nb.client.catalog import fetch_table
@@ -59,3 +58,43 @@ def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
 
     free = plan.splits is None and plan.split_bytes is None and plan.increment is None
     return cut_for_blobs(session, BLOB_ROWS) if free else session
+
+
+def read_activity(session: ReadSession) -> Activity:
+    """Return the activity of the tasks that read a session."""
+    rows = session.row_count
+    return Activity(
+        operation="read",
+        title=str(session.table),
+        phase=Phase.READING,
+        session_id=session.session_id,
+        rows_total=rows if rows is None or session.limit is None else min(rows, session.limit),
+    )
+
+
+def read_name(session: ReadSession, plan: ReadPlan | None) -> str:
+    """Return the name of a read's function in plans, another one for each session.
+
+    ``explain()``, Spark's UI and its event log show it: table, columns, partitions, condition,
+    limit and session; no endpoint, no key.
+    """
+    told = [_columns(session, plan)]
+    if plan is not None and plan.partitions:
+        told.append(_short(" or ".join(map(str, plan.partitions))))
+    if plan is not None and plan.where:
+        told.append(f"where {_short(' '.join(plan.where.split()))}")
+    if session.limit is not None:
+        told.append(f"limit {session.limit}")
+    told.append(f"session {session.session_id}")
+    return visible(f"odps {session.table} [{'; '.join(told)}]")
+
+
+def _columns(session: ReadSession, plan: ReadPlan | None) -> str:
+    count, known = len(session.schema), None if plan is None else plan.schema
+    if known is not None:
+        return f"{count} of {len(known)} columns"
+    return f"{count} columns" if session.selects else f"all {count} columns"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -8,17 +8,16 @@ executors: sees no session of Spark's, no pandas and no notebook.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import ConversionError
-from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.task_client import reported
+from odps_nb.spark.progress.counting import TaskCounter, counted
 from odps_nb.spark.reading.casting import select
-from odps_nb.spark.reading.split_list import SplitList
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
+from odps_nb.terms import IndexSplit, RowRangeSplit, Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,12 +25,47 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.splits import ReadSession
 
-__all__ = ["ReadTask", "read_split", "require_types"]
+__all__ = ["ReadTask", "SplitList", "read_split", "require_types"]
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
     "another session, since it would see other rows than its neighbours"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SplitList:
+    """All splits of a session, by number; equal row ranges are computed, not stored.
+
+    A hundred thousand splits would otherwise travel with every task.
+    """
+
+    count: int
+    rows: int | None = None  # cut evenly into `count` ranges; None: the server's splits, by index
+    others: tuple[Split, ...] = ()
+
+    @classmethod
+    def of(cls, splits: Sequence[Split]) -> SplitList:
+        """Detect equal row ranges, or store the splits as they are."""
+        last = splits[-1] if splits else None
+        rows = last.offset + last.count if isinstance(last, RowRangeSplit) else None
+        even = cls(len(splits), rows)
+        if all(even[number] == split for number, split in enumerate(splits)):
+            return even
+        return cls(len(splits), others=tuple(splits))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int) -> Split:
+        if not 0 <= number < self.count:
+            raise IndexError(number)
+        if self.others:
+            return self.others[number]
+        if self.rows is None:
+            return IndexSplit(number)
+        offset, end = (self.rows * n // self.count for n in (number, number + 1))
+        return RowRangeSplit(offset, end - offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +75,18 @@ class ReadTask:
     profile: TaskProfile
     session: ReadSession
     splits: SplitList
-    report_to: ReportTo | None = None
+    counter: TaskCounter | None = None
 
     @classmethod
     def of(
-        cls, profile: TaskProfile, session: ReadSession, *, report_to: ReportTo | None = None
+        cls, profile: TaskProfile, session: ReadSession, *, counter: TaskCounter | None = None
     ) -> ReadTask:
         """Make the task of a session that is open."""
         return cls(
             profile=profile,
             session=dataclasses.replace(session, splits=()),
             splits=SplitList.of(session.splits),
-            report_to=report_to,
+            counter=counter,
         )
 
 
@@ -64,12 +98,7 @@ def read_split(
     Columns are selected by name. Leaving the iterator early closes the connection. ``expired``
     is the hint for a session that is over.
 
-    Raises
-    ------
-    SessionExpiredError
-        The session is over; nothing is reopened.
-    ConversionError
-        A value does not fit Spark's type.
+    Raises `SessionExpiredError` or `ConversionError`.
     """
     from odps_nb.client.read.splits import iter_split
     from odps_nb.convert.references import present_batch
@@ -77,14 +106,10 @@ def read_split(
     split, table = task.splits[number], str(task.session.table)
     with (
         task_errors(f"{split} of {table}", expired=expired),
-        reported(task.report_to, operation="read", title=table, part=number) as watch,
+        counted(task.counter, part=number) as tracker,
         task.profile.open() as storage,
     ):
-        if watch.tracker is not None:
-            watch.tracker.plan_split(str(split))
-        for batch in iter_split(
-            storage, task.session, split, tracker=watch.tracker, cancel=watch.cancel
-        ):
+        for batch in iter_split(storage, task.session, split, tracker=tracker):
             yield select(present_batch(batch, task.session.schema), schema)
 
 

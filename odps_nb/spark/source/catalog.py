@@ -13,15 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.calls.progress import Phase, Progress
+from odps_nb.client.calls.progress import Progress
 from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.launch.connect import hide_keys
-from odps_nb.spark.launch.refusals import explain_refusals
-from odps_nb.spark.progress.attach import faces_of, register_activity
-from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.totals import TrackedActivity
-from odps_nb.spark.source.data_source import OdpsDataSource
+from odps_nb.spark.progress.counting import TaskCounter
+from odps_nb.spark.source.data_source import OdpsDataSource, source_counter
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.terms import TableName
@@ -95,7 +92,6 @@ def attach(
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.catalog import fetch_table
 
-    explain_refusals()
     hide_keys(spark)
     _check_catalog(spark)
     profile = profile_of(odps)
@@ -103,22 +99,23 @@ def attach(
     names = _by_entry([profile.table(one) for one in asked], database)
     with StorageClient(profile) as storage:
         schemas = {entry: fetch_table(storage, name).schema for entry, name in names.items()}
-    activity = TrackedActivity(operation="", title="", phase=Phase.CREATING)
-    to = register_activity(spark, activity, faces_of(odps), progress)
+    counter = source_counter(spark, odps, progress)
     _make_database(spark, database)
     for entry, name in names.items():
-        spark.dataSource.register(_source_of(name, profile, to))
+        spark.dataSource.register(_source_of(name, profile, counter))
         _make_entry(spark, entry, name, schemas[entry])
     return tuple(names)
 
 
-def _source_of(table: TableName, profile: Profile, to: ReportTo | None) -> type[OdpsDataSource]:
+def _source_of(
+    table: TableName, profile: Profile, counts: TaskCounter | None
+) -> type[OdpsDataSource]:
     """Return a data source class that stands for one table; pickled with the profile."""
     known = TaskProfile(tuple(profile.as_options().items()))
 
     class Attached(OdpsDataSource):
         registered: ClassVar[TaskProfile | None] = known
-        report_to: ClassVar[ReportTo | None] = to
+        counter: ClassVar[TaskCounter | None] = counts
 
         @classmethod
         def name(cls) -> str:

@@ -63,10 +63,7 @@ class Intent:
     def decode(cls, content: bytes, path: str) -> Intent:
         """Read the content of the file.
 
-        Raises
-        ------
-        StateError
-            It is none; it was written whole, so somebody else has changed it.
+        Raises `StateError`.
         """
         try:
             found = json.loads(content)
@@ -120,12 +117,7 @@ class CommitLog:
         instead_of
             What `find` gave: a commit that can never be made any more.
 
-        Raises
-        ------
-        StateError
-            Another driver has recorded one meanwhile. On a local disk with hard links it cannot
-            be missed; other stores are looked at just before, since Arrow has no way to write
-            only a new file.
+        Raises `StateError`.
         """
         path = self.path(batch)
         if self.find(batch) != instead_of:

@@ -12,7 +12,6 @@ processes loads this module and does one thing, so each method imports what it n
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -29,13 +28,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odps_nb.client.calls.progress import Phase
 from odps_nb.spark.launch.connect import hide_keys
-from odps_nb.spark.progress.driver_events import (
-    announce_read,
-    announce_write,
-    report_abandoned,
-    reported_commit,
-)
+from odps_nb.spark.progress.counting import Activity, TaskCounter
 from odps_nb.spark.source.options import (
     ReadSettings,
     StreamReadSettings,
@@ -53,10 +48,17 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import Progress
     from odps_nb.client.write.session import WriteSessionRef
-    from odps_nb.spark.progress.messages import ReportTo
     from odps_nb.spark.writing.task import Written
 
-__all__ = ["OdpsDataSource", "OdpsReader", "OdpsWriter", "Options", "options", "register"]
+__all__ = [
+    "OdpsDataSource",
+    "OdpsReader",
+    "OdpsWriter",
+    "Options",
+    "options",
+    "register",
+    "source_counter",
+]
 
 
 class Options(dict[str, str]):
@@ -115,9 +117,9 @@ def register(
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
-    `progress` is told of every action that reads or writes so: by default a card in a notebook,
-    in the cell of the action, a line in a terminal, else nothing. Streams are silent, and so is
-    all of it under Spark Connect.
+    `progress` is told of every action that reads or writes so, from its first finished task on:
+    by default a card in a notebook, in the cell of the action, a line in a terminal, else nothing.
+    Streams are silent, and so is all of it under Spark Connect.
 
     Examples
     --------
@@ -127,29 +129,32 @@ def register(
     >>> spark.sql("select count(*) > 0 as some from media").first().some
     True
     """
-    from odps_nb.client.calls.progress import Phase
-    from odps_nb.spark.launch.refusals import explain_refusals
-    from odps_nb.spark.progress.attach import faces_of, register_activity
-    from odps_nb.spark.progress.totals import TrackedActivity
-
-    explain_refusals()
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    session = TrackedActivity(operation="", title='format("odps")', phase=Phase.CREATING)
-    to = register_activity(spark, session, faces_of(odps), progress)
-    if profile is None and to is None:
+    counts = source_counter(spark, odps, progress)
+    if profile is None and counts is None:
         spark.dataSource.register(OdpsDataSource)
     else:
-        spark.dataSource.register(_connected(profile, to))
+        spark.dataSource.register(_connected(profile, counts))
 
 
-def _connected(profile: Profile | None, to: ReportTo | None) -> type[OdpsDataSource]:
+def source_counter(
+    spark: SparkSession, odps: Connection | Profile | str | None, progress: Progress
+) -> TaskCounter | None:
+    """Return the counter from which each reader and writer makes its own."""
+    from odps_nb.spark.progress.actions import counter_of, faces_of
+
+    unknown = Activity(operation="read", title="", phase=Phase.CREATING)
+    return counter_of(spark, unknown, faces_of(odps), progress)
+
+
+def _connected(profile: Profile | None, counts: TaskCounter | None) -> type[OdpsDataSource]:
     """Return a data source class bound to a profile, which is pickled with it."""
     known = None if profile is None else TaskProfile(tuple(profile.as_options().items()))
 
     class Connected(OdpsDataSource):
         registered = known
-        report_to = to
+        counter = counts
 
     return Connected
 
@@ -159,8 +164,8 @@ class OdpsDataSource(DataSource):
 
     #: The profile of a reader or writer whose options name none.
     registered: ClassVar[TaskProfile | None] = None
-    #: Where batch reads and writes say what they do; a stream has no cell that waits for it.
-    report_to: ClassVar[ReportTo | None] = None
+    #: Where batch reads and writes count; a stream has no cell that waits for it.
+    counter: ClassVar[TaskCounter | None] = None
 
     @classmethod
     def name(cls) -> str:
@@ -195,13 +200,13 @@ class OdpsDataSource(DataSource):
         Spark keeps it with the DataFrame; before 4.1 it asks anew for each action.
         """
         with task_errors('format("odps")'):
-            return OdpsReader(ReadSettings.of(self._given()), schema, self.report_to)
+            return OdpsReader(ReadSettings.of(self._given()), schema, self.counter)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Open a write session once the columns of `schema` fit the table."""
         with task_errors('format("odps")'):
             mode = "overwrite" if overwrite else "append"
-            return OdpsWriter(WriteSettings.of(self._given()), schema, mode, self.report_to)
+            return OdpsWriter(WriteSettings.of(self._given()), schema, mode, self.counter)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow the columns of `schema`; nothing is asked yet."""
@@ -234,19 +239,18 @@ class OdpsReader(DataSourceReader):
     """One read session for the life of a DataFrame."""
 
     def __init__(
-        self, settings: ReadSettings, schema: StructType, report_to: ReportTo | None = None
+        self, settings: ReadSettings, schema: StructType, counter: TaskCounter | None = None
     ) -> None:
         from odps_nb.client.calls.storage import StorageClient
-        from odps_nb.spark.reading.plan import open_session
+        from odps_nb.spark.reading.plan import open_session, read_activity
         from odps_nb.spark.reading.task import ReadTask, require_types
         from odps_nb.spark.tasks.types import arrow_schema, spark_schema
 
         with StorageClient(settings.profile) as storage:
             session = open_session(storage, settings.plan(storage, schema.names))
             require_types(schema, spark_schema(session.schema))
-            task = ReadTask.of(TaskProfile.of(storage), session)
-        to = announce_read(report_to, session, task.splits)
-        self._task = dataclasses.replace(task, report_to=to)
+            counts = None if counter is None else counter.of(read_activity(session))
+            self._task = ReadTask.of(TaskProfile.of(storage), session, counter=counts)
         self._schema = arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
@@ -259,6 +263,16 @@ class OdpsReader(DataSourceReader):
 
         if isinstance(partition, _Split):
             yield from read_split(self._task, partition.number, self._schema)
+
+
+def _activity(session: WriteSessionRef) -> Activity:
+    return Activity(
+        operation="write",
+        title=str(session.table),
+        phase=Phase.WRITING,
+        session_id=session.session_id,
+        commits=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -276,15 +290,14 @@ class OdpsWriter(DataSourceArrowWriter):
         settings: WriteSettings,
         schema: StructType,
         mode: str,
-        report_to: ReportTo | None = None,
+        counter: TaskCounter | None = None,
     ) -> None:
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.calls.storage import StorageClient
         from odps_nb.client.write.session import open_write_session
-        from odps_nb.spark.writing.checks import check_frame
+        from odps_nb.spark.writing.checks import check_frame, create_if_missing
         from odps_nb.spark.writing.dataframe import write_target
-        from odps_nb.spark.writing.new_table import create_if_missing
         from odps_nb.spark.writing.task import WriteTask
 
         with contextlib.ExitStack() as stack:
@@ -308,7 +321,7 @@ class OdpsWriter(DataSourceArrowWriter):
                 target=target,
                 compression=settings.compression,
                 max_partitions=settings.max_partitions,
-                report_to=announce_write(report_to, session.ref),
+                counter=None if counter is None else counter.of(_activity(session.ref)),
             )
 
     @property
@@ -333,7 +346,6 @@ class OdpsWriter(DataSourceArrowWriter):
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]
         with (
             task_errors(f"commit of {session.table}"),
-            reported_commit(self._task.report_to, rows=sum(one.stream.rows for one in done)),
             self._task.profile.open() as storage,
             NewTable(storage, session.table, kept=not self._made) as made,
         ):
@@ -341,6 +353,8 @@ class OdpsWriter(DataSourceArrowWriter):
             made.keep()
             commit_write(storage, session, [one.stream for one in done])
             self._remainder.drop(storage, partitions_of(done))
+        if self._task.counter is not None:
+            self._task.counter.ended(Phase.DONE, rows=sum(one.stream.rows for one in done))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the session, unless it may be committed.
@@ -351,9 +365,10 @@ class OdpsWriter(DataSourceArrowWriter):
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import abort_write
 
+        if self._task.counter is not None:
+            self._task.counter.ended(Phase.FAILED)
         if all(message is not None for message in messages):
             return
-        report_abandoned(self._task.report_to)
         with task_errors("abort of the write"), self._task.profile.open() as storage:
             abort_write(storage, self._task.session)
             if self._made:

@@ -22,7 +22,6 @@ from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
-from odps_nb.spark.source.foreign_options import INSTEAD
 from odps_nb.spark.tasks.credentials import profile_of
 from odps_nb.spark.writing.commit import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
@@ -31,7 +30,51 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan
 
-__all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
+__all__ = ["INSTEAD", "ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
+
+_NOW = (
+    "a table is read as it is now; odps.table(name).read(since=…, until=…) reads what versions "
+    "added"
+)
+_COLUMNS = "a write changes no columns: run alter table … add columns with odps.sql(…)"
+_PARTITIONS = (
+    '.option("overwrite", "partitions") with mode overwrite replaces the partitions that get '
+    'rows, .option("partition", "ds=x") that one'
+)
+_START = (
+    "starting_version takes 'earliest', 'latest' or the number of a version; versions are not "
+    "found by time"
+)
+_LIMIT = "max_versions_per_trigger or max_rows_per_trigger limit what a micro-batch reads"
+_CHANGES = "changes are read by odps.table(name).read(since=…, changes=True)"
+_TABLE = 'name the table: .option("table", "project.table"), or .load("project.table")'
+
+#: By the folded name of the option.
+INSTEAD = {
+    "changes": _CHANGES,
+    "dataset": _TABLE,
+    "dbtable": _TABLE,
+    "filter": "where is the option for a condition",
+    "ignorechanges": "skip_overwrites leaves out versions that replaced rows",
+    "ignoredeletes": "skip_overwrites leaves out versions that replaced rows",
+    "maxbytespertrigger": _LIMIT,
+    "maxfilespertrigger": _LIMIT,
+    "maxoffsetspertrigger": _LIMIT,
+    "mergeschema": _COLUMNS,
+    "overwriteschema": _COLUMNS,
+    "partitionoverwritemode": _PARTITIONS,
+    "query": "odps_nb.spark.sql(spark, odps, …) runs a query, odps.sql(…) does on the service",
+    "readchangedata": _CHANGES,
+    "readchangefeed": _CHANGES,
+    "replacewhere": _PARTITIONS,
+    "skipchangecommits": "skip_overwrites leaves out versions that replaced rows",
+    "starting_timestamp": _START,
+    "startingoffsets": _START,
+    "startingtimestamp": _START,
+    "startingversion": _START,
+    "timestampasof": _NOW,
+    "versionasof": _NOW,
+}
 
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
@@ -90,8 +133,9 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
         raise ConfigError(
             "no table is named",
             option="table",
-            hint='add .option("table", "project.table"). In SQL: odps_nb.spark.attach(spark, odps, '
-            '"orders") makes the name odps.orders, and a new table comes from '
+            hint='add .option("table", "project.table"), or .save("project.table") in place of '
+            'saveAsTable. In SQL: odps_nb.spark.attach(spark, odps, "orders") makes the name '
+            "odps.orders, and a new table comes from "
             'odps_nb.spark.write(df, odps, "name", create=True)',
         )
     return profile, profile.table(table)
@@ -126,10 +170,7 @@ class ReadSettings:
     def of(cls, options: Mapping[str, str]) -> ReadSettings:
         """Read the options of a reader.
 
-        Raises
-        ------
-        ConfigError
-            An option is unknown, missing, or not what it must be.
+        Raises `ConfigError`: an option is unknown, missing, or not what it must be.
         """
         return cls._of(_checked(options, _READ, "reader"))
 
@@ -168,10 +209,7 @@ class ReadSettings:
     def chosen(self, schema: TableSchema) -> TableSchema:
         """Return the selected columns, data columns first.
 
-        Raises
-        ------
-        NotFoundError
-            The table has no such column; close names are in the hint.
+        Raises `NotFoundError`: the table has no such column; close names are in the hint.
         """
         if self.options.text is TextMode.BINARY:
             schema = text_as_binary(schema)
@@ -205,10 +243,7 @@ class WriteSettings:
     def of(cls, options: Mapping[str, str]) -> WriteSettings:
         """Read the options of a writer.
 
-        Raises
-        ------
-        ConfigError
-            An option is unknown, missing, or not what it must be.
+        Raises `ConfigError`: an option is unknown, missing, or not what it must be.
         """
         return cls._of(_checked(options, _WRITE, "writer"))
 
@@ -270,10 +305,7 @@ class StreamReadSettings:
     def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
         """Read the options of a stream reader.
 
-        Raises
-        ------
-        ConfigError
-            An option is unknown, missing, not what it must be, or cannot be right for a stream.
+        Raises `ConfigError`.
         """
         given = _checked(options, _STREAM_READ, "stream reader")
         max_versions = _positive(given, "max_versions_per_trigger")
@@ -361,10 +393,7 @@ class StreamWriteSettings:
     def of(cls, options: Mapping[str, str]) -> StreamWriteSettings:
         """Read the options of a stream writer.
 
-        Raises
-        ------
-        ConfigError
-            An option is unknown, missing, or not what it must be.
+        Raises `ConfigError`: an option is unknown, missing, or not what it must be.
         """
         given = _checked(options, _STREAM_WRITE, "stream writer")
         checkpoint = given.get(_CHECKPOINT)

@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 from odps_nb.errors import ConfigError
 from odps_nb.spark.reading.task import ReadTask, read_split, require_types
 from odps_nb.spark.source.options import StreamReadSettings
-from odps_nb.spark.source.stream_offsets import Offset
-from odps_nb.spark.source.versions import TableVersions, went_back
+from odps_nb.spark.source.versions import Offset, TableVersions, went_back
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.spark.tasks.types import arrow_schema, spark_schema

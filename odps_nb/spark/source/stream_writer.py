@@ -182,11 +182,7 @@ def commit_batch(
     replaces
         Whether a micro-batch without rows means something: an empty table.
 
-    Raises
-    ------
-    StateError
-        An earlier try may be committed, and the service cannot tell; or another driver writes the
-        same micro-batch.
+    Raises `StateError`.
     """
     earlier = log.find(batch)
     if earlier is not None and _finished(storage, log, batch, session, earlier):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from odps_nb.client.calls.storage import StorageClient
@@ -23,15 +23,64 @@ from odps_nb.errors import (
     NotFoundError,
     ProtocolError,
     SessionExpiredError,
+    StateError,
 )
 from odps_nb.spark.source.options import StreamReadSettings
 from odps_nb.terms import TableName
 
-__all__ = ["LatestVersion", "TableVersions", "went_back"]
+__all__ = ["LatestVersion", "Offset", "TableVersions", "went_back"]
 
 _BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
 _REPLACED = "VersionReplacedRows"
 _GONE = "NoSuchVersion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offset:
+    """A position between two versions of one table."""
+
+    table: str
+    version: int
+    initial: bool = False
+    began: int | None = None
+    snapshot: str | None = None
+
+    @classmethod
+    def of(cls, found: Mapping[str, object]) -> Offset:
+        """Read an offset from a checkpoint.
+
+        Raises `StateError`: it is none of ours.
+        """
+        table, version = found.get("table"), found.get("version")
+        began, snapshot = found.get("began"), found.get("snapshot")
+        if (
+            not isinstance(table, str)
+            or not isinstance(version, int)
+            or not isinstance(began, int | None)
+            or not isinstance(snapshot, str | None)
+        ):
+            raise StateError(
+                f"{str(dict(found))[:200]} is not an offset of an odps stream",
+                hint="this checkpoint belongs to another source: use an empty one",
+            )
+        return cls(
+            table=table,
+            version=version,
+            initial=found.get("initial") is True,
+            began=began,
+            snapshot=snapshot,
+        )
+
+    def as_json(self) -> dict[str, str | int | bool]:
+        """Return the JSON that Spark stores; equal offsets give equal texts."""
+        members: dict[str, str | int | bool] = {"table": self.table, "version": self.version}
+        if self.initial:
+            members["initial"] = True
+        if self.began is not None:
+            members["began"] = self.began
+        if self.snapshot is not None:
+            members["snapshot"] = self.snapshot
+        return members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +124,7 @@ class TableVersions:
     def seen(self) -> LatestVersion:
         """Return the newest version, at most `poll_seconds` old.
 
-        Raises
-        ------
-        ConfigError
-            The table has rows and no versions.
-        ConflictError
-            The table went back to an earlier version.
+        Raises `ConfigError` or `ConflictError`.
         """
         if self._seen is None or (not self._held and self._clock() >= self._next):
             self._seen = self._ask(self._seen, whole=self._seen is None)
@@ -101,12 +145,7 @@ class TableVersions:
     def added(self, after: int, upto: int) -> ReadSession:
         """Open a session of the rows that versions ``(after, upto]`` added.
 
-        Raises
-        ------
-        ConflictError
-            One of them replaced rows.
-        NotFoundError
-            One of them is no longer kept, or the table is gone.
+        Raises `ConflictError` or `NotFoundError`.
         """
         with _explained():
             return self._open((after, upto))
@@ -114,10 +153,7 @@ class TableVersions:
     def snapshot(self, session_id: str) -> ReadSession:
         """Reopen the session of a `LatestVersion`.
 
-        Raises
-        ------
-        SessionExpiredError
-            It is over.
+        Raises `SessionExpiredError`: it is over.
         """
         with _explained():
             plan = self._settings.plan(self.storage, self._columns, None)
@@ -128,10 +164,7 @@ class TableVersions:
 
         Asked after a session was opened: what was dropped before that is seen here.
 
-        Raises
-        ------
-        ConflictError
-            It was dropped and made again.
+        Raises `ConflictError`: it was dropped and made again.
         """
         if (found := self._identity()) != table:
             raise ConflictError(

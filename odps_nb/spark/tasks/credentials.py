@@ -8,7 +8,6 @@ executors have keys themselves, it carries a profile's name instead.
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -32,12 +31,7 @@ _EXECUTOR = "executor"
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
     """Return the profile of a connection, a profile's name, or (``None``) of the environment.
 
-    Raises
-    ------
-    ConfigError
-        The profile is not known or not complete.
-    ArgumentError
-        It is something else, such as the Spark session.
+    Raises `ConfigError` or `ArgumentError`.
     """
     if isinstance(odps, Profile):
         return odps
@@ -92,10 +86,7 @@ class TaskProfile:
     def profile(self) -> Profile:
         """The profile, rebuilt on an executor.
 
-        Raises
-        ------
-        ConfigError
-            The task shall find its keys there, and there are none.
+        Raises `ConfigError`: the task shall find its keys there, and there are none.
         """
         return (
             _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
@@ -114,7 +105,6 @@ class TaskProfile:
         from odps_nb.client.calls.storage import StorageClient
 
         profile = self.profile
-        _spare_imports()
         if retries is not None:
             options = replace(profile.client_options, retries=retries)
             with StorageClient(profile, options=options) as storage:
@@ -145,27 +135,6 @@ def _keep(storage: StorageClient) -> None:
     while _kept:
         _kept.pop().close()
     _kept.append(storage)
-
-
-_opened: list[int] = []  # the first task attempts of this worker
-
-
-def _spare_imports() -> None:
-    """Leave what is imported out of the collection that PySpark's daemon forces after every task.
-
-    In a task of Spark's only. It walks all objects, most of which are modules of ours and of
-    pyarrow, and takes longer than a small task. The second time, for what the first task imported
-    on its way, comes after such a collection: there is no garbage then that would be kept.
-    """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None or len(_opened) == 2:  # no worker of Spark's, or done
-        return
-    attempt = context.taskAttemptId()
-    if attempt not in _opened:  # a task may open several clients
-        gc.freeze()
-        _opened.append(attempt)
 
 
 # Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the

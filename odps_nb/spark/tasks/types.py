@@ -125,11 +125,7 @@ _TOLD_BY_METADATA = {
 def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
     """Return the Spark type of a MaxCompute type.
 
-    Raises
-    ------
-    ConversionError
-        Spark has no such type: VARIANT, one that odps_nb does not know, or a decimal of more than
-        38 digits.
+    Raises `ConversionError`.
     """
     if isinstance(kind, DecimalType):
         precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
@@ -171,10 +167,7 @@ def spark_schema(columns: Iterable[Column]) -> spark.StructType:
     Comments become Spark's ``comment`` metadata; types that Spark knows less exactly are kept
     under `TYPE_KEY`.
 
-    Raises
-    ------
-    ConversionError
-        Spark has no type for a column; the hint names the columns that can be chosen.
+    Raises `ConversionError`.
     """
     fields: list[spark.StructField] = []
     problem: ConversionError | None = None
@@ -216,10 +209,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
     """Return the MaxCompute type in which values of a Spark type are kept whole.
 
-    Raises
-    ------
-    ConversionError
-        There is none (e.g. variant, calendar intervals, user-defined types).
+    Raises `ConversionError`.
     """
     if isinstance(kind, spark.DecimalType):
         return DecimalType(kind.precision, kind.scale)

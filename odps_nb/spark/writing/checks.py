@@ -6,12 +6,16 @@ be replaced are settled here, on the driver, and everything wrong is said at onc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark
 
+from odps_nb.access.checks import check_partition
+from odps_nb.access.writing.new_columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
+from odps_nb.client.catalog import create_table, fetch_table, table_exists
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
@@ -19,19 +23,30 @@ from odps_nb.schema import (
     Column,
     MapType,
     OdpsType,
+    PrimitiveType,
     StructType,
     TableSchema,
     TypeCode,
     has_blob,
 )
 from odps_nb.spark.blobs.api import NEW_BLOB
-from odps_nb.spark.tasks.types import arrow_schema, table_type
+from odps_nb.spark.tasks.types import TYPE_KEY, arrow_schema, table_type
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.wire.type_text import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-__all__ = ["NEW_BLOB_FIELDS", "check_frame", "months_as_numbers"]
+    from odps_nb.client.calls.storage import StorageClient
+
+__all__ = [
+    "NEW_BLOB_FIELDS",
+    "check_frame",
+    "create_if_missing",
+    "months_as_numbers",
+    "table_columns",
+]
 
 #: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
 #: (`NEW_BLOB` is the one with all of them).
@@ -45,12 +60,7 @@ NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
 def check_frame(frame: spark.StructType, target: Target) -> None:
     """Raise unless a DataFrame's columns fit a table.
 
-    Raises
-    ------
-    ConversionError
-        Lists every column that does not fit, is unknown, or is missing though required.
-    ArgumentError
-        A partition column is neither fixed nor in the frame.
+    Raises `ConversionError` or `ArgumentError`.
     """
     fixed = {key.casefold() for key, _ in target.fixed}
     offered = spark.StructType([f for f in frame.fields if f.name.casefold() not in fixed])
@@ -161,3 +171,55 @@ def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
     whole = column.cast("interval year to month")  # of "interval year" no month can be asked
     years, months = (F.extract(F.lit(unit), whole) for unit in ("YEAR", "MONTH"))
     return years * 12 + months
+
+
+def table_columns(frame: spark.StructType) -> TableSchema:
+    """Return the columns of a table that holds every value of a DataFrame.
+
+    A column as `odps_nb.spark.read` gives it has the type of its table (metadata ``odps.type``);
+    a struct of ``data``, ``mime_type`` and ``file_name`` becomes a BLOB.
+
+    Raises `ConversionError`: a column for which there is no type.
+    """
+    columns = tuple(Column(name=f.name, type=_type(f)) for f in frame.fields)
+    names = [column.name.casefold() for column in columns]
+    if twins := sorted({name for name in names if names.count(name) > 1}):
+        raise ConversionError(
+            f"column names occur more than once: {', '.join(twins)}",
+            column=twins[0],
+            hint="rename or drop the repeated columns",
+        )
+    return TableSchema(columns=columns)
+
+
+def _type(field: spark.StructField) -> OdpsType:
+    said = field.metadata.get(TYPE_KEY)
+    if said:
+        return parse_type(said)
+    kind = field.dataType
+    if isinstance(kind, spark.StructType) and {f.name: type(f.dataType) for f in kind.fields} == (
+        NEW_BLOB_FIELDS
+    ):
+        return PrimitiveType(TypeCode.BLOB)
+    return table_type(kind, column=field.name)
+
+
+def create_if_missing(
+    storage: StorageClient,
+    table: TableName,
+    frame: spark.StructType,
+    partition: PartitionSpec,
+    partitioned_by: str | Sequence[str] | None,
+) -> bool:
+    """Create the table unless it is there; return whether it was created.
+
+    Raises `ArgumentError` or `ConversionError`.
+    """
+    if table_exists(storage, table):
+        if partitioned_by is not None:
+            check_same_partitions(partitioned_by, fetch_table(storage, table).schema, table)
+        return False
+    schema = partitioned(table_columns(frame), partitioned_by, partition)
+    check_partition(partition, schema, table)
+    create_table(storage, table, schema)
+    return True

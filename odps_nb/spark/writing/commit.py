@@ -38,10 +38,7 @@ def check_written(
 ) -> None:
     """Refuse a commit of more streams or partitions than a session may have.
 
-    Raises
-    ------
-    ArgumentError
-        It is too many. Nothing has been committed.
+    Raises `ArgumentError`: it is too many. Nothing has been committed.
     """
     if len(done) > MAX_STREAMS:
         raise ArgumentError(

@@ -33,15 +33,14 @@ from odps_nb.convert.fitting.conversions import (
 )
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
-from odps_nb.spark.launch.arguments import check_dataframe
-from odps_nb.spark.progress.attach import faces_of, token_of, watched
-from odps_nb.spark.progress.totals import TrackedActivity
+from odps_nb.spark.launch.connect import check_dataframe
+from odps_nb.spark.progress.actions import faces_of, token_of, watched
+from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
-from odps_nb.spark.writing.checks import check_frame, months_as_numbers
+from odps_nb.spark.writing.checks import check_frame, create_if_missing, months_as_numbers
 from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS, check_written
-from odps_nb.spark.writing.new_table import create_if_missing
 from odps_nb.spark.writing.task import (
     WriteTask,
     Written,
@@ -314,9 +313,9 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
 def _run_watched(
     df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
 ) -> list[Written]:
-    activity = TrackedActivity(operation="write", title="", phase=Phase.WRITING)
-    with watched(df.sparkSession, tracker, cancel=token, activity=activity, seen=seen) as to:
-        return _run(df, dataclasses.replace(task, report_to=to))
+    activity = Activity(operation="write", title="", phase=Phase.WRITING)
+    with watched(df.sparkSession, tracker, cancel=token, activity=activity, seen=seen) as counter:
+        return _run(df, dataclasses.replace(task, counter=counter))
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:

@@ -31,8 +31,7 @@ from odps_nb.client.write.session import (
 )
 from odps_nb.convert.arrow_schema import fit_batch, match_names
 from odps_nb.schema import Column
-from odps_nb.spark.progress.messages import ReportTo
-from odps_nb.spark.progress.task_client import reported
+from odps_nb.spark.progress.counting import TaskCounter, counted
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.spark.writing.commit import MAX_PARTITIONS, too_many_partitions
@@ -58,7 +57,7 @@ class WriteTask:
     target: Target
     compression: Compression = Compression.NONE
     max_partitions: int = MAX_PARTITIONS
-    report_to: ReportTo | None = None
+    counter: TaskCounter | None = None
     stamp: Stamp = field(default_factory=Stamp)
 
 
@@ -98,12 +97,7 @@ def write_partition(
 ) -> Written | None:
     """Write batches into a new stream and close it; ``None``, and no stream, without rows.
 
-    Raises
-    ------
-    ConversionError
-        A value does not fit; row and column are named.
-    ArgumentError
-        The rows name more partitions than are allowed, or one that no request could name.
+    Raises `ConversionError` or `ArgumentError`.
     """
     name = attempt_name() if name is None else name
     with task_errors(f"stream {name} of {task.session.table}"):
@@ -112,12 +106,10 @@ def write_partition(
         if first is None:
             return None
         with (
-            reported(task.report_to, operation="write", title=str(task.session.table)) as watch,
+            counted(task.counter) as tracker,
             task.profile.open() as storage,
         ):
-            stream = open_write_stream(
-                storage, task.session, name, tracker=watch.tracker, cancel=watch.cancel
-            )
+            stream = open_write_stream(storage, task.session, name, tracker=tracker)
             with stream:
                 uploader = BlobUploader(
                     stream=stream,

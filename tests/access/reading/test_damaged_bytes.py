@@ -19,7 +19,6 @@ from odps_nb.errors import ChecksumError
 from odps_nb.notebook.magics.status import Operations
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html, card_text
-from odps_nb.spark.progress.task_client import _report_of
 from tests.support.sockets.peers import Line, Peer
 
 if TYPE_CHECKING:
@@ -85,11 +84,6 @@ def all_that_is_said(tracker: ProgressTracker) -> str:
     operations = Operations()
     operations.add(tracker)
     listing = operations.listing()
-    report = _report_of(snapshot)
-    assert (report.complete_bytes, report.verified_bytes) == (
-        snapshot.complete_bytes,
-        snapshot.verified_bytes,
-    )
     said = [card_html(snapshot), card_text(snapshot), *words.figures(snapshot)]
     return "\n".join([*said, words.ending(snapshot), repr(listing), str(listing.rows)])
 

@@ -20,7 +20,6 @@ from odps_nb.errors import (
 )
 from odps_nb.spark.blobs import task as blob_tasks
 from odps_nb.spark.blobs.task import BlobTask, map_batches
-from odps_nb.spark.progress.task_client import Watch
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
 from tests.support.spark.watched import misbehave, struck
@@ -152,7 +151,7 @@ def test_what_failed_is_said_while_the_task_goes_on(
 ) -> None:
     with odps_nb.client.calls.progress.ProgressTracker("blobs", "of pic") as tracker:
         task = _task(odps, goes_on=True)
-        results = blob_tasks._Results(task, Watch(tracker))
+        results = blob_tasks._Results(task, tracker)
         results.add(blob_tasks.Made(error=ValueError("why not")))
         assert "why not" in tracker.snapshot().events[-1]
 

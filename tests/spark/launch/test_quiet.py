@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
+import subprocess
+import sys
+import time
 import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
-from odps_nb.spark.launch._quiet import leave_out_query_log, without_refused_settings
+from odps_nb.spark.launch._quiet import be_quiet, without_refused_settings
+from tests.support.spark.watched import WITHIN
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -43,15 +52,74 @@ def test_only_settings_of_ours_are_refused_in_silence() -> None:
     ]
 
 
+PARENT = r"""
+import subprocess, sys, threading
+from odps_nb.spark.launch._quiet import without_java_notice
+
+said = "WARNING: Using incubator modules: jdk.incubator.vector\nError: no room\nlast line"
+with without_java_notice():
+    child = subprocess.Popen([sys.executable, "-c", f"import os; os.write(2, {said.encode()!r})"])
+child.wait()
+for thread in threading.enumerate():
+    if thread.name == "spark-stderr":
+        thread.join(30)
+        assert not thread.is_alive()
+print("then ours", file=sys.stderr)
+"""
+
+
+def test_only_the_notice_of_incubator_modules_is_dropped() -> None:
+    done = subprocess.run([sys.executable, "-c", PARENT], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "Error: no room\nlast linethen ours\n")
+
+
+def test_a_process_without_stderr_starts_one_all_the_same() -> None:
+    parent = "import os\nos.close(2)\n" + PARENT.replace("file=sys.stderr", "file=sys.stdout")
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "then ours\n")
+
+
+class Session:
+    """A session that is stopped without ending the Spark of the other tests."""
+
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def quiet() -> Iterator[Session]:
+    made = Session()
+    be_quiet(made)  # type: ignore[arg-type]
+    yield made
+    if not made.stopped:
+        made.stop()
+
+
+def test_what_is_quiet_is_as_before_once_the_session_is_stopped() -> None:
+    from pyspark.logger import PySparkLogger
+
+    (handler,) = PySparkLogger.getLogger("SQLQueryContextLogger").handlers[:1]
+    with warnings.catch_warnings():
+        filters, level = list(warnings.filters), handler.level
+        session = Session()
+        be_quiet(session)  # type: ignore[arg-type]
+        assert list(warnings.filters[:-1]) == filters
+        assert handler.level > logging.CRITICAL
+        session.stop()
+        assert (list(warnings.filters), handler.level) == (filters, level)
+        assert session.stopped
+
+
 @pytest.mark.spark
 def test_a_failed_query_is_an_exception_and_no_json_beside_it(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, quiet: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
     from pyspark.sql import functions as F
 
-    leave_out_query_log()
     printed, asked = io.StringIO(), io.StringIO()
     own = logging.StreamHandler(asked)
     logs = [
@@ -71,3 +139,34 @@ def test_a_failed_query_is_an_exception_and_no_json_beside_it(
             log.removeHandler(own)
     assert printed.getvalue() == ""
     assert asked.getvalue().count('"DIVIDE_BY_ZERO"') == 2  # who asks for it has it
+
+
+@pytest.mark.spark
+def test_rows_that_are_not_wanted_any_more_leave_no_traceback(
+    spark: SparkSession, spark_said: Path
+) -> None:
+    def many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        import pyarrow as pa
+
+        for _ in range(2000):
+            yield pa.RecordBatch.from_pydict({"a": pa.array([os.getpid()] * 10_000, pa.int64())})
+
+    def say(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        os.write(2, b"a word at the end\n")  # behind all that workers of this daemon have said
+        yield from batches
+
+    before = spark_said.stat().st_size
+    rows = spark.range(1).mapInArrow(many, "a bigint").limit(3).collect()
+    assert len(rows) == 3
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(rows[0].a).wait(WITHIN)  # it was cut short
+    spark.range(1).coalesce(1).mapInArrow(say, "id bigint").collect()
+    deadline = time.monotonic() + WITHIN
+    while b"a word at the end" not in (said := spark_said.read_bytes()[before:]):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.01)
+    assert b"BrokenPipeError" not in said

@@ -84,7 +84,7 @@ def test_the_card_of_an_action_is_in_its_own_cell_with_its_last_figures(
     assert "231,072 rows" in card
     assert "complete" in card
     assert "verified" not in card
-    assert "4 splits" in card
+    assert "4 tasks" in card
     assert len(card) < 1500
     assert [name for name in CELLS if cards(book, name)] == ["action", "loaded"]
 
@@ -111,7 +111,7 @@ def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) 
 
 @pytest.fixture(scope="module")
 def kernel(_private_home: None) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
-    with start(options=("--misbehave",)) as service:
+    with start() as service:
         manager = KernelManager(kernel_name="python3")
         manager.start_kernel(env=environment(service))
         client = manager.client()
@@ -151,14 +151,19 @@ def run(
 
 PREPARE = """
 %load_ext odps_nb
-import json, odps_nb, odps_nb.spark
-from odps_nb.wire.calls import WireRequest
+import odps_nb, odps_nb.spark
 odps = odps_nb.connect()
 spark = odps_nb.spark.session("local[2]", spark_driver_memory="1g")
-frame = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01", splits=2)
-rule = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
-odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour",
-                              body=json.dumps({"rules": [rule]}).encode())) and None
+frame = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01", splits=4)
+
+def halfway(batches):
+    import time
+    from pyspark import TaskContext
+
+    for batch in batches:
+        if TaskContext.get().partitionId() >= 2:
+            time.sleep(600)
+        yield batch
 """
 AFTERWARDS = """
 import time
@@ -175,7 +180,9 @@ def test_an_interrupt_ends_the_job_of_any_action_and_the_card_says_so(
 ) -> None:
     status, published = run(kernel, PREPARE)
     assert status == "ok", published
-    status, published = run(kernel, "frame.filter('true').count()", interrupt=True)
+    status, published = run(
+        kernel, "frame.mapInArrow(halfway, frame.schema).count()", interrupt=True
+    )
     assert status == "error"
     shown = [m for m in published if m["msg_type"] in ("display_data", "update_display_data")]
     last = shown[-1]["content"]["data"]["text/plain"]

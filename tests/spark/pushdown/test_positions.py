@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import odps_nb.spark
 from odps_nb.errors import NotFoundError, QueryError, explain
+from odps_nb.spark.pushdown.errors import span_of
 from odps_nb.spark.pushdown.parse import fill, parse_query
-from odps_nb.spark.pushdown.positions import span_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

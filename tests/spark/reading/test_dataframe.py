@@ -22,7 +22,7 @@ from odps_nb.errors import (
     explain,
 )
 from odps_nb.spark.reading import dataframe as frames
-from odps_nb.spark.reading.split_list import SplitList
+from odps_nb.spark.reading.task import SplitList
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.terms import IndexSplit, RowRangeSplit
 

@@ -9,10 +9,8 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
-from odps_nb.spark.launch.refusals import explain_refusals, note_of
 from odps_nb.spark.source.catalog import _check_catalog
-from odps_nb.spark.source.foreign_options import INSTEAD
-from odps_nb.spark.source.options import _READ, _STREAM_READ, _STREAM_WRITE, _WRITE
+from odps_nb.spark.source.options import _READ, _STREAM_READ, _STREAM_WRITE, _WRITE, INSTEAD
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -99,28 +97,6 @@ def test_a_catalog_that_outlives_the_session_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="Hive metastore"):
         _check_catalog(Hive)  # type: ignore[arg-type]
-
-
-@pytest.mark.spark
-def test_pyspark_is_wrapped_once_and_keeps_what_is_not_ours(
-    spark: SparkSession, new_name: Names
-) -> None:
-    from pyspark.sql.readwriter import DataFrameWriter
-
-    before = DataFrameWriter.saveAsTable
-    explain_refusals()
-    assert DataFrameWriter.saveAsTable is before
-    name = new_name("of_spark")
-    spark.range(3).write.saveAsTable(name, format="parquet")
-    spark.range(3).writeTo(f"{name}_2").using("parquet").create()
-    assert spark.table(name).count() == spark.table(f"{name}_2").count() == 3
-    for table in (name, f"{name}_2"):
-        spark.sql(f"drop table {table}")
-
-
-def test_an_error_about_something_else_gets_no_note() -> None:
-    assert note_of("[TABLE_OR_VIEW_NOT_FOUND] The table or view `sales`.`orders`") is None
-    assert "attach" in str(note_of("[TABLE_OR_VIEW_NOT_FOUND] The table `odps`.`orders`"))
 
 
 def test_no_option_of_ours_is_taken_for_one_of_others() -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import odps_nb.spark
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.tasks.types import spark_schema
-from odps_nb.spark.writing.new_table import table_columns
+from odps_nb.spark.writing.checks import table_columns
 from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:

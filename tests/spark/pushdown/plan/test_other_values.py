@@ -23,6 +23,7 @@ from tests.support.spark.plans import ALL, only, reads, sent
         "input_file_name()",
         "shuffle(tags)",
         "uniform(0, 1, 5)",
+        "sinh(n)",
         "my_own(n)",
         "my_db.upper(status)",
         "`my-own`(n)",
@@ -65,12 +66,12 @@ transform(tags, x -> concat(x, '!')) | exists(tags, x -> x = 'a') | tags[0] | st
 case when n = 1 then 2 else 3 end | map('a', 1)['a'] | status like any ('a%', 'b%') | n div 2
 sum(n) over (partition by status order by id rows between 1 preceding and current row)
 count(distinct n, id) | sum(n) filter (where n > 1) | collect_list(struct(n, id)) | max(due)
-percentile_cont(0.5) within group (order by n) | last_value(n) ignore nulls over (order by id)
+percentile(n, 0.5) | last_value(n) ignore nulls over (order by id)
 if(n > 1, 2, 3) | date_format(due, 'yyyy-MM') | to_date(ds, 'yyyyMMdd') | datediff(due, due)
-get_json_object(status, '$.a') | split(status, ',')[0] | regexp_extract(status, 'x', 1) | some(gift)
+get_json_object(status, '$.a') | split(status, ',')[0] | regexp_extract(status, 'x', 1)
 cast(n as decimal(10, 2)) | try_cast(status as int) | date_trunc('month', due) | not gift | -n
 (select max(x) from b) | id in (select id from b) | from_utc_timestamp(made, 'Asia/Shanghai')
-timestampdiff(day, due, due) | concat_ws(',', tags) | round(weight, 2) | n is distinct from 2
+concat_ws(',', tags) | round(weight, 2) | n is distinct from 2
 """
 
 

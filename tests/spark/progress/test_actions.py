@@ -1,12 +1,10 @@
-"""Progress of real tasks: figures while they run, exact totals, a cancel that reaches the reads."""
+"""Progress of real tasks: figures as they finish, exact totals, a stop that ends the job."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -16,7 +14,9 @@ import odps_nb.spark
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker, silent
 from odps_nb.errors import CancelledError
-from odps_nb.spark.progress import attach
+from odps_nb.spark.progress import actions
+from odps_nb.spark.progress.counting import COUNTERS, Activity, Part, TaskCounter, counted
+from odps_nb.spark.progress.runs import _Run, runs_of
 from tests.support.spark.watched import (
     MIDDLE,
     ROWS,
@@ -39,22 +39,40 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_figures_arrive_while_the_job_runs_and_the_totals_are_exact(
+class Stoppable(Listener):
+    """A display with a stop button, as a connection makes one for each action."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancels: list[Callable[[], None]] = []
+
+    def __call__(self, *, on_cancel: Callable[[], None] | None = None) -> Stoppable:
+        self.cancels += [] if on_cancel is None else [on_cancel]
+        return self
+
+
+@pytest.fixture
+def stoppable(slow: Connection, monkeypatch: pytest.MonkeyPatch) -> Stoppable:
+    """The display that the connection makes."""
+    made = Stoppable()
+    monkeypatch.setattr(slow, "_faces", type(slow.faces)(listener=made))
+    return made
+
+
+def test_figures_arrive_with_each_finished_task_and_the_totals_are_exact(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
-    action = Action(gated(frame, gate).count)
-    seen = listener.wait_until(lambda snapshot: snapshot.rows > 0 and snapshot.wire_bytes > 0)
+    action = Action(gated(frame, gate, free=2).count)
+    seen = listener.wait_until(lambda snapshot: snapshot.tasks == 2)
     assert action.is_alive()
-    assert seen.phase is Phase.READING
-    assert seen.rows_total == ROWS
-    assert len(seen.splits) == 4
-    assert seen.rows < ROWS  # two tasks at a time: the others have not begun
+    assert (seen.phase, seen.rows, seen.rows_total) == (Phase.READING, ROWS // 2, ROWS)
+    assert (seen.tasks_total, seen.fraction) == (4, 0.5)
     gate.touch()
     assert action.result() == ROWS
     end = listener.wait_end()
     assert (end.phase, end.rows, end.fraction) == (Phase.DONE, ROWS, 1.0)
-    assert [(split.rows, split.done) for split in end.splits] == [(ROWS // 4, True)] * 4
+    assert (end.tasks, end.tasks_total) == (4, 4)
     assert end.complete_bytes == end.decoded_bytes == 8 * ROWS
     assert end.verified_bytes == 0
     assert end.wire_bytes > end.decoded_bytes
@@ -94,15 +112,14 @@ def test_a_task_that_fails_and_is_tried_again_is_not_counted_twice(
 
 
 @pytest.mark.parametrize("action", ["limit", "head"])
-def test_a_run_that_wants_few_rows_ends_and_says_so(
+def test_a_task_that_is_not_read_to_its_end_counts_nothing(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, action: str
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
     assert len(frame.limit(1).collect() if action == "limit" else frame.head(1)) == 1
-    end = listener.wait_end()
-    assert end.phase is Phase.DONE
-    assert 0 < end.rows < ROWS
-    assert end.message.endswith("parts were read to the end; no more was needed")
+    assert frame.filter("true").count() == ROWS
+    assert listener.wait_end().rows == ROWS
+    assert len(listener.trackers) == 1
 
 
 def test_what_is_read_twice_counts_twice(
@@ -118,9 +135,12 @@ def test_a_job_that_fails_ends_its_run_as_failed(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=listener)
+    last = f"if(id = {ROWS - 1}, raise_error('no luck'), id) id"
     with pytest.raises(Exception, match="no luck"):
-        frame.selectExpr("raise_error('no luck')").collect()
-    assert listener.wait_end().phase is Phase.FAILED
+        frame.selectExpr(last).agg({"id": "sum"}).collect()
+    end = listener.wait_end()
+    assert end.phase is Phase.FAILED
+    assert end.rows == ROWS * 3 // 4
 
 
 def test_retries_and_resumes_are_told(
@@ -165,48 +185,54 @@ def test_blobs_and_writes_are_told(
     end = writing.wait_end()
     assert (end.operation, end.phase, end.rows) == ("write", Phase.DONE, 5000)
     assert end.decoded_bytes == receipt.bytes
-    assert [split.done for split in end.splits] == [True] * 3
+    assert (end.tasks, end.tasks_total) == (3, 3)
     assert end.session_id == receipt.session_id
     assert len(writing.trackers) == 1
 
 
-def test_a_cancelled_read_ends_the_job_and_every_connection(
+def test_the_stop_of_a_card_ends_the_job_and_every_connection(
     spark: SparkSession,
     slow: Connection,
     slow_service: LocalService,
     numbers: str,
-    listener: Listener,
-    stall: Callable[..., None],
+    stoppable: Stoppable,
+    gate: Path,
 ) -> None:
     before = established(slow_service)
-    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
-    stall("TableRead", at=MIDDLE)
-    action = Action(frame.filter("true").count)
-    # both tasks wait for the service in the middle of their rows
-    listener.wait_until(lambda snapshot: all(split.rows for split in snapshot.splits))
-    wait_for_connections(slow_service, lambda count: count >= before + 2)
-    coordinator = attach.coordinator_of(spark)
-    assert coordinator is not None
-    (operation,) = coordinator.runs
-    coordinator.cancel(operation)
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=True)
+    action = Action(gated(frame, gate, free=2).count)
+    stoppable.wait_until(lambda snapshot: snapshot.tasks == 2)
+    stoppable.cancels[0]()
     with pytest.raises(Exception, match="cancel"):
         action.result()
-    took = wait_for_connections(slow_service, lambda count: count <= before)
-    assert took < 10  # a fraction of a second; on a shared machine it proves that nobody waits
-    end = listener.wait_end()
-    assert end.phase is Phase.CANCELLED
-    assert 0 < end.rows < ROWS
+    wait_for_connections(slow_service, lambda count: count <= before + 2)  # workers keep theirs
+    end = stoppable.wait_end()
+    assert (end.phase, end.rows) == (Phase.CANCELLED, ROWS // 2)
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
 
 
-def test_an_interrupt_in_a_watched_action_cancels_it(
-    spark: SparkSession,
-    slow: Connection,
-    slow_service: LocalService,
-    numbers: str,
-    stall: Callable[..., None],
+def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_yet(
+    spark: SparkSession, slow: Connection, numbers: str, stoppable: Stoppable, gate: Path
 ) -> None:
-    before = established(slow_service)
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=True)
+    shown = Action(gated(frame, gate, free=2).count)
+    stoppable.wait_until(lambda snapshot: snapshot.tasks == 2)
+    unseen = Action(gated(frame, gate.with_name("other"), free=0).count)
+    while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
+        pass
+    runs_of(spark.sparkContext).settle(KeyboardInterrupt())
+    with pytest.raises(Exception, match="cancel"):
+        shown.result()
+    assert stoppable.wait_end().phase is Phase.CANCELLED
+    gate.with_name("other").touch()
+    with pytest.raises(Exception, match="cancel"):  # when its first task has finished
+        unseen.result()
+    assert len(stoppable.trackers) == 1
+
+
+def test_an_interrupt_in_a_watched_action_cancels_it(
+    spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None]
+) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=Listener())
     stall("TableRead", at=MIDDLE)
     listener = Listener()
@@ -215,7 +241,7 @@ def test_an_interrupt_in_a_watched_action_cancels_it(
     def interrupted() -> None:
         with (
             ProgressTracker("spark", "count", listener=listener) as tracker,
-            attach.watched(spark, tracker),
+            actions.watched(spark, tracker),
         ):
             tag = next(iter(spark.sparkContext.getJobTags()))
 
@@ -224,20 +250,20 @@ def test_an_interrupt_in_a_watched_action_cancels_it(
                 return frame.filter("true").count()
 
             job.append(Action(count))
-            listener.wait_until(lambda snapshot: snapshot.rows > 0)
+            wait_until_struck(slow, 2)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     with pytest.raises(Exception, match="cancel"):
         job[0].result()
-    wait_for_connections(slow_service, lambda count: count <= before)
     assert listener.wait_end().phase is Phase.CANCELLED
     assert list(spark.sparkContext.getJobTags()) == []
 
 
+@pytest.mark.parametrize("seen", [True, False])
 def test_a_watched_action_is_cancelled_by_its_token(
-    spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None]
+    spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None], *, seen: bool
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=Listener())
     stall("TableRead", at=MIDDLE)
@@ -246,13 +272,12 @@ def test_a_watched_action_is_cancelled_by_its_token(
     def count() -> int:
         with (
             ProgressTracker("spark", "count", listener=listener) as tracker,
-            attach.watched(spark, tracker, cancel=token),
+            actions.watched(spark, tracker, cancel=token, seen=seen),
         ):
             return frame.filter("true").count()
 
     action = Action(count)
-    seen = listener.wait_until(lambda snapshot: snapshot.rows > 0)
-    assert seen.splits[0].label.startswith("local.numbers rows 0")
+    wait_until_struck(slow, 2)
     token.cancel()
     with pytest.raises(CancelledError):
         action.result()
@@ -261,58 +286,22 @@ def test_a_watched_action_is_cancelled_by_its_token(
         count()
 
 
-def test_a_watched_action_is_cancelled_where_no_task_can_report(
-    spark: SparkSession,
-    slow: Connection,
-    numbers: str,
-    stall: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    reading = Listener()
-    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=reading)
-    stall("TableRead", at=MIDDLE)
-    monkeypatch.setattr(attach, "coordinator_of", lambda _: None)
-    token = CancelToken()
-
-    def count() -> int:
-        tracker = ProgressTracker("spark", "count")
-        with attach.watched(spark, tracker, cancel=token):
-            return frame.filter("true").count()
-
-    action = Action(count)
-    reading.wait_until(lambda snapshot: snapshot.rows > 0)
-    token.cancel()
-    with pytest.raises(CancelledError):
-        action.result()
-    assert reading.wait_end().phase is Phase.CANCELLED  # nobody but Spark could say so
-
-
 def test_a_cancelled_write_is_aborted(
     spark: SparkSession,
     slow: Connection,
-    slow_service: LocalService,
     new_name: Callable[[str], str],
+    stoppable: Stoppable,
     stall: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name, listener, before = new_name("unwritten"), Listener(), established(slow_service)
+    name = new_name("unwritten")
     slow.create_table(name, "id bigint")
     stall("TableWrite")
-    cancels: list[Callable[[], None]] = []
-    faces = slow.faces
-
-    def lent(*, on_cancel: Callable[[], None] | None = None) -> Listener:
-        cancels.append(on_cancel or (lambda: None))
-        return listener
-
-    monkeypatch.setattr(slow, "_faces", type(faces)(listener=lent))
     action = Action(lambda: odps_nb.spark.write(spark.range(0, 100, 1, 2), slow, name))
-    listener.wait_until(lambda snapshot: len(snapshot.splits) == 2)
-    cancels[0]()
+    wait_until_struck(slow, 2)
+    stoppable.cancels[0]()
     with pytest.raises(CancelledError):
         action.result()
-    wait_for_connections(slow_service, lambda count: count <= before + 1)
-    end = listener.wait_end()
+    end = stoppable.wait_end()
     assert (end.phase, end.rows) == (Phase.CANCELLED, 0)
     assert slow.table(name).read().row_count == 0
 
@@ -340,46 +329,63 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
     assert slow.table(name).read().row_count == 0
 
 
-def test_silence_costs_nothing(
-    spark: SparkSession, slow: Connection, numbers: str, connections: Callable[[], list[Any]]
-) -> None:
+def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: str) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
     by_default = odps_nb.spark.read(spark, slow, numbers, splits=2)  # a test is no terminal
-    coordinator = attach.coordinator_of(spark)
-    assert coordinator is not None
-    assert frame.filter("true").count() == by_default.filter("true").count() == ROWS
-    assert coordinator.runs == ()
+    for one in (frame, by_default):
+        assert actions.counter_of(spark, _activity(), slow.faces, False) is None
+        assert one.filter("true").count() == ROWS
+    assert runs_of(spark.sparkContext)._running == []
 
 
-def test_the_token_is_in_no_plan_setting_or_event_log(
-    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, event_log: Path
-) -> None:
-    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
-    coordinator = attach.coordinator_of(spark)
-    assert coordinator is not None
-    token = coordinator.token
-    assert len(token) == 32
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        frame.explain(extended=True)
-    assert frame.filter("true").count() == ROWS
-    assert listener.wait_end().rows == ROWS  # the token was used
-    logged = [path.read_text() for path in event_log.rglob("*") if path.is_file()]
-    assert any("SparkListenerJobEnd" in one for one in logged)
-    settings = [f"{key}={value}" for key, value in spark.sparkContext.getConf().getAll()]
-    for one in (text.getvalue(), *logged, *settings, repr(coordinator), repr(coordinator.__dict__)):
-        assert token not in one
+def _activity() -> Activity:
+    return Activity(operation="read", title="t", phase=Phase.READING, rows_total=30)
 
 
-def test_no_port_is_opened_for_executors_elsewhere_unless_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Elsewhere:
-        master = "spark://10.0.0.7:7077"
+def _part(activity: Activity, number: int, rows: int, **other: int) -> Part:
+    counts = tuple(rows if name == "rows" else 0 for name in COUNTERS)
+    place = {"stage": 5, "partition": number, **other}
+    return Part(
+        activity=activity,
+        listener=1,
+        query="",
+        group=None,
+        tag="",
+        number=number,
+        counts=counts,
+        request="",
+        event="",
+        elapsed=0.0,
+        **place,
+    )
 
-        def getConf(self) -> Any:
-            return {"spark.driver.host": "10.0.0.5"}
 
-    assert attach.host_of(Elsewhere()) is None  # type: ignore[arg-type]  # what is asked of it
-    monkeypatch.setenv("ODPS_NB_SPARK_REPORTS", "driver")
-    assert attach.host_of(Elsewhere()) == "10.0.0.5"  # type: ignore[arg-type]
+def test_a_part_that_is_computed_again_counts_once_and_one_that_is_read_again_twice() -> None:
+    activity, tracker = _activity(), ProgressTracker("read", "t")
+    run = _Run(tracker)
+    run.add(_part(activity, 0, 10))
+    run.add(_part(activity, 0, 10))  # its output was lost: the same task of the same stage
+    run.add(_part(activity, 1, 20))
+    assert (tracker.rows, tracker.snapshot().rows_total) == (30, 30)
+    run.add(_part(activity, 0, 10, stage=6))  # a sort samples its input first
+    run.add(_part(activity, 1, 20, stage=6))
+    assert (tracker.rows, tracker.snapshot().rows_total) == (60, 60)
+
+
+def test_only_work_that_succeeds_is_counted() -> None:
+    class Values:
+        added: ClassVar[list[object]] = []
+
+        def add(self, more: list[object]) -> None:
+            self.added.extend(more)
+
+    counter: Any = TaskCounter(Values(), 1, _activity())  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError), counted(counter):
+        raise RuntimeError
+    assert Values.added == []
+    with counted(counter) as tracker:
+        assert tracker is not None
+        tracker.add(rows=3)
+    (part,) = Values.added
+    assert isinstance(part, Part)
+    assert dict(zip(COUNTERS, part.counts, strict=True))["rows"] == 3

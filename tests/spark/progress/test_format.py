@@ -1,4 +1,4 @@
-"""Progress of ``format("odps")``: plans told by Spark's own processes, commits, a cancel."""
+"""Progress of ``format("odps")``: figures of tasks, commits in Spark's own processes, a cancel."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ import pytest
 import odps_nb.spark
 from odps_nb.client.calls.progress import Phase, silent
 from odps_nb.spark.launch.session_factory import pyspark_version
-from odps_nb.spark.progress import attach, totals
-from odps_nb.spark.progress.totals import TrackedActivity
-from odps_nb.spark.source.data_source import _connected
+from odps_nb.spark.progress.runs import runs_of
+from odps_nb.spark.source.data_source import _connected, source_counter
 from tests.support.spark.watched import (
-    MIDDLE,
     ROWS,
     Action,
     Listener,
-    established,
     gated,
     misbehave,
-    wait_for_connections,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odps_nb.access.connection import Connection
-    from odps_nb.local.server.launch import LocalService
 
 pytestmark = pytest.mark.spark
 
@@ -43,21 +38,20 @@ def registered(spark: SparkSession, slow: Connection, listener: Listener) -> Ite
     odps_nb.spark.register(spark)
 
 
-def test_a_loaded_table_shows_its_splits_and_rows_while_it_is_read(
+def test_a_loaded_table_shows_its_tasks_and_rows_while_it_is_read(
     registered: SparkSession, numbers: str, listener: Listener, gate: Path
 ) -> None:
     frame = registered.read.format("odps").option("splits", 4).load(numbers)
-    action = Action(gated(frame, gate).count)
-    seen = listener.wait_until(lambda snapshot: snapshot.rows > 0 and snapshot.wire_bytes > 0)
+    action = Action(gated(frame, gate, free=2).count)
+    seen = listener.wait_until(lambda snapshot: snapshot.tasks == 2)
     assert action.is_alive()
     assert (seen.operation, seen.title, seen.phase) == ("read", "local.numbers", Phase.READING)
-    assert (seen.rows_total, len(seen.splits)) == (ROWS, 4)
-    assert seen.rows < ROWS
+    assert (seen.rows, seen.rows_total, seen.tasks_total) == (ROWS // 2, ROWS, 4)
     gate.touch()
     assert action.result() == ROWS
     end = listener.wait_end()
     assert (end.phase, end.rows, end.fraction) == (Phase.DONE, ROWS, 1.0)
-    assert [(split.rows, split.done) for split in end.splits] == [(ROWS // 4, True)] * 4
+    assert (end.tasks, end.tasks_total) == (4, 4)
     assert end.complete_bytes == end.decoded_bytes == 8 * ROWS
     assert end.verified_bytes == 0
     assert end.session_id
@@ -90,27 +84,17 @@ def test_retries_of_a_loaded_table_are_told(
     assert end.events
 
 
-def test_a_cancelled_read_of_a_loaded_table_ends_the_job_and_every_connection(
-    registered: SparkSession,
-    slow_service: LocalService,
-    numbers: str,
-    listener: Listener,
-    stall: Callable[..., None],
+def test_a_cancelled_read_of_a_loaded_table_ends_the_job(
+    registered: SparkSession, numbers: str, listener: Listener, gate: Path
 ) -> None:
-    before = established(slow_service)
-    frame = registered.read.format("odps").option("splits", 2).load(numbers)
-    stall("TableRead", at=MIDDLE)
-    action = Action(frame.count)
-    listener.wait_until(lambda snapshot: sum(bool(one.rows) for one in snapshot.splits) == 2)
-    coordinator = attach.coordinator_of(registered)
-    assert coordinator is not None
-    coordinator.settle(KeyboardInterrupt())
+    frame = registered.read.format("odps").option("splits", 4).load(numbers)
+    action = Action(gated(frame, gate, free=2).count)
+    listener.wait_until(lambda snapshot: snapshot.tasks == 2)
+    runs_of(registered.sparkContext).settle(KeyboardInterrupt())
     with pytest.raises(Exception, match="cancel"):
         action.result()
-    wait_for_connections(slow_service, lambda count: count <= before)
     end = listener.wait_end()
-    assert end.phase is Phase.CANCELLED
-    assert 0 < end.rows < ROWS
+    assert (end.phase, end.rows) == (Phase.CANCELLED, ROWS // 2)
 
 
 def test_a_save_is_shown_until_its_commit(
@@ -118,16 +102,14 @@ def test_a_save_is_shown_until_its_commit(
     slow: Connection,
     listener: Listener,
     new_name: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(totals, "_UNDECIDED", 0.0)  # as if the commit began late
     name = new_name("saved")
     slow.create_table(name, "id bigint")
     registered.range(0, 5000, 1, 3).write.format("odps").mode("append").save(name)
     end = listener.wait_end()
     assert (end.operation, end.title) == ("write", f"local.{name}")
     assert (end.phase, end.rows, end.message) == (Phase.DONE, 5000, "")
-    assert len(end.splits) == 3
+    assert (end.tasks, end.tasks_total) == (3, 3)
     assert end.wire_bytes > 8 * 5000
     assert end.session_id
     assert slow.table(name).read().row_count == 5000
@@ -150,9 +132,8 @@ def test_a_commit_that_fails_is_a_write_that_failed(
         registered.range(0, 100, 1, 2).write.format("odps").mode("append").save(name)
     misbehave(slow)
     end = listener.wait_end()
-    assert end.phase is Phase.FAILED
-    assert "Error: " in end.message
-    assert [split.done for split in end.splits] == [True] * 2
+    assert (end.phase, end.tasks) == (Phase.FAILED, 2)
+    assert "its error says why" in end.message
 
 
 def test_a_save_whose_tasks_fail_is_a_write_that_failed(
@@ -160,7 +141,7 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
 ) -> None:
     name = new_name("broken")
     slow.create_table(name, "id bigint")
-    rows = registered.range(0, 40_000, 1, 2).selectExpr(
+    rows = registered.range(0, 40_000, 1, 4).selectExpr(
         "if(id = 39999, raise_error('no luck'), id) id"
     )
     with pytest.raises(Exception, match="no luck"):
@@ -169,58 +150,25 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
     assert slow.table(name).read().row_count == 0
 
 
-def test_a_cancelled_save_is_aborted(
-    registered: SparkSession,
-    slow: Connection,
-    slow_service: LocalService,
-    listener: Listener,
-    new_name: Callable[[str], str],
-    stall: Callable[..., None],
-) -> None:
-    name, before = new_name("unsaved"), established(slow_service)
-    slow.create_table(name, "id bigint")
-    stall("TableWrite")
-
-    def save() -> None:
-        # Spark finds the source in the active session, which a new thread has none of.
-        rows = registered.createDataFrame([(number,) for number in range(100)], "id bigint")
-        rows.repartition(2).write.format("odps").mode("append").save(name)
-
-    action = Action(save)
-    listener.wait_until(lambda snapshot: len(snapshot.splits) == 2)
-    coordinator = attach.coordinator_of(registered)
-    assert coordinator is not None
-    coordinator.cancel(*coordinator.runs)
-    with pytest.raises(Exception, match="cancel"):
-        action.result()
-    wait_for_connections(slow_service, lambda count: count <= before + 1)
-    end = listener.wait_end()
-    assert (end.phase, end.rows) == (Phase.CANCELLED, 0)
-    assert slow.table(name).read().row_count == 0
-
-
 def test_silence_shows_nothing(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
     odps_nb.spark.register(registered, slow, progress=silent)
     assert registered.read.format("odps").load(numbers).count() == ROWS
-    coordinator = attach.coordinator_of(registered)
-    assert coordinator is not None
-    assert coordinator.runs == ()
+    assert runs_of(registered.sparkContext)._running == []
     assert listener.trackers == []
 
 
-def test_streams_take_no_address_along(
-    registered: SparkSession, slow: Connection, numbers: str, tmp_path: Path
+def test_streams_count_nothing(
+    registered: SparkSession, slow: Connection, numbers: str, listener: Listener, tmp_path: Path
 ) -> None:
-    coordinator = attach.coordinator_of(registered)
-    assert coordinator is not None
-    to = coordinator.register(TrackedActivity(operation="", title="", phase=Phase.CREATING))
+    counter = source_counter(registered, slow, listener)
+    assert counter is not None
     schema = registered.range(0).schema
     given = {"table": numbers, "checkpointLocation": str(tmp_path)}
-    source = _connected(slow.profile, to)
+    source = _connected(slow.profile, counter)
     follows = source({"table": numbers}).streamReader(schema)
     writes = source(given).streamWriter(schema, overwrite=False)
     for one in (follows, writes):
-        assert coordinator.token.encode() not in pickle.dumps(one)
-    assert coordinator.token.encode() in pickle.dumps(source({"table": numbers}).reader(schema))
+        assert b"accumulator" not in pickle.dumps(one)
+    assert b"accumulator" in pickle.dumps(source({"table": numbers}).reader(schema))

@@ -1,0 +1,190 @@
+"""Gives activities a counter, and watches the actions that this package runs itself.
+
+One way for a Spark of this process and for Spark Connect: a tag on what the thread starts, by
+which it is interrupted. Connect has no accumulators, so only its number of tasks is shown there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.faces import Faces
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import (
+    Progress,
+    ProgressListener,
+    ProgressTracker,
+    listener_of,
+    silent,
+)
+from odps_nb.errors import CancelledError
+from odps_nb.spark.launch.connect import is_connect
+from odps_nb.spark.progress.counting import TAG, Activity, TaskCounter
+from odps_nb.spark.progress.runs import runs_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.auth.profile import Profile
+
+__all__ = ["counter_of", "faces_of", "token_of", "watched"]
+
+_AGAIN = 0.25
+
+_log = logging.getLogger("odps_nb")
+
+
+def faces_of(odps: Connection | Profile | str | None) -> Faces:
+    """Return the faces of a connection, or those that a new connection would have."""
+    from odps_nb._faces import FACES
+    from odps_nb.access.connection import Connection
+
+    return odps.faces if isinstance(odps, Connection) else FACES
+
+
+def counter_of(
+    spark: SparkSession, activity: Activity, faces: Faces, progress: Progress
+) -> TaskCounter | None:
+    """Return where the tasks of an activity count; ``None`` where nothing would show it.
+
+    `progress` is told of every action over the activity; without one, each action has a new
+    listener that suits the place.
+    """
+    shown = listener_of(progress, default=faces.listener)
+    if shown is silent or is_connect(spark):
+        return None
+
+    def given(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+        return shown
+
+    listener = faces.listener if progress is None or progress is True else given
+    return runs_of(spark.sparkContext).counter(activity, listener, faces.after_cell)
+
+
+@contextlib.contextmanager
+def watched(
+    spark: SparkSession,
+    tracker: ProgressTracker,
+    *,
+    cancel: CancelToken | None = None,
+    activity: Activity | None = None,
+    seen: bool = True,
+) -> Iterator[TaskCounter | None]:
+    """Run a Spark action with progress, so that it can be cancelled.
+
+    An interrupt, or `cancel`, ends what this thread has started inside. The caller ends `tracker`.
+
+    Parameters
+    ----------
+    activity
+        What the action itself does, e.g. a write: only what is counted by the counter that is
+        given goes to `tracker` then, and what it reads is shown as ever. Without one, `tracker`
+        gets the reads of all DataFrames of `odps_nb.spark` in the action.
+    seen
+        Whether `tracker` is shown; nothing is counted otherwise.
+
+    Raises `CancelledError`: `cancel` was cancelled.
+    """
+    cancel = CancelToken() if cancel is None else cancel
+    cancel.check()
+    tracker.count_tasks(0, 0)  # nothing moves before a task has finished, and that is no pause
+    tag = f"{TAG}{secrets.token_hex(8)}"
+    operation = _Operation(spark, tag, tracker)
+    with contextlib.ExitStack() as stack:
+        counter: TaskCounter | None = None
+        if seen and not is_connect(spark):
+            runs = runs_of(spark.sparkContext)
+            counter = stack.enter_context(runs.watched(tracker, tag, activity))
+        stack.enter_context(operation.tagged())
+        cancel.watch(operation)
+        try:
+            yield counter
+        except BaseException as error:
+            # After an error the operation has ended. What is interrupted may be about to begin.
+            if not isinstance(error, Exception):
+                operation.stop()
+            if cancel.cancelled:
+                raise CancelledError("stopped on request") from None
+            raise
+
+
+class _Operation:
+    """What one thread starts inside of `tagged`."""
+
+    def __init__(self, spark: SparkSession, tag: str, tracker: ProgressTracker) -> None:
+        self._spark, self._tag, self._tracker = spark, tag, tracker
+        # A tag of a classic session is known in the thread that has set it only, one of its jobs
+        # in all.
+        context: Any = None if is_connect(spark) else spark.sparkContext
+        self._add = spark.addTag if context is None else context.addJobTag
+        self._remove = spark.removeTag if context is None else context.removeJobTag
+        self._interrupt = spark.interruptTag if context is None else context.cancelJobsWithTag
+        self._thread = threading.get_ident()
+        self._ended = threading.Event()
+        self._tasks: dict[str, tuple[int, int]] = {}
+
+    @contextlib.contextmanager
+    def tagged(self) -> Iterator[None]:
+        self._add(self._tag)
+        told: Any = self._told
+        if is_connect(self._spark):
+            self._spark.registerProgressHandler(told)
+        try:
+            yield
+            if self._tasks:  # what ended between two looks of the server was not told
+                total = sum(count for _, count in self._tasks.values())
+                self._tracker.count_tasks(total, total)
+        finally:
+            self._ended.set()
+            if is_connect(self._spark):
+                with contextlib.suppress(ValueError):  # clearProgressHandlers was called meanwhile
+                    self._spark.removeProgressHandler(told)
+            self._remove(self._tag)
+
+    def stop(self) -> None:
+        """Interrupt what runs, and what begins until `tagged` is left; returns at once."""
+        threading.Thread(target=self._stop, name="odps-nb-interrupt", daemon=True).start()
+
+    def _stop(self) -> None:
+        from pyspark.errors import PySparkException
+
+        try:
+            while True:  # an operation may have been on its way
+                self._interrupt(self._tag)
+                if self._ended.wait(_AGAIN):
+                    return
+        except (PySparkException, ValueError, OSError) as error:  # a session that was stopped
+            _log.debug("nothing is left to interrupt: %s", error)
+
+    def _told(
+        self,
+        stages: Sequence[Any] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,  # noqa: FBT001
+    ) -> None:
+        # The handlers of a session hear of every operation, in the thread that waits for it.
+        if not stages or threading.get_ident() != self._thread:
+            return
+        self._tasks[operation_id or ""] = (
+            sum(stage.num_completed_tasks for stage in stages),
+            sum(stage.num_tasks for stage in stages),
+        )
+        finished, total = (sum(counts) for counts in zip(*self._tasks.values(), strict=True))
+        self._tracker.count_tasks(finished, total)
+
+
+def token_of(odps: Connection | Profile | str | None) -> CancelToken:
+    """Return a token for work that begins now, which `Connection.cancel` cancels, too.
+
+    Raises `StateError`: the connection is closed.
+    """
+    from odps_nb.access.connection import Connection
+
+    return odps.storage.operation() if isinstance(odps, Connection) else CancelToken()

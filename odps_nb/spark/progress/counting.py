@@ -1,0 +1,164 @@
+"""Counts what a task reads, writes or fetches, in an accumulator of Spark's.
+
+Spark delivers an accumulator with the task that has succeeded, before the action returns: a task
+that fails, is killed, or whose rows are not wanted to the end counts nothing. Nothing here opens a
+connection. Runs on executors, and in the processes that plan and commit ``format("odps")``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+
+__all__ = ["COUNTERS", "TAG", "Activity", "Ended", "Part", "Reports", "TaskCounter", "counted"]
+
+#: The figures of a finished task that are added up.
+COUNTERS = (
+    *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),
+    *("retries", "resumes"),
+)
+#: Begins the job tags of this package.
+TAG = "odps-nb-"
+_TAG = re.compile(rf"{TAG}[0-9a-f]{{16}}")
+_QUERY = re.compile(r"[^,]*-execution-root-id-\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """A read, write or `blob_map`; Spark may perform it many times.
+
+    One that ``commits`` is over when its commit is (`Ended`).
+    """
+
+    operation: Literal["read", "write", "blobs"]
+    title: str
+    phase: Phase
+    session_id: str | None = None
+    rows_total: int | None = None
+    commits: bool = False
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+
+
+class Part(NamedTuple):
+    """What one finished task has done of an activity.
+
+    ``query`` is Spark's tag of all jobs of a query and ``tag`` ours of an action, each empty where
+    there is none. A part that is computed again has the same stage, partition and number.
+    """
+
+    activity: Activity
+    listener: int
+    query: str
+    group: str | None
+    tag: str
+    stage: int
+    partition: int
+    number: int
+    counts: tuple[int, ...]
+    request: str
+    event: str
+    elapsed: float
+
+
+class Ended(NamedTuple):
+    """How the write of an activity that commits has ended."""
+
+    activity: Activity
+    phase: Phase
+    rows: int = 0
+    message: str = ""
+
+
+class Reports:
+    """Merges values of an accumulator: hands them to ``receive`` in the driver.
+
+    It is an ``AccumulatorParam`` of PySpark, which this module does without until it is used.
+    """
+
+    def __init__(self, receive: Callable[[list[Part | Ended]], None] | None = None) -> None:
+        self._receive = receive
+
+    def __reduce__(self) -> tuple[type[Reports], tuple[()]]:
+        return Reports, ()  # elsewhere, values are only collected
+
+    def zero(self, value: list[Part | Ended]) -> list[Part | Ended]:
+        """Return an empty value."""
+        return []
+
+    def addInPlace(self, value: list[Part | Ended], more: list[Part | Ended]) -> list[Part | Ended]:
+        """Add reports; Spark calls this in the driver when a task has succeeded."""
+        if self._receive is None:
+            return value + more
+        self._receive(more)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounter:
+    """Where the tasks of an activity count; travels inside the pickled function of a task."""
+
+    reports: Accumulator[list[Part | Ended]]
+    listener: int
+    activity: Activity
+
+    def of(self, activity: Activity) -> TaskCounter:
+        """Return a counter of another activity, shown by the same listener."""
+        return dataclasses.replace(self, activity=activity)
+
+    def ended(self, phase: Phase, *, rows: int = 0, message: str = "") -> None:
+        """Report how a write has ended."""
+        self.reports.add([Ended(self.activity, phase, rows, message)])
+
+
+@contextlib.contextmanager
+def counted(
+    counter: TaskCounter | None, *, part: int | None = None
+) -> Iterator[ProgressTracker | None]:
+    """Count the work of a task on one part; ``None`` where nobody looks.
+
+    ``part`` is the number of the split, by default that of Spark's partition.
+    """
+    if counter is None:
+        yield None
+        return
+    tracker = ProgressTracker(counter.activity.operation, counter.activity.title)
+    try:
+        yield tracker
+    except GeneratorExit:  # the rest of the rows is not wanted
+        counter.reports.add([_part(counter, part, tracker.snapshot())])
+        raise
+    counter.reports.add([_part(counter, part, tracker.snapshot())])
+
+
+def _part(counter: TaskCounter, number: int | None, done: ProgressSnapshot) -> Part:
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    said = context.getLocalProperty if context else lambda _: None
+    tags = said("spark.job.tags") or ""
+    ours, query = _TAG.search(tags), _QUERY.search(tags)
+    partition = context.partitionId() if context else 0
+    return Part(
+        activity=counter.activity,
+        listener=counter.listener,
+        query=query.group() if query else "",
+        group=said("spark.jobGroup.id"),
+        tag=ours.group() if ours else "",
+        stage=context.stageId() if context else 0,
+        partition=partition,
+        number=partition if number is None else number,
+        counts=tuple(getattr(done, name) for name in COUNTERS),
+        request=done.request_ids[-1] if done.request_ids else "",
+        event=done.events[-1] if done.events else "",
+        elapsed=done.elapsed,
+    )

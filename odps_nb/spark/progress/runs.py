@@ -1,0 +1,385 @@
+"""Shows the Spark actions over our reads, writes and blob maps: one run for each.
+
+One `Runs` for each SparkContext. A run begins when the first task of an action has finished, since
+that brings the first figures (`odps_nb.spark.progress.counting`); how many tasks there are and
+whether they still run is asked of Spark's ``statusTracker``, five times a second while there is a
+run. A task that Spark computes again in the same stage replaces its figures; what an action reads
+in two stages (a sort samples its input first) is read twice, and counted so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.faces import AfterCell, MakesListener
+from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.errors import CancelledError
+from odps_nb.lifetime import Home
+from odps_nb.spark.progress.counting import (
+    COUNTERS,
+    Activity,
+    Ended,
+    Part,
+    Reports,
+    TaskCounter,
+)
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["Runs", "runs_of"]
+
+#: Listeners that are known; the oldest one is forgotten.
+MAX_LISTENERS = 1024
+_POLL = 0.2
+_QUIET = 0.4  # seconds from the last finished task until a run without active stages is over
+_UNLISTED = 5.0  # Spark forgets the oldest stages, too
+_SETTLE = 1.0
+_FAILED = "the Spark job failed; its error says why"
+
+_log = logging.getLogger("odps_nb")
+_RUNS: weakref.WeakKeyDictionary[SparkContext, Runs] = weakref.WeakKeyDictionary()
+
+
+def runs_of(context: SparkContext) -> Runs:
+    """Return the runs of a context."""
+    runs = _RUNS.get(context)
+    if runs is None:
+        runs = _RUNS[context] = Runs(context)
+        weakref.finalize(context, runs.close)  # at exit, too: a card must not stay half drawn
+    return runs
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """One action. The caller ends the tracker of a run that is not ``owned``."""
+
+    tracker: ProgressTracker
+    owned: bool = False
+    cell: int = 0
+    activity: Activity | None = None
+    query: str = ""
+    group: str | None = None
+    stages: set[int] = field(default_factory=set)
+    ended: Ended | None = None
+    cancelled: bool = False
+    over: bool = False
+    last: float = field(default_factory=time.monotonic)
+    _parts: dict[tuple[str, int, int, int], tuple[int, ...]] = field(default_factory=dict)
+    _reads: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _times: int = 0  # how often a part was read
+    _totals: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def commits(self) -> bool:
+        return self.activity is not None and self.activity.commits
+
+    def performs(self, part: Part) -> bool:
+        """Whether a part is of this action over an activity."""
+        if self.activity is None or self.activity.key != part.activity.key:
+            return False
+        return self.query == part.query and (bool(part.query) or part.stage in self.stages)
+
+    def add(self, part: Part) -> None:
+        """Add the figures of a finished task, or replace those of an earlier computation."""
+        activity, key = part.activity, (part.activity.key, part.stage, part.partition, part.number)
+        before = self._parts.get(key)
+        old = (0,) * len(COUNTERS) if before is None else before
+        changes: dict[str, Any] = {
+            name: new - known for name, new, known in zip(COUNTERS, part.counts, old, strict=True)
+        }
+        self.tracker.add(**changes)
+        self.tracker.request(part.request)
+        if part.event:
+            self.tracker.noted(part.event)
+        self._parts[key] = part.counts
+        self.stages.add(part.stage)
+        self.last = time.monotonic()
+        if before is None:
+            self._reads[activity.key, part.number] += 1
+            self._totals[activity.key] = activity.rows_total
+            self._times = max(self._times, self._reads[activity.key, part.number])
+            known = [total for total in self._totals.values() if total is not None]
+            total = self._times * sum(known) if len(known) == len(self._totals) else None
+            self.tracker.plan(session_id=activity.session_id, rows_total=total)
+
+
+class Runs:
+    """The running actions of one SparkContext; thread-safe."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = weakref.ref(context)
+        receive = weakref.WeakMethod(self._receive)
+        reports: Any = Reports(lambda more: (take := receive()) and take(more))
+        self._reports = context.accumulator([], reports)
+        self._lock, self._home = threading.RLock(), Home()
+        self._starting = threading.Lock()  # never held for long: Spark waits for it
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._inbox: deque[Part | Ended] = deque()
+        self._listeners: dict[int, MakesListener | _Run] = {}
+        self._running: list[_Run] = []
+        self._doomed: frozenset[int] = frozenset()
+        self._count = self._cell = 0
+        self._detach: Callable[[], None] | None = None
+
+    def counter(
+        self, activity: Activity, listener: MakesListener, after_cell: AfterCell
+    ) -> TaskCounter:
+        """Return where the tasks of an activity count; ``listener`` makes one for each action."""
+        with self._lock:
+            if self._detach is None:
+                self._detach = after_cell(self.settle)
+            return self._counter(activity, listener)
+
+    def _counter(self, activity: Activity, listener: MakesListener | _Run) -> TaskCounter:
+        self._count += 1
+        self._listeners[self._count] = listener
+        while len(self._listeners) > MAX_LISTENERS:
+            del self._listeners[next(iter(self._listeners))]
+        return TaskCounter(self._reports, self._count, activity)
+
+    @contextlib.contextmanager
+    def watched(
+        self, tracker: ProgressTracker, tag: str, activity: Activity | None
+    ) -> Iterator[TaskCounter | None]:
+        """Send what is counted inside to a tracker.
+
+        That is what the activity counts, or without one all that runs in jobs with the tag.
+        """
+        run = _Run(tracker, query=tag if activity is None else "")
+        with self._lock:
+            counter = None if activity is None else self._counter(activity, run)
+            self._running.append(run)
+        try:
+            yield counter
+        finally:
+            with self._lock:
+                self._take()
+                with contextlib.suppress(Exception):  # a Spark that was stopped says nothing
+                    self._count_tasks(run)
+                self._running.remove(run)
+                if counter is not None:
+                    del self._listeners[counter.listener]
+
+    # -- what arrives -------------------------------------------------------------------------
+
+    def _receive(self, more: list[Part | Ended]) -> None:
+        # In the thread for which Spark's scheduler waits: whatever takes time is done in another.
+        self._inbox += more
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._watch, name="odps-nb-spark-progress", daemon=True
+                )
+                self._thread.start()
+        self._wake.set()
+
+    def _watch(self) -> None:
+        while True:
+            self._wake.clear()
+            with self._lock:
+                self._take()
+                self._look_after()
+            with self._starting:
+                if not self._running and not self._inbox:
+                    self._thread = None
+                    return
+            self._wake.wait(_POLL)
+
+    def _take(self) -> None:
+        while self._inbox:
+            one = self._inbox.popleft()
+            if isinstance(one, Ended):
+                self._end_write(one)
+            elif (run := self._find(one)) is not None:
+                run.add(one)
+
+    def _end_write(self, ended: Ended) -> None:
+        for run in self._running:
+            if run.activity is not None and run.activity.key == ended.activity.key:
+                run.ended = ended
+                self._end(run)
+                return
+
+    def _find(self, part: Part) -> _Run | None:
+        if part.stage in self._doomed:
+            self._cancel_query(part.query)
+            return None
+        known = self._listeners.get(part.listener)
+        if isinstance(known, _Run):
+            return known
+        for run in self._running:
+            if part.tag and run.query == part.tag:
+                return run
+            if run.performs(part):
+                return run
+        return None if known is None else self._begin(part, known)
+
+    def _begin(self, part: Part, listener: MakesListener) -> _Run | None:
+        def stop() -> None:
+            run.cancelled = True
+            self._cancel_query(run.query)
+
+        activity = part.activity
+        shown = listener(on_cancel=stop if part.query else None)
+        tracker = ProgressTracker(
+            activity.operation, activity.title, listener=shown, elapsed=part.elapsed
+        )
+        run = _Run(
+            tracker,
+            owned=True,
+            cell=self._cell,
+            activity=activity,
+            query=part.query,
+            group=part.group,
+        )
+        try:
+            shown.start(tracker)
+        except Exception:  # noqa: BLE001  a listener of the user must not end this thread
+            _log.warning("the progress of %s is not shown", activity.title, exc_info=True)
+            return None
+        tracker.phase(activity.phase)
+        tracker.plan(session_id=activity.session_id)
+        self._running.append(run)
+        return run
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def settle(self, error: BaseException | None = None) -> None:
+        """End the runs of a notebook's cell at its end; an interrupt of the cell cancels them."""
+        deadline = time.monotonic() + _SETTLE
+        with self._lock:
+            cell, self._cell = self._cell, self._cell + 1
+            self._take()
+            if isinstance(error, (KeyboardInterrupt, CancelledError)):
+                self._interrupt(cell)
+        while True:
+            with self._lock:
+                here = [run for run in self._running if run.owned and run.cell == cell]
+                for run in here:
+                    may_commit = run.commits and not (run.cancelled or self._has_failed(run))
+                    if not may_commit and not self._is_active(run):
+                        self._end(run)
+            if all(run.over for run in here) or time.monotonic() > deadline:
+                return
+            time.sleep(_POLL / 10)
+
+    def _interrupt(self, cell: int) -> None:
+        known = {stage for run in self._running for stage in run.stages}
+        for run in self._running:
+            if run.owned and run.cell == cell:
+                run.cancelled = True
+                self._cancel_query(run.query)
+        # A job of which no task has finished is cancelled when one has.
+        active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
+        self._doomed = frozenset(active) - known
+
+    def _look_after(self) -> None:
+        if self._is_stopped:
+            for run in [run for run in self._running if run.owned]:
+                self._end(run)
+            return
+        now = time.monotonic()
+        for run in list(self._running):
+            self._count_tasks(run)
+            if run.owned and now - run.last >= _QUIET and not self._is_active(run):
+                if run.commits and not self._has_failed(run):
+                    run.tracker.phase(Phase.COMMITTING)
+                else:
+                    self._end(run)
+
+    def _count_tasks(self, run: _Run) -> tuple[int, int]:
+        found = [one for one in self._stages(run) if one is not None]
+        done = sum(min(one.numCompletedTasks, one.numTasks) for one in found)
+        total = sum(one.numTasks for one in found)
+        if total:
+            run.tracker.count_tasks(done, total)
+        return done, total
+
+    def _end(self, run: _Run) -> None:
+        done, total = self._count_tasks(run)
+        run.over = True
+        self._running.remove(run)
+        phase, message = self._outcome(run, done, total)
+        run.tracker.finish(phase, message=message)
+
+    def _outcome(self, run: _Run, done: int, total: int) -> tuple[Phase, str]:
+        if run.ended is not None and run.ended.phase is Phase.DONE:
+            run.tracker.correct_rows(run.ended.rows)
+            return Phase.DONE, ""  # whatever was asked meanwhile: the rows are there
+        if run.cancelled:
+            return Phase.CANCELLED, ""
+        if run.ended is not None:
+            return Phase.FAILED, run.ended.message or _FAILED
+        if self._is_stopped:
+            return Phase.CANCELLED, "Spark was stopped"
+        if run.commits or self._has_failed(run):
+            return Phase.FAILED, _FAILED
+        rest = f"{done} of {total} tasks were needed" if done < total else ""
+        return Phase.DONE, rest
+
+    def close(self) -> None:
+        """End all runs. Idempotent; a forked child ends nothing."""
+        if not self._home.is_here:
+            return
+        with self._lock:
+            detach, self._detach = self._detach, None
+            for run in [run for run in self._running if run.owned]:
+                self._end(run)
+        if detach is not None:
+            detach()
+
+    # -- what Spark is asked ------------------------------------------------------------------
+
+    @property
+    def _is_stopped(self) -> bool:
+        context = self._context()
+        return context is None or getattr(context, "_jsc", None) is None
+
+    def _stages(self, run: _Run) -> list[Any]:
+        stages = sorted(run.stages)
+        found = self._ask(lambda c: [c.statusTracker().getStageInfo(n) for n in stages], [])
+        return list(found)
+
+    def _is_active(self, run: _Run) -> bool:
+        """Whether a stage of it runs, or is so new that Spark does not list it yet."""
+        active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
+        is_new = time.monotonic() - run.last < _UNLISTED and None in self._stages(run)
+        return is_new or bool(run.stages.intersection(active))
+
+    def _has_failed(self, run: _Run) -> bool:
+        """Whether the newest job with a stage of the run has failed."""
+
+        def ask(context: SparkContext) -> bool:
+            tracker = context.statusTracker()
+            for job in sorted(tracker.getJobIdsForGroup(run.group), reverse=True):
+                info = tracker.getJobInfo(job)
+                if info is not None and run.stages.intersection(info.stageIds):
+                    return info.status == "FAILED"
+            return False
+
+        return bool(self._ask(ask, False))
+
+    def _cancel_query(self, tag: str) -> None:
+        if tag:
+            self._ask(lambda context: context.cancelJobsWithTag(tag), None)
+
+    def _ask(self, question: Callable[[SparkContext], Any], otherwise: Any) -> Any:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+
+        context = self._context()
+        if context is None or self._is_stopped:
+            return otherwise
+        try:
+            return question(context)
+        except (Py4JError, OSError, AttributeError, TypeError):  # stopped in between
+            return otherwise

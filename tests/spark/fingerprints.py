@@ -1,0 +1,109 @@
+"""What a process shares with all libraries in it, as a value; and a job that compares it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def fingerprint() -> dict[str, str]:
+    """Return what a library must leave as it is: attributes of others, filters, handlers, files."""
+    found = {
+        "warnings.filters": repr(warnings.filters),
+        "gc": repr((gc.isenabled(), gc.get_threshold(), gc.get_freeze_count(), len(gc.callbacks))),
+        "excepthooks": repr((sys.excepthook, sys.unraisablehook, threading.excepthook)),
+        "root logger": repr((logging.root.level, logging.root.handlers)),
+    }
+    for number in signal.valid_signals():
+        found[f"signal {int(number)}"] = repr(signal.getsignal(number))
+    for descriptor in (1, 2):
+        status = os.fstat(descriptor)
+        found[f"file {descriptor}"] = repr((status.st_dev, status.st_ino))
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger) and not name.startswith("odps_nb"):
+            found[f"logger {name}"] = repr((logger.level, logger.handlers, logger.filters))
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("pyspark", "pandas"):
+            found |= {f"{name}.{key}": str(id(value)) for key, value in _public(module)}
+    return found
+
+
+def _public(module: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in list(vars(module).items()):
+        if name.startswith("_"):
+            continue
+        if not hasattr(value, "__path__"):  # importing a submodule sets it
+            yield name, value
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            for key, member in list(vars(value).items()):
+                if not key.startswith("_"):
+                    yield f"{name}.{key}", member
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return what was there before and is another one now, or is gone."""
+    return sorted(key for key, value in before.items() if after.get(key) != value)
+
+
+def around_read(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
+    """Read all rows in the worker that runs this; yield what that has changed there."""
+    import pandas  # noqa: F401
+    import pyarrow as pa
+    import pyspark.sql  # noqa: F401
+
+    before = fingerprint()
+    rows = sum(batch.num_rows for batch in batches)
+    told = json.dumps([rows, changes(before, fingerprint())])
+    yield pa.RecordBatch.from_pydict({"told": [told]})
+
+
+def main() -> None:
+    """Print what each use of odps_nb has changed in this process and in a worker."""
+    import pandas  # noqa: F401
+    from IPython.core.interactiveshell import InteractiveShell
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    shell = InteractiveShell.instance()
+    # A Spark as a cluster's notebook hands it out, which nothing of ours has set up.
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    told: dict[str, list[str]] = {}
+    before = fingerprint()
+
+    import odps_nb.spark
+    from odps_nb.spark.tasks.shipping import map_in_arrow
+
+    told["import"] = changes(before, fingerprint())
+    shell.run_line_magic("load_ext", "odps_nb")
+    told["load_ext"] = changes(before, fingerprint())
+    odps = odps_nb.connect()
+    odps_nb.spark.register(spark, odps, progress=False)
+    told["register"] = changes(before, fingerprint())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = odps_nb.spark.read(spark, odps, "media", columns=["id"]).filter("true").count()
+        assert rows == spark.read.format("odps").load("media").count()
+    told["read"] = changes(before, fingerprint())
+    frame = odps_nb.spark.read(spark, odps, "media", columns=["id"], splits=1)
+    schema = StructType().add("told", "string")
+    (row,) = map_in_arrow(frame, around_read, schema).collect()
+    there, told["a worker that reads"] = json.loads(row.told)
+    assert there == rows
+    print(json.dumps(told))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""A library that others share a process with leaves what belongs to the process as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from odps_nb.local.server.launch import LocalService
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.spark
+def test_nothing_that_others_share_is_changed_by_import_extension_register_or_read(
+    service: LocalService,
+) -> None:
+    given = {
+        **os.environ,
+        "ODPS_ENDPOINT": service.endpoint,
+        "ODPS_TUNNEL_ENDPOINT": service.tunnel_endpoint,
+        "ODPS_PROJECT": service.project,
+        "ODPS_ACCESS_ID": service.access_id,
+        "ODPS_ACCESS_KEY": service.access_key,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.fingerprints"],
+        cwd=ROOT,
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told == {
+        "import": [],
+        "load_ext": [],
+        "register": [],
+        "read": [],
+        "a worker that reads": [],
+    }
