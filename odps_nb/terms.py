@@ -34,6 +34,7 @@ __all__ = [
     "TimeUnit",
     "WriteMode",
     "check_partition_value",
+    "count_of",
     "format_bytes",
     "is_name",
     "shorten",
@@ -461,6 +462,15 @@ class BlobReference:
     def __repr__(self) -> str:
         shown = self.token if len(self.token) <= 24 else self.token[:21] + "…"
         return f"BlobReference({shown!r})"
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return ``1 row``, ``1,234 rows``, ``2 retries``, ``3 keys``."""
+    if count == 1:
+        return f"1 {noun}"
+    is_y = noun.endswith("y") and noun[-2] not in "aeiou"
+    plural = noun[:-1] + "ies" if is_y else noun + "s"
+    return f"{count:,} {plural}"
 
 
 def shorten(text: str, limit: int) -> str:

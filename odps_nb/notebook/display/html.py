@@ -24,6 +24,8 @@ __all__ = [
     "MONO",
     "MUTED",
     "SMALL",
+    "STATUS",
+    "STATUS_SMALL",
     "TINT",
     "Html",
     "bundle",
@@ -41,6 +43,12 @@ TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"
 SMALL: Final = "font-size:12px;line-height:1.4"
 MONO: Final = "font-family:ui-monospace,Menlo,Consolas,monospace;font-size:11px;line-height:1.45"
+#: Style of a card that says how an operation goes (by the colour of its edge), and of small print.
+STATUS: Final = (
+    "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
+    "padding:6px 12px;max-width:60em;line-height:1.5"
+)
+STATUS_SMALL: Final = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 # a mid-grey chess board behind transparent pictures: black ink and white ink both show on it
 BACKDROP: Final = "background:repeating-conic-gradient(#b4b4b4 0% 25%,#cccccc 0% 50%) 0 0/16px 16px"
 

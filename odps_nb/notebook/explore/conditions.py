@@ -19,13 +19,7 @@ _WHOLE_BOUND = 2**63
 
 
 def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
-    """Return the condition of the rows that a bar counts.
-
-    Raises
-    ------
-    ArgumentError
-        The value cannot be written in SQL.
-    """
+    """Return the condition of the rows that a bar counts."""
     name = name_in_sql(column.name)
     if bar.low is None:
         if bar.value is None:
@@ -46,13 +40,7 @@ def null_condition(column: Column) -> str:
 
 
 def search_condition(columns: Sequence[Column], text: str) -> str:
-    """Return the condition of the rows that have a text in some column, or a number as its value.
-
-    Raises
-    ------
-    ArgumentError
-        There is no column that could have it.
-    """
+    """Return the condition of the rows that have a text in some column, or a number as value."""
     pattern = "".join(f"\\{one}" if one in "%_\\" else one for one in text)
     found = [
         bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")

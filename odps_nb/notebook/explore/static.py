@@ -19,8 +19,8 @@ from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profile import ColumnProfile, Profile
 from odps_nb.notebook.explore.thumbnails import Thumbnail, thumbnails
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.notebook.preview.drawing import count_of
 from odps_nb.schema import TypeCode
+from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan

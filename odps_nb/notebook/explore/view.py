@@ -218,13 +218,7 @@ class RowView:
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
-        """Look at other rows; with an order this runs a SQL job.
-
-        Raises
-        ------
-        ArgumentError
-            A condition that cannot be applied exactly, or rows that cannot be sorted.
-        """
+        """Look at other rows; with an order this runs a SQL job."""
         where, token = self._where(choice), cancel or CancelToken()
         with self._lock:
             token.check()

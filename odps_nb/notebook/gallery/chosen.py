@@ -55,13 +55,7 @@ def side_by_side(
     places: Sequence[int],
     token: CancelToken,
 ) -> Generator[_T, None, None]:
-    """Iterate over what ``work`` yields of runs of places, as it comes; leaving it ends the work.
-
-    Raises
-    ------
-    CancelledError
-        The token was cancelled.
-    """
+    """Iterate over what ``work`` yields of runs of places, as it comes; leaving it ends all."""
     jobs = (partial(work, run) for run in runs(places, AT_A_TIME))
     return fan_out(jobs, size=lambda _: 0, workers=AT_A_TIME, ordered=False, cancel=token)
 
@@ -98,11 +92,6 @@ class Chosen:
         """Change the choice; costs a small request for each blob that is not known enough.
 
         ``told`` is called now and then with how many were looked at, and of how many.
-
-        Raises
-        ------
-        TransportError, ServiceError
-            The service does not answer.
         """
         missing = self.facts.missing(choice)
         self._enough.clear()
@@ -139,13 +128,7 @@ class Chosen:
         token: CancelToken,
         progress: Progress = None,
     ) -> list[Path]:
-        """Save blobs into a folder, which is made if it is not there; return the files.
-
-        Raises
-        ------
-        ConfigError
-            The folder cannot be made, or no file in it.
-        """
+        """Save blobs into a folder, which is made if it is not there; return the files."""
         target = Path(folder).expanduser()
         try:
             target.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
 from odps_nb.notebook.preview.peek import BlobLike
 from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = [
     "MAX_TILES",
@@ -158,7 +158,7 @@ class Page:
         return element("div", *parts, style="padding:4px 0")
 
     def _count(self) -> str:
-        blobs = f"{self.total:,} blobs" if self.total != 1 else "1 blob"
+        blobs = count_of(self.total, "blob")
         if len(self.tiles) == self.total:
             return self.summary or blobs
         return f"{len(self.tiles):,} of {f'the {self.summary}' if self.summary else blobs}"
@@ -192,11 +192,6 @@ def draw_page(
         what does not fit at all is left out, and the note says so.
     keep
         Which tiles to show; all by default.
-
-    Raises
-    ------
-    TransportError, ServiceError
-        When the service does not answer for the very first blob.
     """
     pages = drawn_pages(column, indices, view=view, render=render, budget=budget, keep=keep)
     page = next(pages)

@@ -19,8 +19,7 @@ from odps_nb.notebook.gallery.page import View
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.preview.drawing import count_of
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["ASK", "MAX_SHOWN", "Requests"]
 

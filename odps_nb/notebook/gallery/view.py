@@ -39,7 +39,7 @@ from odps_nb.notebook.gallery.page import (
 from odps_nb.notebook.gallery.requests import Requests
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.live.twin import LiveView, in_kernel
-from odps_nb.notebook.preview.drawing import count_of
+from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -76,13 +76,7 @@ def without_end(line: str) -> tuple[str, bool]:
 
 
 def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
-    """Split a line into the options of a command and the text behind them.
-
-    Raises
-    ------
-    UsageError
-        The text ends with an option.
-    """
+    """Split a line into the options of a command and the text behind them."""
     known = parser_of(command)._option_string_actions
     words: list[str] = []
     place = 0

@@ -31,9 +31,9 @@ from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.options import RESULT_TYPES, TEXT_MODES
 from odps_nb.notebook.progress.background import BackgroundResult
-from odps_nb.notebook.progress.words import counted, what_was_done
+from odps_nb.notebook.progress.words import what_was_done
 from odps_nb.schema import TypeCode
-from odps_nb.terms import format_bytes, shorten
+from odps_nb.terms import count_of, format_bytes, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -419,8 +419,8 @@ def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
         return ""
     known = total()
     if known is None:
-        return f"first {counted(rows, 'row')}"
-    return f"first {rows:,} of {counted(known, 'row')}" if known > rows else ""
+        return f"first {count_of(rows, 'row')}"
+    return f"first {rows:,} of {count_of(known, 'row')}" if known > rows else ""
 
 
 def _shape(value: Any, source: str, cut: str = "") -> str:
@@ -429,7 +429,7 @@ def _shape(value: Any, source: str, cut: str = "") -> str:
     if not (isinstance(shape, tuple) and len(shape) == 2):
         return source
     rows, columns = shape
-    return f"{source} · {cut or counted(rows, 'row')} × {counted(columns, 'column')}"
+    return f"{source} · {cut or count_of(rows, 'row')} × {count_of(columns, 'column')}"
 
 
 def spark_session(context: Context) -> Any:

@@ -16,7 +16,7 @@ from odps_nb.notebook.magics.arguments import positive
 from odps_nb.notebook.magics.command import argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import bound, spark_session, stoppable
-from odps_nb.notebook.progress.words import counted
+from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     from odps_nb.access.faces import SparkRows
@@ -66,7 +66,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     kind = args.type or ("pandas" if args.output is None else "spark")
     value = _result(context, query, kind, quiet=args.quiet)
     if is_preview and args.limit is None and len(value) == limit and not args.quiet:
-        context.show_note(f"the first {counted(limit, 'row')}; -n N shows more, -o VAR keeps all")
+        context.show_note(f"the first {count_of(limit, 'row')}; -n N shows more, -o VAR keeps all")
     return context.deliver(value, into=args.output, note="" if args.quiet else _shape(value))
 
 
@@ -103,5 +103,5 @@ def _shape(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if not isinstance(shape, tuple):
         columns = value.columns
-        return f"{_TITLE} · {counted(len(columns), 'column')}, read when used"
-    return f"{_TITLE} · {counted(shape[0], 'row')} × {counted(shape[1], 'column')}"
+        return f"{_TITLE} · {count_of(len(columns), 'column')}, read when used"
+    return f"{_TITLE} · {count_of(shape[0], 'row')} × {count_of(shape[1], 'column')}"

@@ -19,7 +19,7 @@ from odps_nb.notebook.display.html import (
     join,
     scroller,
 )
-from odps_nb.notebook.preview.shared import GRID, Size, count_of
+from odps_nb.notebook.preview.shared import GRID, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import shorten
 
@@ -27,7 +27,6 @@ __all__ = [
     "Drawing",
     "Excerpt",
     "card",
-    "count_of",
     "framed",
     "headed",
     "headed_lines",

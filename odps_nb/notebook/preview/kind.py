@@ -218,13 +218,7 @@ def _brand(data: bytes, known: Set[bytes]) -> bytes:
 
 
 def text_of(excerpt: Excerpt, format: Format) -> str:
-    """Return the excerpt as text.
-
-    Raises
-    ------
-    UnshowableError
-        When it is not in the encoding that its head has.
-    """
+    """Return the excerpt as text."""
     try:
         return decode(excerpt.data, format.encoding, whole=excerpt.whole)
     except UnicodeDecodeError as error:

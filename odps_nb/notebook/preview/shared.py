@@ -13,7 +13,6 @@ __all__ = [
     "OTHER_CODEC",
     "SINGLE",
     "Size",
-    "count_of",
     "length_of",
     "words",
 ]
@@ -64,11 +63,6 @@ SINGLE = Size(layout="single", width=720, height=480, rows=20, columns=20, lines
 def words(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
-
-
-def count_of(count: int, thing: str) -> str:
-    """Return ``1 line``, ``2 lines``, ``1,000 lines``."""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def length_of(seconds: float) -> str:

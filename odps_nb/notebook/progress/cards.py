@@ -21,14 +21,14 @@ from odps_nb.client.calls.progress import (
     SplitProgress,
 )
 from odps_nb.notebook.display import output
-from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.live.twin import close_widget
 from odps_nb.notebook.magics.options import Options, current_options
 from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cells import after_cell
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["MAX_BARS", "CancelButton", "CardListener", "card_html", "card_text"]
 
@@ -37,15 +37,10 @@ MAX_BARS = 16
 # Only accents have colours of their own: text keeps the colour of the page, light or dark.
 _ACCENT = {Phase.DONE: "#1e8e3e", Phase.CANCELLED: "#c77700", Phase.FAILED: "#d93025"}
 _RUNNING = "#1a73e8"
-_BOX = (
-    "border:1px solid rgba(127,127,127,.35);border-left:4px solid {accent};border-radius:4px;"
-    "padding:6px 12px;max-width:60em;line-height:1.5"
-)
 _GRID = (
     "display:grid;grid-template-columns:repeat(auto-fill,minmax(160px,1fr));gap:2px 14px;"
     "margin:4px 0;font-size:85%;white-space:nowrap"
 )
-_SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
 
 
 def card_html(snapshot: ProgressSnapshot) -> str:
@@ -63,7 +58,7 @@ def card_html(snapshot: ProgressSnapshot) -> str:
     if snapshot.message:
         parts.append(f"<div>{escape(shorten(snapshot.message, 400))}</div>")
     parts += _record(snapshot) if snapshot.phase.is_final else _live(snapshot, accent)
-    return f'<div role="status" style="{_BOX.format(accent=accent)}">{"".join(parts)}</div>'
+    return f'<div role="status" style="{STATUS.format(accent)}">{"".join(parts)}</div>'
 
 
 def card_text(snapshot: ProgressSnapshot) -> str:
@@ -120,7 +115,7 @@ def _live(snapshot: ProgressSnapshot, accent: str) -> list[str]:
         parts.append(f'<div style="{_GRID}">{"".join(cells)}</div>')
     small = [*snapshot.events[-1:], *words.ids(snapshot), *words.times(snapshot)]
     if small:
-        parts.append(f'<div style="{_SMALL}">{escape(" · ".join(small))}</div>')
+        parts.append(f'<div style="{STATUS_SMALL}">{escape(" · ".join(small))}</div>')
     return parts
 
 
@@ -129,7 +124,7 @@ def _file(one: ItemProgress, accent: str) -> str:
     label = escape(f"{shorten(one.name, 80)} · {words.sent(one)}")
     share = one.sent / one.size if one.size else 1.0
     bar = _bar(share, one.name, accent, height=6, elapsed=0.0)
-    return f'<div style="{_SMALL}">{label}{bar}</div>'
+    return f'<div style="{STATUS_SMALL}">{label}{bar}</div>'
 
 
 def _record(snapshot: ProgressSnapshot) -> list[str]:
@@ -137,7 +132,7 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
     summary = []
     if total := len(snapshot.splits):
         done = sum(split.done for split in snapshot.splits)
-        whole = words.counted(total, "split")
+        whole = count_of(total, "split")
         partly = snapshot.phase is not Phase.DONE and done < total
         summary.append(f"{done} of {whole} finished" if partly else whole)
     found = [*words.ids(snapshot), *snapshot.events[-5:]]
@@ -145,8 +140,8 @@ def _record(snapshot: ProgressSnapshot) -> list[str]:
         summary.append("ids and events" if snapshot.events else "ids")
         lines = "<br>".join(escape(shorten(line, 160)) for line in found)
         fold = f"<summary>{escape(' · '.join(summary))}</summary>{lines}"
-        return [f'<details style="{_SMALL}">{fold}</details>']
-    return [f'<div style="{_SMALL}">{escape(" · ".join(summary))}</div>'] if summary else []
+        return [f'<details style="{STATUS_SMALL}">{fold}</details>']
+    return [f'<div style="{STATUS_SMALL}">{escape(" · ".join(summary))}</div>'] if summary else []
 
 
 def _groups(splits: Sequence[SplitProgress]) -> list[tuple[str, float | None]]:

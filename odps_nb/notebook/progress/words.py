@@ -9,11 +9,10 @@ from datetime import datetime
 
 from odps_nb.client.calls.pauses import STALL
 from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot
-from odps_nb.terms import format_bytes
+from odps_nb.terms import count_of, format_bytes
 
 __all__ = [
     "amounts",
-    "counted",
     "ending",
     "figures",
     "format_percent",
@@ -45,14 +44,6 @@ def format_percent(share: float) -> str:
     if share < 0.01:
         return "<1 %"
     return f"{int(share * 100)} %"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return ``1 row``, ``1,234 rows``, ``2 retries``."""
-    if count == 1:
-        return f"1 {noun}"
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{count:,} {plural}"
 
 
 def headline(snapshot: ProgressSnapshot) -> str:
@@ -129,7 +120,7 @@ def times(snapshot: ProgressSnapshot) -> list[str]:
 
 def _trouble(snapshot: ProgressSnapshot) -> list[str]:
     pairs = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
-    return [counted(count, noun) for count, noun in pairs if count]
+    return [count_of(count, noun) for count, noun in pairs if count]
 
 
 def _pace(snapshot: ProgressSnapshot) -> list[str]:
@@ -155,14 +146,14 @@ def _round(rate: float) -> int:
 
 def _of(count: int, total: int | None, noun: str) -> str:
     if total is None or total == count:
-        return counted(count, noun)
-    return f"{count:,} of {counted(total, noun)}"
+        return count_of(count, noun)
+    return f"{count:,} of {count_of(total, noun)}"
 
 
 def _progress_so_far(snapshot: ProgressSnapshot) -> str:
     if snapshot.rows or not snapshot.items:
-        return counted(snapshot.rows, "row")
-    return counted(snapshot.items, "blob")
+        return count_of(snapshot.rows, "row")
+    return count_of(snapshot.items, "blob")
 
 
 def what_was_done(sql: str) -> str:

@@ -37,13 +37,7 @@ class Announced:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Announced:
-        """Check what was told.
-
-        Raises
-        ------
-        ArgumentError
-            It is no file: a name without characters, a size below zero.
-        """
+        """Check what was told."""
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
@@ -114,13 +108,7 @@ class PickedFiles:
                 yield Wanted(number, start, min(PIECE, one.size - start))
 
     def put(self, piece: Wanted, data: bytes | memoryview) -> None:
-        """Keep a piece.
-
-        Raises
-        ------
-        FramingError
-            It is not the next piece that is wanted, or has another size: the file has changed.
-        """
+        """Keep a piece."""
         if piece != self._next or len(data) != piece.size:
             raise FramingError(
                 f"{self.announced[piece.file].name} changed while it was sent",

@@ -22,7 +22,7 @@ from odps_nb.errors import (
 )
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.display.failures import error_lines
-from odps_nb.notebook.display.html import Html, bundle, element, join
+from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, Html, bundle, element, join
 from odps_nb.notebook.live.lanes import MALFORMED, Lanes
 from odps_nb.notebook.live.progress import Told
 from odps_nb.notebook.live.twin import LiveView, in_kernel
@@ -40,12 +40,7 @@ _AT_ONCE = 4  # pieces that are asked for and have not come
 _NO_WIDGET = "run the cell again to choose files"
 _LANE = "upload"
 _MAX_NAMES = 20  # of files that the card lists
-_BOX = (
-    "border:1px solid rgba(127,127,127,.35);border-left:4px solid {};border-radius:4px;"
-    "padding:6px 12px;max-width:60em;line-height:1.5"
-)
-_WAITING, _DONE = _BOX.format("#1a73e8"), _BOX.format("#1e8e3e")
-_SMALL = "font-size:85%;opacity:.75;overflow-wrap:anywhere"
+_WAITING, _DONE = STATUS.format("#1a73e8"), STATUS.format("#1e8e3e")
 _NOTHING = (
     "No file was written yet. Files are chosen here when the kernel has no cell to run; if it was "
     "restarted, run the cell again."
@@ -226,7 +221,7 @@ def _card(table: TableName, receipt: Receipt | None, names: Sequence[str]) -> di
     said = _NOTHING if receipt is None else _said(receipt)
     parts: list[object] = [element("div", element("b", title)), element("div", said)]
     if receipt is not None and names:
-        parts.append(element("div", _listed(names), style=_SMALL))
+        parts.append(element("div", _listed(names), style=STATUS_SMALL))
     style = _WAITING if receipt is None else _DONE
     card = element("div", join(parts), attributes={"role": "status"}, style=style)
     return bundle(card, f"{title}: {said}")

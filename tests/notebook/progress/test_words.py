@@ -4,6 +4,7 @@ import pytest
 
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
 from odps_nb.notebook.progress import words
+from odps_nb.terms import count_of
 
 
 @pytest.mark.parametrize(
@@ -38,10 +39,11 @@ def test_percentages_are_never_zero_and_only_at_the_end_a_hundred(share, text):
         (1, "row", "1 row"),
         (1234, "blob", "1,234 blobs"),
         (2, "retry", "2 retries"),
+        (6, "key", "6 keys"),
     ],
 )
 def test_counts(count, noun, text):
-    assert words.counted(count, noun) == text
+    assert count_of(count, noun) == text
 
 
 def test_the_time_left_does_not_count_below_a_second():

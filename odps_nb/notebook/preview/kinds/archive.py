@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from odps_nb.notebook.display.html import SMALL, Html, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, source_box
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, source_box
 from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.registry import sniff
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.client import Parsed
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import format_bytes, shorten
+from odps_nb.terms import count_of, format_bytes, shorten
 
 __all__ = ["KIND"]
 

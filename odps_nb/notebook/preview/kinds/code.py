@@ -11,12 +11,13 @@ from typing import Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["KIND"]
 

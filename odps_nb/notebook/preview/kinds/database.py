@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
+from odps_nb.terms import count_of
 
 __all__ = ["KIND"]
 

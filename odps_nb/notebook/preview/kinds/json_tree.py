@@ -7,13 +7,13 @@ import re
 from typing import Any, Final
 
 from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odps_nb.notebook.display.html import data_url, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, framed
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["KIND"]
 

@@ -8,10 +8,11 @@ import struct
 from typing import Final
 
 from odps_nb.notebook.display.html import element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["KIND"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, headed_lines
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, headed_lines
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.terms import format_bytes
+from odps_nb.terms import count_of, format_bytes
 
 __all__ = ["KIND"]
 

@@ -7,12 +7,12 @@ import re
 from typing import Any
 
 from odps_nb.notebook.display.html import LINE, MONO, MUTED, SMALL, Html, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

@@ -16,7 +16,6 @@ from odps_nb.notebook.display.html import LINE, element
 from odps_nb.notebook.preview.drawing import (
     Drawing,
     Excerpt,
-    count_of,
     framed,
     picture_box,
 )
@@ -24,7 +23,7 @@ from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 from odps_nb.notebook.display.html import MUTED, SMALL, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

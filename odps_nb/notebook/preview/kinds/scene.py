@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from odps_nb.notebook.display.html import element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, count_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card
 from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.delimited import HIVE, form_of, lines_of, unevenness
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["KIND"]
 

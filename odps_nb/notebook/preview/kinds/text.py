@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, source_box
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, source_box
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.shared import Size
+from odps_nb.terms import count_of
 
 __all__ = ["KIND", "draw"]
 

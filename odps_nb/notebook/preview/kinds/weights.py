@@ -10,11 +10,11 @@ import re
 from typing import Any, Final
 
 from odps_nb.notebook.display.html import SMALL, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, count_of, framed, table_of
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, table_of
 from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

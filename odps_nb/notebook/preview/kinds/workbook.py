@@ -9,7 +9,6 @@ from odps_nb.notebook.display.html import MUTED, element
 from odps_nb.notebook.preview.drawing import (
     Drawing,
     Excerpt,
-    count_of,
     framed,
     headed,
     table_of,
@@ -18,7 +17,7 @@ from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import shorten
+from odps_nb.terms import count_of, shorten
 
 __all__ = ["KIND"]
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import format_bytes
+from odps_nb.terms import count_of, format_bytes
 
 __all__ = ["MAX_UNPACKED", "check_unpacked", "empty_batch", "first_rows", "parse"]
 

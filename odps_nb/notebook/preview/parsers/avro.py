@@ -11,9 +11,10 @@ import re
 from itertools import islice
 from typing import Any, Final
 
-from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["parse"]
 

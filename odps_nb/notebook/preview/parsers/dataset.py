@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.netcdf import attribute_text
-from odps_nb.notebook.preview.shared import count_of
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["parse"]
 

@@ -16,9 +16,10 @@ import numpy as np
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.parsers.depth import grey
-from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["parse"]
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from odps_nb.notebook.preview.shared import count_of
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["attribute_text", "parse"]
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 from pyarrow import orc
 
 from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, first_rows
-from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.terms import count_of
 
 __all__ = ["parse"]
 

@@ -14,9 +14,10 @@ import zlib
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size, count_of
+from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 __all__ = ["MAX_UNPACKED", "parse"]
 
