@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, BlobColumn, reference_of
 from odps_nb.access.checks import did_you_mean, is_missing
-from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
+from odps_nb.access.progress import listener_of
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import BlobReference, format_bytes
@@ -132,7 +133,6 @@ class FrameBlobs:
         return BlobColumn(
             [self._handle(text) for _, text in rows],
             title=title,
-            faces=self._open().faces,
             captions=[f"row {labels[place]}" for place, _ in rows],
             labels=[labels[place] for place, _ in rows],
             source=self,
@@ -191,7 +191,7 @@ class FrameBlobs:
 
         connection = self._open()
         storage = connection.storage
-        listener = listener_of(progress, default=connection.faces.listener)
+        listener = listener_of(progress)
         with ProgressTracker("blobs", f"{len(wanted)} heads", listener=listener) as tracker:
             tracker.plan(items_total=len(wanted))
             tracker.phase(Phase.FETCHING)
@@ -249,7 +249,6 @@ def frame_gallery(
     return BlobColumn(
         blobs,
         title=column,
-        faces=connection.faces,
         captions=captions,
         labels=labels,
         source=source,

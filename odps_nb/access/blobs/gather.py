@@ -34,7 +34,6 @@ def gather_blobs(
     if limit is not None and limit < 0:
         raise ArgumentError(f"limit is {limit}; it must not be negative")
     path = find_blob_path(column, table.schema, table.name)
-    connection, faces = table.connection, table.connection.faces
     blobs: list[Blob] = []
     summary = ""
     if limit != 0:
@@ -42,9 +41,7 @@ def gather_blobs(
         workers = None if limit is None else 1
         scan = scan_of(path[0])
         with closing(_references(scan, path, workers)) as references:
-            made = (
-                Blob(connection, BlobReference.from_text(one), faces=faces) for one in references
-            )
+            made = (Blob(table.connection, BlobReference.from_text(one)) for one in references)
             blobs = list(islice(made if keep is None else filter(keep, made), limit))
             if len(blobs) == limit:
                 summary = _summary(limit, references, scan.row_count, searched=keep is not None)
@@ -53,7 +50,6 @@ def gather_blobs(
         blobs,
         title=f"{table.name}.{name}",
         summary=summary,
-        faces=faces,
         source=FrameBlobs(table.connection),
         name=name,
     )

@@ -24,6 +24,7 @@ from odps_nb.access.looking.paging import (
     iter_result_rows,
     iter_scan_rows,
 )
+from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken
@@ -69,13 +70,16 @@ def name_in_sql(name: str) -> str:
     return name if plain else f"`{name.replace('`', '``')}`"
 
 
-def rows_of(source: Scan | Result) -> Rows:
+def rows_of(source: RowForms) -> Rows:
     """Return what an explorer needs of a read or of the result of a query.
 
     Text that is not UTF-8 is replaced, unless it comes as bytes: a page must show.
     """
     shown = source._replacing()
-    return ScanRows(shown) if isinstance(shown, Scan) else ResultRows(shown)
+    if isinstance(shown, Scan):
+        return ScanRows(shown)
+    assert isinstance(shown, Result)
+    return ResultRows(shown)
 
 
 class ScanRows:

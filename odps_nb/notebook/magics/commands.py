@@ -23,7 +23,7 @@ from odps_nb.notebook.magics.context import Context
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.connection import Connection
-    from odps_nb.access.faces import Explorer
+    from odps_nb.notebook.explore.explorer import Explorer
 
 __all__ = ["COMMANDS"]
 

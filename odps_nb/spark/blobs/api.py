@@ -16,7 +16,7 @@ import pyarrow as pa
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
-from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.attach import register_activity
 from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
@@ -257,7 +257,7 @@ def _mapped(
         goes_on=done.on_error != "raise",
         error_column=error_column,
         retries=done.retries,
-        report_to=register_activity(df.sparkSession, activity, faces_of(odps), progress),
+        report_to=register_activity(df.sparkSession, activity, progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:

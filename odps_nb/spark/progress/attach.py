@@ -16,13 +16,12 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odps_nb.access.faces import Faces
+from odps_nb.access.progress import default_listener, listener_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import (
     Progress,
     ProgressListener,
     ProgressTracker,
-    listener_of,
     silent,
 )
 from odps_nb.errors import CancelledError
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
 
-__all__ = ["coordinator_of", "faces_of", "host_of", "register_activity", "token_of", "watched"]
+__all__ = ["coordinator_of", "host_of", "register_activity", "token_of", "watched"]
 
 REPORTS = "ODPS_NB_SPARK_REPORTS"
 _DRIVER = "driver"
@@ -53,32 +52,24 @@ _COORDINATORS: weakref.WeakKeyDictionary[SparkContext, ProgressCoordinator] = (
 )
 
 
-def faces_of(odps: Connection | Profile | str | None) -> Faces:
-    """Return the faces of a connection, or those that a new connection would have."""
-    from odps_nb._faces import FACES
-    from odps_nb.access.connection import Connection
-
-    return odps.faces if isinstance(odps, Connection) else FACES
-
-
 def register_activity(
-    spark: SparkSession, activity: TrackedActivity, faces: Faces, progress: Progress
+    spark: SparkSession, activity: TrackedActivity, progress: Progress
 ) -> ReportTo | None:
     """Return where the tasks of an activity report; ``None`` where nobody would look or hear.
 
     Every action over the activity then has a run of its own: `progress` is told of all of them,
     and without one each has a new listener that suits the place.
     """
-    shown = listener_of(progress, default=faces.listener)
+    shown = listener_of(progress)
     coordinator = None if shown is silent else coordinator_of(spark)
     if coordinator is None:
         return None
-    coordinator.watch_cells(faces.after_cell)
+    coordinator.watch_cells()
 
     def given(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
         return shown
 
-    listener = faces.listener if progress is None or progress is True else given
+    listener = default_listener if progress is None or progress is True else given
     return coordinator.register(dataclasses.replace(activity, listener=listener))
 
 

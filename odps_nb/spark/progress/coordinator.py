@@ -17,7 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from odps_nb.access.faces import AfterCell
+from odps_nb.access.progress import after_cell
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
@@ -102,7 +102,7 @@ class ProgressCoordinator:
             self._activities.move_to_end(number)
         return self._activities.get(number)
 
-    def watch_cells(self, after_cell: AfterCell) -> None:
+    def watch_cells(self) -> None:
         """Settle at the end of each notebook cell; later calls change nothing."""
         with self._changed:
             if self._detach is None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.faces import MakesListener
+from odps_nb.access.progress import MakesListener
 from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
 from odps_nb.spark.progress.messages import COUNTERS, Hello, PlanEvent, Report, WriteEvent
 from odps_nb.spark.reading.split_list import SplitList

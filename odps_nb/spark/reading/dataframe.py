@@ -10,12 +10,11 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
-from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.spark.advice.words import Asked
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.arguments import check_session
-from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.attach import register_activity
 from odps_nb.spark.progress.driver_events import row_count
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.totals import TrackedActivity
@@ -140,7 +139,7 @@ def read(
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
         asked = _asked(session, plan)
-        report_to = register_read(spark, session, faces_of(odps), progress, asked=asked)
+        report_to = register_read(spark, session, progress, asked=asked)
         return count_from_facts(
             session_dataframe(spark, storage, session, plan=plan, report_to=report_to)
         )
@@ -160,7 +159,7 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
 
     session = cut_session(scan.session, scan.plan)
     asked = _asked(session, scan.plan)
-    report_to = register_read(spark, session, faces_of(None), progress, asked=asked)
+    report_to = register_read(spark, session, progress, asked=asked)
     with StorageClient(scan.profile) as storage:
         return count_from_facts(
             session_dataframe(spark, storage, session, plan=scan.plan, report_to=report_to)
@@ -196,7 +195,6 @@ def _asked(session: ReadSession, plan: ReadPlan) -> Asked:
 def register_read(
     spark: SparkSession,
     session: ReadSession,
-    faces: Faces,
     progress: Progress,
     *,
     asked: Asked | None = None,
@@ -214,7 +212,7 @@ def register_read(
         session_id=session.session_id,
         asked=asked,
     )
-    return register_activity(spark, activity, faces, progress)
+    return register_activity(spark, activity, progress)
 
 
 def session_dataframe(

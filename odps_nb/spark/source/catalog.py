@@ -18,7 +18,7 @@ from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.schema import TableSchema
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.launch.refusals import explain_refusals
-from odps_nb.spark.progress.attach import faces_of, register_activity
+from odps_nb.spark.progress.attach import register_activity
 from odps_nb.spark.progress.messages import ReportTo
 from odps_nb.spark.progress.totals import TrackedActivity
 from odps_nb.spark.source.data_source import OdpsDataSource
@@ -104,7 +104,7 @@ def attach(
     with StorageClient(profile) as storage:
         schemas = {entry: fetch_table(storage, name).schema for entry, name in names.items()}
     activity = TrackedActivity(operation="", title="", phase=Phase.CREATING)
-    to = register_activity(spark, activity, faces_of(odps), progress)
+    to = register_activity(spark, activity, progress)
     _make_database(spark, database)
     for entry, name in names.items():
         spark.dataSource.register(_source_of(name, profile, to))

@@ -129,14 +129,14 @@ def register(
     """
     from odps_nb.client.calls.progress import Phase
     from odps_nb.spark.launch.refusals import explain_refusals
-    from odps_nb.spark.progress.attach import faces_of, register_activity
+    from odps_nb.spark.progress.attach import register_activity
     from odps_nb.spark.progress.totals import TrackedActivity
 
     explain_refusals()
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
     session = TrackedActivity(operation="", title='format("odps")', phase=Phase.CREATING)
-    to = register_activity(spark, session, faces_of(odps), progress)
+    to = register_activity(spark, session, progress)
     if profile is None and to is None:
         spark.dataSource.register(OdpsDataSource)
     else:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Faces
 from odps_nb.access.writing import files as writing
 from odps_nb.access.writing import resumable
 from odps_nb.access.writing.journal import Journal, open_journal
@@ -81,8 +80,9 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def other(odps: Connection, asked: Asked) -> Iterator[Connection]:
-    with Connection(odps.profile, faces=Faces(media_type=asked)) as made:
+def other(odps: Connection, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setattr("odps_nb.notebook.preview.media_type.media_type", asked)
+    with Connection(odps.profile) as made:
         yield made
 
 

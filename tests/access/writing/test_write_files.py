@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Faces
 from odps_nb.access.writing.folder_files import FolderFiles
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
@@ -159,7 +158,7 @@ class Totals:
 
 
 def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
-    odps: Connection, new_name: Name, folder: Path
+    odps: Connection, new_name: Name, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grow(head: bytes, size: int, name: str) -> str:
         with (folder / name).open("ab") as file:
@@ -167,7 +166,8 @@ def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
         return "text/plain"
 
     name, totals = new_name("changing"), Totals()
-    with Connection(odps.profile, faces=Faces(media_type=grow)) as other:
+    monkeypatch.setattr("odps_nb.notebook.preview.media_type.media_type", grow)
+    with Connection(odps.profile) as other:
         with pytest.raises(FramingError, match="changed while") as changed:
             other.write_files(folder, name, pattern="b.txt", progress=totals)
         assert any("dropped again" in note for note in changed.value.notes)

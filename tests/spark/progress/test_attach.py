@@ -299,13 +299,12 @@ def test_a_cancelled_write_is_aborted(
     slow.create_table(name, "id bigint")
     stall("TableWrite")
     cancels: list[Callable[[], None]] = []
-    faces = slow.faces
 
     def lent(*, on_cancel: Callable[[], None] | None = None) -> Listener:
         cancels.append(on_cancel or (lambda: None))
         return listener
 
-    monkeypatch.setattr(slow, "_faces", type(faces)(listener=lent))
+    monkeypatch.setattr("odps_nb.access.progress.default_listener", lent)
     action = Action(lambda: odps_nb.spark.write(spark.range(0, 100, 1, 2), slow, name))
     listener.wait_until(lambda snapshot: len(snapshot.splits) == 2)
     cancels[0]()
