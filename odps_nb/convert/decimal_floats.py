@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["as_floats", "from_floats", "rounded", "surviving_floats", "whole_digits"]
+__all__ = ["as_floats", "from_floats", "surviving_floats"]
 
 _DIGITS = 15  # every decimal of so many digits is the shortest text of its nearest float64
 
@@ -38,21 +37,6 @@ def from_floats(values: Any, kind: pa.DataType) -> Any:
     return values.cast(pa.string()).cast(kind)
 
 
-def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
-    """Return a decimal with the places of a type, half away from zero.
-
-    Raises
-    ------
-    pa.ArrowInvalid
-        The value has more digits before the point than the type, or is not finite.
-    """
-    try:
-        places = Decimal((0, (1,), -kind.scale))
-        return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))
-    except InvalidOperation:
-        raise pa.ArrowInvalid(f"{value} has too many digits, or is not finite") from None
-
-
 def surviving_floats(values: pa.Array) -> pa.Array | None:
     """Return decimals as float64 if `from_floats` gives all of them back; otherwise ``None``."""
     found = _short_floats(values)
@@ -66,7 +50,7 @@ def surviving_floats(values: pa.Array) -> pa.Array | None:
     return found
 
 
-def whole_digits(values: Any) -> int:
+def _whole_digits(values: Any) -> int:
     """Return how many digits before the point the longest of these decimals has."""
     if isinstance(values, pa.Scalar):
         ends = [values.as_py()]
@@ -77,7 +61,7 @@ def whole_digits(values: Any) -> int:
 
 def _short_floats(values: pa.Array) -> pa.Array | None:
     """Return decimals as floats by one exact division, if none has more than 15 digits."""
-    scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
+    scale = min(values.type.scale, _DIGITS - max(_whole_digits(values), 0))
     if scale < 0:
         return None
     try:

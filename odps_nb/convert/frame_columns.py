@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pandas.api.extensions import ExtensionDtype
 
-from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
@@ -102,10 +101,8 @@ def frame_column(
 def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) -> FrameColumn:
     if options.decimals == "float":
         return _FloatColumn(frame_column(pa.float64(), rows, options))
-    if options.dtype_backend == "pyarrow":
-        return _ArrowColumn(kind, pd.ArrowDtype)
     if options.decimals == "exact" or options.dtype_backend is not None:
-        return _ArrowColumn(kind, DecimalDtype)
+        return _ArrowColumn(kind, pd.ArrowDtype)
     return _DecimalColumn(kind, rows)
 
 
@@ -198,7 +195,7 @@ class _DecimalColumn:
     def __init__(self, kind: pa.DataType, rows: int | None) -> None:
         self._kind = kind
         self._floats: _NumpyColumn | None = _NumpyColumn(np.dtype("float64"), rows)
-        self._exact = _ArrowColumn(kind, DecimalDtype)
+        self._exact = _ArrowColumn(kind, pd.ArrowDtype)
 
     def add(self, part: pa.Array) -> None:
         if self._floats is not None:

@@ -13,7 +13,7 @@ STRING, CHAR, VARCHAR, JSON           pandas' own text dtype (``str``; ``object`
 BLOB                                  ``blob``: references as text, shown as what they are
 BINARY                                ``object`` with ``bytes`` and ``None``
 DECIMAL                               ``float64`` where float64 holds every value, otherwise
-                                      `odps_nb.convert.decimal_array`: exact
+                                      pandas' Arrow dtype, with every digit
 DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
 DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us);
                                       ``datetime64[unit, zone]`` where the Arrow type has one
@@ -46,7 +46,7 @@ from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["check_names", "column_array", "from_pandas", "to_pandas"]
+__all__ = ["check_names", "column_array", "decimal_note", "from_pandas", "to_pandas"]
 
 
 # -- to pandas --------------------------------------------------------------------------------
@@ -108,6 +108,24 @@ def to_pandas(
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(count))
     frame.columns = pd.Index(schema.names)
     return frame
+
+
+def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
+    """Return which columns of a DataFrame were DECIMAL, and what they are now; "" if none was."""
+    floats, exact = [], []
+    for field, dtype in zip(schema, frame.dtypes, strict=True):
+        if pa.types.is_decimal(field.type) and dtype.kind == "f":
+            floats.append(field.name)
+        elif pa.types.is_decimal(field.type) and isinstance(dtype, pd.ArrowDtype):
+            exact.append(field.name)
+    told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
+    told += [f"DECIMAL kept exact, float64 would round: {_some(exact)}"] if exact else []
+    return " · ".join(told)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+    return ", ".join(names[:3] if more else names) + more
 
 
 # -- from pandas ------------------------------------------------------------------------------

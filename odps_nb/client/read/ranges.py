@@ -29,8 +29,6 @@ class PieceRanges:
     row_bytes
         First estimate of the bytes of a row; ``None`` if unknown: nothing is cut before rows
         have arrived.
-    whole
-        One of the splits that is not cut.
 
     Examples
     --------
@@ -45,10 +43,8 @@ class PieceRanges:
         *,
         size: int,
         row_bytes: float | None,
-        whole: Split | None = None,
     ) -> None:
         self._splits, self._size, self._row_bytes = splits, max(1, size), row_bytes
-        self._whole = whole
         self._rows = self._bytes = 0
 
     def record(self, batch: pa.RecordBatch) -> int:
@@ -59,7 +55,7 @@ class PieceRanges:
 
     def __iter__(self) -> Iterator[tuple[Split, Split]]:
         for split in self._splits:
-            if isinstance(split, RowRangeSplit) and split is not self._whole:
+            if isinstance(split, RowRangeSplit):
                 for piece in self._cut(split):
                     yield split, piece
             else:

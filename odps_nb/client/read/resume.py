@@ -158,11 +158,6 @@ class ResumableRowStream:
                 f"{self._what} gave its connection up: the service refuses others (429)"
             )
 
-    def leave(self) -> None:
-        """Count the rows so far as complete: those behind them are read by somebody else."""
-        if self._tracker is not None:
-            self._tracker.add(complete_bytes=self._decoded_bytes)
-
     def _next(self) -> pa.RecordBatch | None:
         while True:
             try:

@@ -54,16 +54,6 @@ class SplitRows:
             return self._rows.fit(batch)
         return self._rows.fit(self._filter.apply(batch), partial(self._filter.row_of, batch))
 
-    @property
-    def next_row(self) -> int:
-        """The row of the split before which all have come, before the filter."""
-        return self._rows.row
-
-    def leave(self) -> None:
-        """Close the connection; somebody else reads from `next_row` on."""
-        self._rows.leave()
-        self.close()
-
     def rest(self) -> None:
         """Keep the session alive; close the connection if the service refuses others."""
         self._look_after()

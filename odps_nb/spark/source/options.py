@@ -35,9 +35,8 @@ __all__ = ["ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSe
 
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
-_READ = _COMMON | {
-    *("char_padding", "columns", "limit", "partitions", "split_bytes", "splits", "text", "where")
-}
+_NO_OPTION = {"params", "timestamp_unit"}
+_READ = _COMMON | {one.name for one in dataclasses.fields(ReadOptions)} - _NO_OPTION
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
