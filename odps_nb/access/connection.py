@@ -789,7 +789,7 @@ class Connection:
         1.0
         """
         from odps_nb.access.binding.text import bind_query
-        from odps_nb.client.sql.cost import estimate_sql
+        from odps_nb.client.sql.query import estimate_sql
 
         text = bind_query(query, params, settings, timezone=self.profile.timezone)
         return estimate_sql(self.storage, text, settings=settings)

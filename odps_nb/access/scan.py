@@ -22,12 +22,11 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
-from odps_nb.client.read.far_times import asks_for_micro, refused_in_micro
+from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
-from odps_nb.convert.left_out import columns_with_types
 from odps_nb.convert.references import present_batch
-from odps_nb.convert.warning import warn
+from odps_nb.convert.warning import columns_with_types, warn
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable

@@ -17,7 +17,7 @@ from odps_nb.access.reading.arriving import fitting, in_reach
 from odps_nb.access.row_forms import RowForms, T, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.client.read.far_times import asks_for_micro
+from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.client.sql.query import (
     SqlInstance,
     cancel_sql,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import (
@@ -292,8 +293,7 @@ class Table(ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        from odps_nb.access.reading.options import ReadOptions
-        from odps_nb.access.reading.planning import plan_read
+        from odps_nb.access.reading.planning import ReadOptions, plan_read
         from odps_nb.access.scan import Scan
 
         increment = None
@@ -414,9 +414,7 @@ class Table(ForEngines):
         "odps.table('orders').read()"
         >>> view.close()
         """
-        from odps_nb.access.looking.opening import opened_read
-
-        return opened_read(self).explore(rows=rows, sample=sample, seed=seed)
+        return _opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
     def blobs(
         self,
@@ -455,7 +453,7 @@ class Table(ForEngines):
         >>> pictures[0].file_name, pictures[0].bytes()[:4]
         ('mandelbrot.png', b'\\x89PNG')
         """
-        from odps_nb.access.blobs.gather import gather_blobs
+        from odps_nb.access.blobs.frames import gather_blobs
 
         scan_of = self.read
         return gather_blobs(
@@ -910,3 +908,26 @@ def _time_unit(text: str | None) -> TimeUnit | None:
     if text not in units:
         raise ArgumentError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
     return units[text]
+
+
+def _opened_read(table: Table) -> Scan:
+    """Return a read of the whole table with its session open, and its columns with comments.
+
+    Both are asked for at the same time.
+
+    Raises
+    ------
+    NotFoundError
+        No such table.
+    """
+
+    def ask() -> None:
+        with suppress(OdpsNbError):  # the session will tell
+            table.schema  # noqa: B018
+
+    asking = threading.Thread(target=ask, name="odps-nb-columns", daemon=True)
+    asking.start()
+    scan = table.read()
+    scan.row_count  # noqa: B018
+    asking.join()
+    return scan._learn(table.schema)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.convert import frame_columns
-from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
+from odps_nb.convert.frame_columns import as_floats, from_floats, surviving_floats
 from odps_nb.convert.pandas_frame import decimal_note, to_pandas
 
 if TYPE_CHECKING:

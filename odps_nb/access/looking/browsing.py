@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.access.looking.browsed import MAX_SORTED, READ_AHEAD, Rows
 from odps_nb.access.looking.paging import (
+    MAX_SORTED,
+    READ_AHEAD,
     START,
     Place,
     Placed,
+    Rows,
     iter_found_rows,
     iter_result_rows,
     iter_scan_rows,

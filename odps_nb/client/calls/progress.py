@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from odps_nb.client.calls.pauses import Pauses
 from odps_nb.client.calls.snapshot import (
     MOVING,
     ItemProgress,
+    Pauses,
     Phase,
     ProgressSnapshot,
     Sending,

@@ -22,8 +22,7 @@ from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, Job, fan_out
 from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
-from odps_nb.client.read.ranges import PieceRanges
-from odps_nb.client.read.resume import ResumableRowStream, rows_of
+from odps_nb.client.read.resume import ResumableRowStream, TextForm, rows_of
 from odps_nb.client.read.session import (
     ReadPlan,
     ReadSession,
@@ -33,6 +32,7 @@ from odps_nb.client.read.session import (
 )
 from odps_nb.client.read.sizes import (
     DEFAULT_BATCH_BYTES,
+    PieceRanges,
     batch_bound,
     batch_bytes,
     batch_rows,
@@ -40,8 +40,6 @@ from odps_nb.client.read.sizes import (
     piece_bytes,
     row_bytes,
 )
-from odps_nb.client.read.split_rows import SplitRows
-from odps_nb.client.read.text_form import TextForm
 from odps_nb.lifetime import Home
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
@@ -349,3 +347,54 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
     finally:
         batches.close()
         keeper.close()
+
+
+class SplitRows:
+    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
+
+    def __init__(
+        self,
+        rows: ResumableRowStream,
+        look_after: Callable[[], None],
+        row_filter: BatchFilter | None,
+        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    ) -> None:
+        self._rows, self._look_after = rows, look_after
+        self._filter, self._shape = row_filter, shape
+        self._batches = rows.batches(fits=False)
+        self._begun = False
+        self.row: int = 0
+        """The row of the split at which the last batch began, before the filter."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            while True:
+                if self._begun:  # what opens a stream looks after the session itself
+                    self._look_after()
+                self._begun = True
+                batch = next(self._batches)
+                self.row = self._rows.row - batch.num_rows
+                batch = self._fitted(batch)
+                if batch.num_rows:
+                    return batch if self._shape is None else self._shape(batch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the filter keeps; text of the others may be any bytes."""
+        if self._filter is None:
+            return self._rows.fit(batch)
+        return self._rows.fit(self._filter.apply(batch), partial(self._filter.row_of, batch))
+
+    def rest(self) -> None:
+        """Keep the session alive; close the connection if the service refuses others."""
+        self._look_after()
+        self._rows.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._batches.close()

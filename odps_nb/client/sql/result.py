@@ -16,9 +16,8 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.read.checks import Batches, counted
-from odps_nb.client.read.resume import ResumableRowStream
+from odps_nb.client.read.resume import ResumableRowStream, TextForm
 from odps_nb.client.read.session import plan_ranges
-from odps_nb.client.read.text_form import TextForm
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import AccessDeniedError, InvalidRequestError, NotFoundError, QueryError
 from odps_nb.schema import TableSchema, text_as_binary

@@ -395,8 +395,7 @@ def _with_types(read: TableRead) -> TableRead:
 
 
 def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:
-    from odps_nb.access.reading.options import ReadOptions
-    from odps_nb.access.reading.planning import plan_read
+    from odps_nb.access.reading.planning import ReadOptions, plan_read
 
     options = ReadOptions(
         columns=read.columns,

@@ -118,7 +118,7 @@ def read(
     >>> day.filter("id <= 1000010").count()
     10
     """
-    from odps_nb.access.reading.options import ReadOptions
+    from odps_nb.access.reading.planning import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
 
     check_session(spark)
