@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pandas.api.types import infer_dtype, pandas_dtype
+from pandas.api.types import infer_dtype, is_float_dtype, pandas_dtype
 
 from odps_nb.convert.fitting.misfit import shorten
+from odps_nb.convert.frame_columns import from_floats
 from odps_nb.errors import ArgumentError, ConversionError
 
 __all__ = ["by_column", "cast_exactly"]
@@ -87,6 +88,12 @@ def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column as its dtype before; pandas does not convert text to bool with nulls."""
     if series.dtype in ("bool", "boolean") and infer_dtype(cast, skipna=True) == "string":
         return cast.str.lower().map({"true": True, "false": False}).astype("boolean")
+    kind = getattr(series.dtype, "pyarrow_dtype", None)
+    if (
+        kind is not None and pa.types.is_decimal(kind) and is_float_dtype(cast.dtype)
+    ):  # by the shortest text of a float
+        decimals = from_floats(pa.array(cast, from_pandas=True), kind)
+        return pd.Series(pd.array(decimals, dtype=series.dtype), index=cast.index)
     return cast.astype(_kind(series))
 
 
