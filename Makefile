@@ -31,7 +31,7 @@ check: setup ## while you work: format, lint, types, tests without Spark, browse
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
 
-nightly: setup ## before a release: all tests, chaos, types, versions; writes docs/nightly.md (STEPS="tests": only those)
+nightly: setup ## before a release: all tests, chaos, types, versions; writes docs/results/nightly.md (STEPS="tests": only those)
 	@$(PYTHON) tools/setup.py docs # a test builds the site
 	@$(MAKE) --no-print-directory lint types
 	$(PY) tools/nightly.py $(STEPS)
@@ -67,7 +67,7 @@ fuzz: setup ## fuzzing of all that reads bytes of others (SECONDS=60 in all)
 chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks them; says how each ended
 	@ODPS_NB_CHAOS=$$(( ($(RUNS) + 3) / 4 )) $(PY) -m pytest tests/client/test_chaos.py -n 2 --dist load -rN --tb=short
 
-sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/single-faults.md
+sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/results/single-faults.md
 	@rm -f build/sweep.jsonl; mkdir -p build
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 8 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
@@ -76,10 +76,10 @@ sweep: setup ## every job with every single fault at every exchange, three with 
 simulate: setup ## histories of reads and writes in a simulated world (SEEDS=0-20000), or the story of one (SEEDS=17)
 	@$(PY) -m tests.simulation $(SEEDS)
 
-soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/soak.md (ARGS="--json FILE")
+soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/results/soak.md (ARGS="--json FILE")
 	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
-durability: setup ## the embedded service under kills, power loss and failing disks; writes docs/durability.md
+durability: setup ## the embedded service under kills, power loss and failing disks; writes docs/results/durability.md
 	@rm -f build/durability.jsonl; mkdir -p build
 	ODPS_NB_DURABILITY=$(CURDIR)/build/durability.jsonl $(PY) -m pytest tests/durability -n 2 --dist load -rN --tb=short --timeout 3600
 	@$(PY) -m tests.durability.page build/durability.jsonl

@@ -1,6 +1,6 @@
 """`make nightly`: what must pass before a release and takes too long for every change.
 
-Each step runs to its end whatever the others did; `docs/nightly.md` keeps how the last run ended.
+Each step runs to its end whatever the others did; `docs/results/nightly.md` keeps the outcome.
 Steps that ran apart on the same commit, of which nothing was changed, are on the page together.
 
     python tools/nightly.py [STEP …]
@@ -25,7 +25,7 @@ from pathlib import Path
 import versions
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "nightly.md"
+PAGE = ROOT / "docs" / "results" / "nightly.md"
 KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
 CHAOS_RUNS = 10_000
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")

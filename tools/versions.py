@@ -178,7 +178,7 @@ def state() -> str:
         subprocess.run(("git", *words), cwd=ROOT, capture_output=True, text=True, check=True).stdout
         for words in (
             ("rev-parse", "--short", "HEAD"),
-            ("status", "--short", "--", ".", ":!docs/nightly.md"),
+            ("status", "--short", "--", ".", ":!docs/results/nightly.md"),
         )
     ]
     return told[0].strip() + (" and changes" if told[1] else "")
