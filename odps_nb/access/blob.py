@@ -86,9 +86,7 @@ class Blob:
     def __init__(self, storage: StorageClient | Connection, reference: BlobReference) -> None:
         self._source, self._reference = storage, reference
         self._size: int | None = None
-        self._mime_type: str | None = None
-        self._file_name: str | None = None
-        self._has_head = False
+        self._head: BlobHead | None = None
         self._verified = False
 
     @property
@@ -111,35 +109,22 @@ class Blob:
     @property
     def size(self) -> int:
         """Number of bytes."""
-        if self._size is None:
-            self._load_head()
-        assert self._size is not None  # set by _load_head
-        return self._size
+        return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
         """The media type stated by the uploader; empty if none. Not verified."""
-        self._load_head()
-        return self._mime_type or ""
+        return self._fetch_head().mime_type
 
     @property
     def file_name(self) -> str:
         """The file name stated by the uploader; empty if none. Not verified."""
-        self._load_head()
-        return self._file_name or ""
+        return self._fetch_head().file_name
 
     @property
     def head(self) -> BlobHead | None:
         """Size, type and name as one value if they are known already; sends no request."""
-        from odps_nb.client.blob.head import BlobHead
-
-        if not self._has_head:
-            return None
-        return BlobHead(
-            size=self._size or 0,
-            mime_type=self._mime_type or "",
-            file_name=self._file_name or "",
-        )
+        return self._head
 
     def bytes(self) -> bytes:
         """Fetch the whole blob into memory; each call is one request.
@@ -374,26 +359,25 @@ class Blob:
         return media_type(data[:_HEAD], len(data), "")
 
     def _ask_size(self) -> int:
-        if self._size is None:
-            self._load_head(receive_buffer=_RECEIVE_BUFFER)
-        return self.size
+        if self._size is not None:
+            return self._size
+        return self._fetch_head(receive_buffer=_RECEIVE_BUFFER).size
 
-    def _load_head(self, *, receive_buffer: int | None = None) -> None:
-        if self._has_head:
-            return
-        from odps_nb.client.blob.head import fetch_blob_head
+    def _fetch_head(self, *, receive_buffer: int | None = None) -> BlobHead:
+        if self._head is None:
+            from odps_nb.client.blob.head import fetch_blob_head
 
-        head = fetch_blob_head(
-            self._storage,
-            self._reference,
-            cancel=self._storage.operation(),
-            receive_buffer=receive_buffer,
-        )
-        self._learn(head)
+            token = self._storage.operation()
+            self._learn(
+                fetch_blob_head(
+                    self._storage, self._reference, cancel=token, receive_buffer=receive_buffer
+                )
+            )
+        assert self._head is not None
+        return self._head
 
     def _learn(self, head: BlobHead) -> None:
-        self._size, self._mime_type = head.size, head.mime_type
-        self._file_name, self._has_head = head.file_name, True
+        self._head, self._size = head, head.size
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and other._reference == self._reference
@@ -405,7 +389,7 @@ class Blob:
         known = [
             repr(self._reference.token[:21] + ("…" if len(self._reference.token) > 21 else ""))
         ]
-        known += [self._mime_type] if self._mime_type else []
+        known += [self._head.mime_type] if self._head and self._head.mime_type else []
         known += [format_bytes(self._size)] if self._size is not None else []
         return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
 
