@@ -164,7 +164,7 @@ class RowForms(ABC):
         >>> odps.sql("select count(*) as rows from orders where id = 1000001").to_polars().item()
         1
         """
-        from odps_nb.access.engines.missing import require
+        from odps_nb.access.checks import require
         from odps_nb.access.engines.polars_frame import to_polars
 
         require("polars")  # before rows are read

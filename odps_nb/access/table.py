@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.writing.open_write import OpenWrite
-    from odps_nb.client.write.values import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import TableInfo
 

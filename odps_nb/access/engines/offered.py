@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from odps_nb.access.engines.missing import require
+from odps_nb.access.checks import require
 from odps_nb.access.engines.split_task import SplitTask
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 

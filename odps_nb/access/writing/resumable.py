@@ -25,12 +25,12 @@ from odps_nb.access.writing.sources import Target
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import (
     WriteSession,
     fetch_write_state,
     open_write_session,
 )
-from odps_nb.client.write.values import WriteSessionRef
 from odps_nb.errors import ConflictError, NotFoundError, SessionExpiredError
 from odps_nb.terms import SessionStatus
 

@@ -310,7 +310,7 @@ class StorageClient:
     @cached_property
     def blob_cache(self) -> BlobCache | None:
         """Blobs kept on this machine's disk; ``None``: switched off."""
-        from odps_nb.client.blob.cache_settings import open_cache
+        from odps_nb.client.blob.cache import open_cache
 
         return open_cache(self.profile)
 

@@ -20,8 +20,8 @@ from odps_nb.access.writing import resumable
 from odps_nb.access.writing.journal import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import WriteSession, abort_write
-from odps_nb.client.write.values import WriteSessionRef
 from odps_nb.errors import ConflictError, FramingError
 
 Name = Callable[[str], str]
