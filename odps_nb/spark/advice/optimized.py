@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from odps_nb.access.reading.conditions import Condition
 from odps_nb.schema import TableSchema
 from odps_nb.spark.advice.predicates import condition_of, conjuncts
+from odps_nb.spark.pushdown.conditions import Condition
 
 __all__ = ["Node", "PlanUse", "use_of"]
 

@@ -1,7 +1,7 @@
 """Translates filters of a Spark plan into conditions that ``where=`` takes.
 
 Only those of which Spark and this package must agree: the same rules as for the filters of
-`odps_nb.spark.sql` (`odps_nb.access.reading.conditions`).
+`odps_nb.spark.sql` (`odps_nb.spark.pushdown.conditions`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from odps_nb.access.reading.conditions import (
+from odps_nb.access.engines.comparable import Value, may_be_null_tested, takes_pattern, takes_value
+from odps_nb.schema import Column, TableSchema
+from odps_nb.spark.pushdown.conditions import (
     AllOf,
     AnyOf,
     Compare,
@@ -20,12 +22,7 @@ from odps_nb.access.reading.conditions import (
     IsNull,
     Like,
     Negation,
-    Value,
-    may_be_null_tested,
-    takes_pattern,
-    takes_value,
 )
-from odps_nb.schema import Column, TableSchema
 
 if TYPE_CHECKING:
     from odps_nb.spark.advice.optimized import Node

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from odps_nb.access.reading.conditions import Compare, Condition
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.spark.advice.optimized import PlanUse, use_of
 from odps_nb.spark.pushdown.columns import cheapest
+from odps_nb.spark.pushdown.conditions import Compare, Condition
 from odps_nb.terms import PartitionSpec
 
 __all__ = ["Asked", "advice_on", "advised"]

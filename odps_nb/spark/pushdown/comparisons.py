@@ -21,17 +21,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from odps_nb.access.reading.conditions import (
-    Compare,
-    Condition,
-    IsIn,
-    Like,
-    Negation,
-    Value,
-    takes_pattern,
-    takes_value,
-)
+from odps_nb.access.engines.comparable import Value, takes_pattern, takes_value
 from odps_nb.schema import Column, PrimitiveType, TypeCode
+from odps_nb.spark.pushdown.conditions import Compare, Condition, IsIn, Like, Negation
 
 __all__ = ["Comparisons", "Moment", "moment_of"]
 

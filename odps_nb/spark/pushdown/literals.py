@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from odps_nb.access.reading.conditions import Value
+from odps_nb.access.engines.comparable import Value
 from odps_nb.spark.pushdown.comparisons import Moment, moment_of
 
 __all__ = ["value_of"]
