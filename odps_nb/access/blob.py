@@ -513,11 +513,10 @@ class BlobColumn(Sequence[Blob]):
         ['mountains.jpg', 'mandelbrot.png']
         """
         from odps_nb.access.blobs.many import Fetch, References, save_blobs
-        from odps_nb.access.progress import listener_of
 
         if not self._blobs:
             return []
-        fetch = Fetch(storage=self._blobs[0]._storage, listener=lambda: listener_of(progress))
+        fetch = Fetch(storage=self._blobs[0]._storage, progress=progress)
         wanted = References(self._blobs)
         return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
 

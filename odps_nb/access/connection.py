@@ -656,7 +656,7 @@ class Connection:
         return Fetch(
             storage=self.storage,
             compression=Compression.of(compression),
-            listener=lambda: listener_of(progress),
+            progress=progress,
         )
 
     # -- SQL ----------------------------------------------------------------------------------
