@@ -12,7 +12,7 @@ from IPython.core import magic_arguments
 if TYPE_CHECKING:
     from odps_nb.notebook.magics.context import Context
 
-__all__ = ["Command", "argument", "parsed_as", "parser_of"]
+__all__ = ["PARTITIONS", "TABLE", "WHERE", "Command", "argument", "parsed_as", "parser_of"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -31,6 +31,19 @@ def argument(*names: str, **how: Any) -> Callable[[_Function], _Function]:
         "Callable[[_Function], _Function]",
         magic_arguments.argument(*names, **how),  # type: ignore[no-untyped-call]  # IPython's own
     )
+
+
+TABLE = argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+PARTITIONS = argument(
+    "-p",
+    "--partition",
+    metavar="KEY=VALUE",
+    action="append",
+    help="Partitions: ds=2024-01-01, ds>=2024-01-01 or latest; may be repeated.",
+)
+WHERE = argument(
+    "-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value."
+)
 
 
 def parser_of(function: Callable[..., Any]) -> argparse.ArgumentParser:
