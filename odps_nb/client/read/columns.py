@@ -66,7 +66,7 @@ def choose_columns(
         A column does not exist, or the condition cannot be applied.
     """
     schema = plan.schema
-    if plan.where and schema is None:
+    if plan.where and schema is None:  # a condition as a tree comes with the schema
         schema = _probed(plan, ask)
     found = None if schema is None else _filter(plan, schema)
     if not plan.columns:
