@@ -22,7 +22,10 @@ def inputs(target: str) -> dict[str, bytes]:
     from .seeds import seeds  # late: what it imports is instrumented first
 
     made = {f"seed-{name}": data for where, name, data in seeds() if where == target}
-    with zipfile.ZipFile(CORPUS / f"{target}.zip") as archive:
+    path = CORPUS / f"{target}.zip"
+    if not path.exists():  # a source distribution has none
+        return made
+    with zipfile.ZipFile(path) as archive:
         return made | {name: archive.read(name) for name in archive.namelist()}
 
 
