@@ -367,17 +367,17 @@ class Blob:
         if self._head is None:
             from odps_nb.client.blob.head import fetch_blob_head
 
-            token = self._storage.operation()
-            self._learn(
+            storage, token = self._storage, self._storage.operation()
+            return self._learn(
                 fetch_blob_head(
-                    self._storage, self._reference, cancel=token, receive_buffer=receive_buffer
+                    storage, self._reference, cancel=token, receive_buffer=receive_buffer
                 )
             )
-        assert self._head is not None
         return self._head
 
-    def _learn(self, head: BlobHead) -> None:
+    def _learn(self, head: BlobHead) -> BlobHead:
         self._head, self._size = head, head.size
+        return head
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and other._reference == self._reference
@@ -602,13 +602,12 @@ def iter_glances(
                     blob._learn(glance.known)
 
 
-def _shown(thing: object, make: Any) -> Mapping[str, Any]:
+def _shown(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return what a notebook shows; an error becomes three lines instead of a traceback."""
     try:
-        bundle: Mapping[str, Any] = make()
+        return make()
     except OdpsNbError as error:
         return {"text/plain": "\n".join([repr(thing), *explain(error)])}
-    return bundle or {"text/plain": repr(thing)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
