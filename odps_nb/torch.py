@@ -252,6 +252,6 @@ def _count(name: str, value: int, *, at_least: int = 1) -> int:
 
 
 def _require_torch() -> None:
-    from odps_nb.access.engines.missing import require
+    from odps_nb.access.checks import require
 
     require("torch")

@@ -36,9 +36,9 @@ from odps_nb.filters.tree import (
     Node,
     Not,
 )
-from odps_nb.schema import DecimalType, OdpsType, TableSchema, TypeCode, UnknownType
+from odps_nb.schema import Column, DecimalType, OdpsType, TableSchema, TypeCode, UnknownType
 
-__all__ = ["MAX_LENGTH", "parse_condition"]
+__all__ = ["MAX_LENGTH", "column_value", "kind_of", "parse_condition"]
 
 MAX_LENGTH = 256 * 1024
 _LONG = 2**63
@@ -67,6 +67,13 @@ _KINDS: dict[TypeCode, Kind] = {
 def kind_of(odps: OdpsType) -> Kind:
     """Return the kind that values of a type are compared as."""
     return Kind.DECIMAL if isinstance(odps, DecimalType) else _KINDS.get(odps.code, Kind.OTHER)
+
+
+def column_value(column: Column) -> ColumnValue:
+    """Return the node of a column."""
+    odps = column.type
+    text = odps.text if isinstance(odps, UnknownType) else odps.code.name
+    return ColumnValue(column.name, kind_of(odps), odps.code, text)
 
 
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
@@ -200,9 +207,7 @@ class _Reader:
                 code="NoSuchColumn",
                 hint=f"{said}its columns are: {shown}",
             )
-        odps = column.type
-        text = odps.text if isinstance(odps, UnknownType) else odps.code.name
-        return ColumnValue(column.name, kind_of(odps), odps.code, text)
+        return column_value(column)
 
     def _literal(self, tree: Any) -> Node:
         if tree.is_string:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.read.far_times import asks_for_micro
+from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
 
@@ -77,8 +77,7 @@ def read_frame(
     blobs
         Called after the first batch; returns the dtypes of columns of blobs, by name.
     """
-    from odps_nb.convert.decimal_array import decimal_note
-    from odps_nb.convert.pandas_frame import to_pandas
+    from odps_nb.convert.pandas_frame import decimal_note, to_pandas
 
     with closing(batches), _freed_on_error():
         first = deque(islice(batches, 1))

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.delivered import DeliveredPrefix
-from odps_nb.client.blob.response import blob_events
+from odps_nb.client.blob.response import DeliveredPrefix, blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient

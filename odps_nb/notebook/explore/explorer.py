@@ -34,8 +34,7 @@ from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_cla
 from odps_nb.schema import TypeCode
 
 if TYPE_CHECKING:
-    from odps_nb.access.scan import Scan
-    from odps_nb.access.sql import Result
+    from odps_nb.access.row_forms import RowForms
     from odps_nb.notebook.explore.pages import Page
 
 __all__ = ["Explorer", "explore"]
@@ -47,7 +46,7 @@ _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
 def explore(
-    source: Scan | Result, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
+    source: RowForms, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
 ) -> Explorer:
     """Return a view of the rows of a read or of a result; opens its session."""
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -12,7 +12,7 @@ from IPython.core import magic_arguments
 if TYPE_CHECKING:
     from odps_nb.notebook.magics.context import Context
 
-__all__ = ["Command", "argument", "parsed_as", "parser_of"]
+__all__ = ["PARTITIONS", "TABLE", "WHERE", "Command", "argument", "parsed_as", "parser_of"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -31,6 +31,19 @@ def argument(*names: str, **how: Any) -> Callable[[_Function], _Function]:
         "Callable[[_Function], _Function]",
         magic_arguments.argument(*names, **how),  # type: ignore[no-untyped-call]  # IPython's own
     )
+
+
+TABLE = argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+PARTITIONS = argument(
+    "-p",
+    "--partition",
+    metavar="KEY=VALUE",
+    action="append",
+    help="Partitions: ds=2024-01-01, ds>=2024-01-01 or latest; may be repeated.",
+)
+WHERE = argument(
+    "-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value."
+)
 
 
 def parser_of(function: Callable[..., Any]) -> argparse.ArgumentParser:
@@ -61,6 +74,29 @@ class Command:
         usage, _, body = text.removeprefix("::\n\n  %").partition("\n\n")
         mark = "%%" if self.cell == "required" else "%"
         return f"{mark}{usage}\n\n{body}".rstrip()
+
+    def option(self, name: str) -> argparse.Action | None:
+        """Return the option with a name such as ``-c``."""
+        return parser_of(self.run)._option_string_actions.get(name)
+
+    def takes_value(self, option: str) -> bool:
+        """Whether a value follows an option; an unknown one may have one."""
+        action = self.option(option)
+        return action is None or action.nargs != 0
+
+    def positionals(self) -> list[str]:
+        """Return the names of its positional arguments."""
+        return [one.dest for one in parser_of(self.run)._actions if not one.option_strings]
+
+    def given(self, words: Sequence[str]) -> list[str]:
+        """Return the words that are neither options nor their values."""
+        found: list[str] = []
+        skip = False
+        for word in words:
+            if not skip and not word.startswith("-"):
+                found.append(word)
+            skip = not skip and word.startswith("-") and "=" not in word and self.takes_value(word)
+        return found
 
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of its options, long forms first."""

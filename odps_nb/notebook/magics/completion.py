@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol
 
-from odps_nb.convert.frame_options import Decimals, DtypeBackend
-from odps_nb.notebook.magics.options import TEXT_MODES
+if TYPE_CHECKING:
+    import argparse
+
+    from odps_nb.notebook.magics.command import Command
 
 __all__ = ["Candidates", "Known", "Names", "complete", "matcher"]
 
@@ -20,7 +22,6 @@ MAX_SHOWN = 200
 
 # "%odps read ord", also after an assignment and as the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
-_TAKES_TABLE = {"schema", "partitions", "head", "read", "blobs", "write", "explore"}
 _WORD = re.compile(r"[^\s,(]*$")
 _FILTER = re.compile(r"""(?:-w|--where)[\s=]+(?P<quote>["'])(?P<text>(?:(?!(?P=quote)).)*)$""")
 _TABLE_CALL = re.compile(
@@ -56,12 +57,12 @@ class Candidates:
 class Known:
     """The names to choose from.
 
-    ``options`` are option strings by subcommand; ``variables`` (the user's, for ``-o`` and
-    ``write``), ``profiles`` and ``tables_of`` (of a variable that holds a connection, else
-    ``None``) are asked only when they are needed.
+    ``commands`` are the subcommands. ``variables`` (the user's, for ``-o`` and ``write``),
+    ``profiles`` and ``tables_of`` (of a variable that holds a connection, else ``None``) are asked
+    only when they are needed.
     """
 
-    options: Mapping[str, Sequence[str]]
+    commands: Mapping[str, Command]
     names: Names
     variables: Callable[[], Iterable[str]] = tuple
     profiles: Callable[[], Iterable[str]] = tuple
@@ -76,27 +77,31 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
     lines = before.split("\n")
     first = _LINE.match(lines[0])
     if first and first["cell"] and len(lines) > 1:
-        return _in_cell(first["rest"] or "", "\n".join(lines[1:]), after, known.names)
+        return _in_cell(first["rest"] or "", "\n".join(lines[1:]), after, known)
     here = _LINE.match(lines[-1])
     if here is None or here["rest"] is None:
         return _in_python(lines[-1], known)
     if (quoted := _FILTER.search(here["rest"])) is not None:
-        table = _table_of("read", here["rest"][: quoted.start()].split()[1:])
+        command, *args = here["rest"][: quoted.start()].split()
+        table = _table_of(known.commands.get(command), args)
         fragment = _WORD.search(quoted["text"])
         return _among(fragment[0] if fragment else "", known.names.columns(table) if table else ())
     words = here["rest"].split()
     typed = "" if here["rest"][-1].isspace() else words.pop()
     if not words:
-        return _among(typed, known.options, "magic")
-    command, *args = words
-    if command == "help":
-        return _among(typed, known.options, "magic")
+        return _among(typed, known.commands, "magic")
+    name, *args = words
+    if name == "help":
+        return _among(typed, known.commands, "magic")
+    command = known.commands.get(name)
+    if command is None:
+        return None
     if typed.startswith("-"):
-        return _among(typed, known.options.get(command, ()))
+        return _among(typed, command.option_strings())
     last = args[-1] if args else ""
-    if last.startswith("-") and last not in _FLAGS:
-        return _value_of(last, typed, _table_of(command, args), known)
-    return _positional(command, len(_positionals(args)), typed, known)
+    if last.startswith("-") and command.takes_value(last):
+        return _value_of(command.option(last), typed, _table_of(command, args), known)
+    return _positional(command, len(command.given(args)), typed, known)
 
 
 def _in_python(line: str, known: Known) -> Candidates | None:
@@ -108,77 +113,47 @@ def _in_python(line: str, known: Known) -> Candidates | None:
     return None if names is None else _among(match["fragment"], names, "class")
 
 
-def _value_of(option: str, typed: str, table: str | None, known: Known) -> Candidates | None:
-    if option in ("-c", "--columns", "--column") and table:
+def _value_of(
+    option: argparse.Action | None, typed: str, table: str | None, known: Known
+) -> Candidates | None:
+    if option is None:
+        return None
+    if option.dest in ("columns", "column") and table:
         return _among(typed.rpartition(",")[2], known.names.columns(table))
-    if option in ("-p", "--partition") and table:
+    if option.dest == "partition" and table:
         return _among(typed, known.names.partitions(table))
-    if option in ("-o", "--output"):
+    if option.dest == "output":
         return _among(typed, known.variables(), "variable")
-    return _among(typed, _CHOICES[option]) if option in _CHOICES else None
+    return _among(typed, option.choices) if option.choices else None
 
 
-def _positional(command: str, position: int, typed: str, known: Known) -> Candidates | None:
-    if command == "connect" and position == 0:
-        return _among(typed, ["local", *known.profiles()])
-    if command == "write" and position == 0:
-        return _among(typed, known.variables(), "variable")
-    if position == (1 if command == "write" else 0) and command in _TAKES_TABLE:
-        return _among(typed, known.names.tables(), "class")
-    return None if typed else _among(typed, known.options.get(command, ()))
+def _positional(command: Command, place: int, typed: str, known: Known) -> Candidates | None:
+    match command.positionals()[place : place + 1]:
+        case ["target"]:
+            return _among(typed, ["local", *known.profiles()])
+        case ["source"]:
+            return _among(typed, known.variables(), "variable")
+        case ["table"]:
+            return _among(typed, known.names.tables(), "class")
+    return None if typed else _among(typed, command.option_strings())
 
 
-_CHOICES = {
-    "-t": ("pandas", "arrow", "spark", "batches"),
-    "--type": ("pandas", "arrow", "spark", "batches"),
-    "--view": ("grid", "list"),
-    "--decimals": get_args(Decimals),
-    "--dtype-backend": get_args(DtypeBackend),
-    "--text": TEXT_MODES,
-}
-_FLAGS = {
-    "-q",
-    "--quiet",
-    "--bg",
-    "--char-padding",
-    "--create",
-    "--dry-run",
-    "--index",
-    "--overwrite",
-    "--render",
-    "--all",
-    "--help",
-    "-h",
-}
+def _table_of(command: Command | None, args: Sequence[str]) -> str | None:
+    if command is None:
+        return None
+    named = dict(zip(command.positionals(), command.given(args), strict=False))
+    return named.get("table")
 
 
-def _positionals(args: Sequence[str]) -> list[str]:
-    found, skip = [], False
-    for arg in args:
-        if skip:
-            skip = False
-        elif arg.startswith("-"):
-            skip = arg not in _FLAGS and "=" not in arg
-        else:
-            found.append(arg)
-    return found
-
-
-def _table_of(command: str, args: Sequence[str]) -> str | None:
-    index = 1 if command == "write" else 0
-    words = _positionals(args)
-    return words[index] if len(words) > index else None
-
-
-def _in_cell(rest: str, body: str, after: str, names: Names) -> Candidates | None:
+def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | None:
     """Complete in the body of a cell: columns of the table, or names of an SQL query."""
-    words = rest.split()
+    words, names = rest.split(), known.names
     match = _WORD.search(body)
     fragment = match[0] if match else ""
     if not words or not fragment:
         return None
     if words[0] == "read":
-        table = _table_of("read", words[1:])
+        table = _table_of(known.commands.get("read"), words[1:])
         return _among(fragment, names.columns(table)) if table else None
     if words[0] not in ("sql", "spark"):
         return None
@@ -186,10 +161,10 @@ def _in_cell(rest: str, body: str, after: str, names: Names) -> Candidates | Non
         return _among(fragment, names.tables(), "class")
     # what a query reads often stands behind the cursor: select am… from orders
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
-    known = [column for table in tables for column in names.columns(table)]
+    columns = [column for table in tables for column in names.columns(table)]
     if "." in fragment:  # of an alias
-        return _among(fragment.rpartition(".")[2], known)
-    return _among(fragment, [*known, *names.tables()])
+        return _among(fragment.rpartition(".")[2], columns)
+    return _among(fragment, [*columns, *names.tables()])
 
 
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:

@@ -208,7 +208,7 @@ class OdpsMagics(Magics):
 
     def _complete(self, before: str, after: str) -> completion.Candidates | None:
         known = completion.Known(
-            options={name: command.option_strings() for name, command in COMMANDS.items()},
+            commands=COMMANDS,
             names=self.context.names(),
             variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
             profiles=_profiles,

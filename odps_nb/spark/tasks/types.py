@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
-from odps_nb.convert.left_out import columns_with_types
+from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,

@@ -6,15 +6,9 @@ import time
 import pytest
 
 from odps_nb.errors import ConnectError
+from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.completion import Known, complete
 from odps_nb.notebook.magics.names import NameCache
-
-OPTIONS = {
-    "connect": ("--project", "--root"),
-    "read": ("--columns", "--where", "-c"),
-    "tables": (),
-    "write": ("--overwrite",),
-}
 
 
 class Names:
@@ -33,7 +27,7 @@ class Names:
 
 def words(before: str, after: str = "") -> tuple[str, ...] | None:
     known = Known(
-        options=OPTIONS,
+        commands=COMMANDS,
         names=Names(),
         variables=lambda: ["frame", "other"],
         profiles=lambda: ["prod"],
@@ -47,13 +41,15 @@ def words(before: str, after: str = "") -> tuple[str, ...] | None:
     ("before", "expected"),
     [
         ("%odps re", ("read",)),
-        ("%odps ", ("connect", "read", "tables", "write")),
+        ("%odps ", tuple(COMMANDS)),
         ("df = %odps re", ("read",)),
         ("x = 1\n%odps re", ("read",)),
         ("%odps read or", ("orders",)),
         ("%odps read doc", ("Documents",)),
         ("%odps read ", ("orders", "media", "Documents")),
         ("%odps read orders --co", ("--columns",)),
+        ("%odps blobs media --view ", ("grid", "list")),
+        ("%odps write --index frame or", ("orders",)),
         ("%odps read orders -c am", ("amount",)),
         ("%odps read orders -c id,am", ("amount",)),
         ("%odps read media -c x", ()),

@@ -1,26 +1,23 @@
-"""Conditions that may be sent to the service: values, their SQL text, their evaluation.
+"""Conditions of a Spark query that may be sent to the service: values, SQL text, evaluation.
 
-Only conditions whose answer is the same for an engine (Spark, Arrow) and for the service
-(`takes_value`): the type of the literal is that of the column, and no cast, collation or rounding
-decides. `Condition.holds` tells the answer here as well, by which partitions are chosen.
+Only conditions whose answer is the same for Spark and for the service
+(`odps_nb.access.engines.comparable`). `Condition.holds` tells the answer here as well, by which
+partitions are chosen.
 """
 
 from __future__ import annotations
 
-import datetime
 import operator
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, ClassVar
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
+from odps_nb.access.engines.comparable import Value
 
 __all__ = [
-    "MAX_PARTITIONS",
     "AllOf",
     "AnyOf",
     "Compare",
@@ -30,22 +27,15 @@ __all__ = [
     "IsNull",
     "Like",
     "Negation",
-    "Value",
-    "may_be_null_tested",
+    "Row",
     "may_be_sent",
-    "partition_value",
-    "takes_pattern",
-    "takes_value",
     "within_length",
 ]
 
-MAX_PARTITIONS = 1000  # named one by one in a request
 _MAX_WHERE = 16_000  # characters; the engine applies what is longer
 
-Value = bool | int | float | str | datetime.date | Decimal
 Row = Mapping[str, Value | None]
 
-_BITS = {TypeCode.TINYINT: 8, TypeCode.SMALLINT: 16, TypeCode.INT: 32, TypeCode.BIGINT: 64}
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -54,15 +44,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-# Before it calendars differ: a day has another name in each.
-_FIRST_DATE = datetime.date(1600, 1, 1)
-_NULL_TESTED = {
-    *_BITS,
-    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.CHAR),
-    *(TypeCode.VARCHAR, TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.DECIMAL),
-}
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,8}")
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 class Condition(ABC):
@@ -292,81 +274,3 @@ def within_length(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
 
 def _fenced(part: Condition) -> str:
     return f"({part})" if isinstance(part, (AllOf, AnyOf)) else str(part)
-
-
-# -- which literals belong to which columns ---------------------------------------------------
-
-
-def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
-    """Whether Spark and the service must agree on ``column sign value``.
-
-    Floats are out (NaN), CHAR and VARCHAR (padding), times (zones, precision), and every literal
-    that one side would have to cast.
-    """
-    code = column.type.code
-    if code in _BITS:
-        # The least number of each width is left out: MaxCompute keeps that of BIGINT for itself.
-        return type(value) is int and abs(value) < 1 << (_BITS[code] - 1)
-    if code is TypeCode.STRING:
-        return isinstance(value, str) and _same_text(value, sign)
-    if code is TypeCode.BOOLEAN:
-        return isinstance(value, bool) and sign in ("=", "<>")
-    if code is TypeCode.DATE:
-        return type(value) is datetime.date and value >= _FIRST_DATE
-    if isinstance(column.type, DecimalType) and isinstance(value, (int, Decimal)):
-        return not isinstance(value, bool) and _fits(Decimal(value), column.type)
-    return False
-
-
-def _same_text(value: str, sign: str) -> bool:
-    if any(not one.isprintable() for one in value):
-        return False
-    # UTF-8 and UTF-16 sort alike what differs in a character of ASCII.
-    return sign in ("=", "<>") or value.isascii()
-
-
-def _fits(value: Decimal, kind: DecimalType) -> bool:
-    """Whether the literal, as it is written, needs no more digits than the column has."""
-    if kind.precision is None or kind.precision > 38:
-        return False
-    _, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int) or exponent > 0:
-        return False
-    scale = kind.scale or 0
-    whole = max(0, len(digits) + exponent)
-    return -exponent <= min(scale, 18) and whole <= kind.precision - scale
-
-
-def takes_pattern(column: Column, pattern: str) -> bool:
-    """Whether Spark and the service must agree on ``column like pattern``.
-
-    So they do where ``%`` is all that has a meaning: what ``_`` counts as a character and what a
-    backslash escapes is not the same everywhere.
-    """
-    return (
-        column.type.code is TypeCode.STRING
-        and _same_text(pattern, "=")
-        and not set(pattern) & set("_\\'\"")
-    )
-
-
-def may_be_null_tested(column: Column) -> bool:
-    """Whether ``is null`` may be sent for a column: scalars whose values are what they seem."""
-    return column.type.code in _NULL_TESTED
-
-
-def partition_value(column: Column, text: str) -> Value | None:
-    """Return the value of a partition as its column holds it; ``None`` where that is not sure."""
-    if text.startswith("__"):  # how a service may spell a null
-        return None
-    if column.type == PrimitiveType(TypeCode.STRING):
-        return text
-    if column.type.code in _BITS and _INTEGER.fullmatch(text):
-        return int(text)
-    if column.type.code is TypeCode.DATE:
-        try:
-            value = datetime.date.fromisoformat(text)
-        except ValueError:
-            return None
-        return value if value.isoformat() == text else None
-    return None

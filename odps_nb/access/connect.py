@@ -1,39 +1,21 @@
-"""`connect`, and the functions of the notebook and Spark that connections use (the face).
-
-The only module that may import every floor. Each function imports what it needs when it is called,
-so that a script loads no notebook code and a connection no Spark.
-"""
+"""`connect`: a connection from a profile, settings, or the embedded service."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.elsewhere import Address, connect_again
-from odps_nb.access.faces import Explorer, Faces, Gallery, Listing, SparkRows, Uploader
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from odps_nb.access.blob import BlobColumn
-    from odps_nb.access.receipt import Receipt
-    from odps_nb.access.scan import Scan
-    from odps_nb.access.sql import Result
-    from odps_nb.access.table import Table
-    from odps_nb.access.writing.rows import WriteOptions
-    from odps_nb.client.blob.glances import Glance
-    from odps_nb.client.calls.progress import Progress, ProgressListener
     from odps_nb.client.options import ClientOptions
-    from odps_nb.schema import TableSchema
 
-__all__ = ["FACES", "connect", "reconnect"]
+__all__ = ["connect"]
 
 
 @hides_secrets
@@ -133,7 +115,7 @@ app_id, app_key, region, quota, api_version
             option="root",
             hint='write connect("local", root=…)',
         )
-    return Connection(_profile(source, said), faces=FACES)
+    return Connection(_profile(source, said))
 
 
 def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
@@ -175,154 +157,4 @@ def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
     except BaseException:
         service.stop()
         raise
-    return Connection(profile, faces=FACES, service=service)
-
-
-def reconnect(address: Address) -> Connection:
-    """Return the connection that a pickle leads to, in this process or another one."""
-    from odps_nb.local.server.launch import read_keys
-
-    return connect_again(
-        address,
-        lambda profile, made: Connection(profile, faces=FACES, address=made),
-        local_keys=read_keys,
-    )
-
-
-# -- functions for connections
-# -----------------------------------------------------------------------------
-
-
-def _listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return a card in a notebook, a line in a terminal, else nothing."""
-    if _in_kernel():
-        from odps_nb.notebook.progress.cards import CardListener
-
-        return CardListener(on_cancel=on_cancel)
-    if sys.stderr is not None and sys.stderr.isatty():
-        from odps_nb.notebook.progress.line import LineListener
-
-        return LineListener(on_cancel=on_cancel)
-    from odps_nb.client.calls.progress import silent
-
-    return silent
-
-
-def _after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
-    if "IPython" not in sys.modules:
-        return lambda: None
-    from odps_nb.notebook.progress.cells import after_cell
-
-    return after_cell(call)
-
-
-def _in_kernel() -> bool:
-    ipython = sys.modules.get("IPython")  # in a kernel it is already imported
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
-
-
-def _to_spark(scan: Scan, spark: Any, progress: Progress) -> Any:
-    from odps_nb.spark import read_scan
-
-    return read_scan(spark, scan, progress=progress)
-
-
-def _rows_to_spark(spark: Any, rows: pa.Table, schema: TableSchema) -> Any:
-    from odps_nb.spark.reading.dataframe import local_dataframe
-
-    return local_dataframe(spark, rows, schema)
-
-
-def _spark_write(table: Table, frame: Any, options: Mapping[str, Any]) -> Receipt:
-    from odps_nb.spark.writing.dataframe import write_change, write_rows
-
-    if "change" in options:
-        return write_change(frame, table.connection, table.name, **options)
-    return write_rows(frame, table.connection, table.name, **options)
-
-
-def _spark_columns(schema: Any) -> TableSchema:
-    from odps_nb.spark.writing.checks import table_columns
-
-    return table_columns(schema)
-
-
-def _spark_sql(connection: Connection, spark: Any, text: str, limit: int | None) -> SparkRows:
-    from odps_nb.spark import explain_sql
-
-    return explain_sql(spark, connection, text, limit=limit)
-
-
-def _gallery(column: BlobColumn) -> Mapping[str, Any]:
-    from odps_nb.notebook.gallery.view import mimebundle
-
-    return mimebundle(column, summary=column.summary)
-
-
-def _work(column: BlobColumn) -> Gallery:
-    from odps_nb.notebook.gallery.view import Gallery as View
-
-    return View(column, summary=column.summary)
-
-
-def _preview(blob: Glance) -> Mapping[str, Any]:
-    from odps_nb.notebook.preview.bundle import mimebundle
-
-    return mimebundle(blob)
-
-
-def _listing(listing: Listing) -> Mapping[str, Any]:
-    from odps_nb.notebook.display.listing import Listing as Shown
-
-    shown = Shown(
-        headers=listing.headers,
-        rows=tuple(listing.rows),
-        caption=listing.caption,
-        empty="no columns",
-    )
-    return shown._repr_mimebundle_()
-
-
-def _media_type(head: bytes, size: int, name: str) -> str:
-    from odps_nb.notebook.preview.media_type import media_type
-
-    return media_type(head, size, name)
-
-
-def _rows(source: Scan | Result) -> Mapping[str, Any]:
-    from odps_nb.notebook.explore.static import mimebundle
-
-    return mimebundle(source)
-
-
-def _explore(source: Scan | Result, rows: int, sample: int, seed: int | None) -> Explorer:
-    from odps_nb.notebook.explore.explorer import explore
-
-    return explore(source, rows=rows, sample=sample, seed=seed)
-
-
-def _upload(table: Table, options: WriteOptions, create: bool, accept: str) -> Uploader:  # noqa: FBT001  called by a face
-    from odps_nb.notebook.upload.uploader import Uploader
-
-    return Uploader(table, options, create=create, accept=accept)
-
-
-FACES = Faces(
-    listener=_listener,
-    after_cell=_after_cell,
-    to_spark=_to_spark,
-    rows_to_spark=_rows_to_spark,
-    spark_write=_spark_write,
-    spark_columns=_spark_columns,
-    spark_sql=_spark_sql,
-    gallery=_gallery,
-    work=_work,
-    preview=_preview,
-    listing=_listing,
-    media_type=_media_type,
-    rows=_rows,
-    explore=_explore,
-    upload=_upload,
-    reconnect=reconnect,
-)
+    return Connection(profile, service=service)
