@@ -14,14 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 from pandas.api.extensions import ExtensionDtype
 
+from odps_nb.convert.decimal_array import DecimalDtype
+from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
-__all__ = ["FrameColumn", "as_floats", "frame_column", "from_floats", "surviving_floats"]
+__all__ = ["FrameColumn", "frame_column"]
 
 _FIRST_ROWS = 1 << 16  # where their number is unknown
 _MAX_FIRST_ROWS = 1 << 24  # the number is a peer's; space for more is made when they come
@@ -101,8 +102,10 @@ def frame_column(
 def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) -> FrameColumn:
     if options.decimals == "float":
         return _FloatColumn(frame_column(pa.float64(), rows, options))
-    if options.decimals == "exact" or options.dtype_backend is not None:
+    if options.dtype_backend == "pyarrow":
         return _ArrowColumn(kind, pd.ArrowDtype)
+    if options.decimals == "exact" or options.dtype_backend is not None:
+        return _ArrowColumn(kind, DecimalDtype)
     return _DecimalColumn(kind, rows)
 
 
@@ -195,7 +198,7 @@ class _DecimalColumn:
     def __init__(self, kind: pa.DataType, rows: int | None) -> None:
         self._kind = kind
         self._floats: _NumpyColumn | None = _NumpyColumn(np.dtype("float64"), rows)
-        self._exact = _ArrowColumn(kind, pd.ArrowDtype)
+        self._exact = _ArrowColumn(kind, DecimalDtype)
 
     def add(self, part: pa.Array) -> None:
         if self._floats is not None:
@@ -261,66 +264,3 @@ class _ArrowColumn:
         if isinstance(series.dtype, np.dtype) and not series.to_numpy().flags.writeable:
             return series.copy()  # a view of Arrow memory would refuse ``df.loc[…] = …``
         return series
-
-
-_DIGITS = 15  # every decimal of so many digits is the shortest text of its nearest float64
-
-
-def as_floats(values: Any) -> Any:
-    """Return decimals as the nearest float64. Arrow's own cast may miss it by one bit.
-
-    Parameters
-    ----------
-    values
-        A decimal array, or one in chunks.
-    """
-    if isinstance(values, pa.ChunkedArray):
-        return pa.chunked_array([as_floats(one) for one in values.chunks], pa.float64())
-    found = _short_floats(values)
-    return values.cast(pa.string()).cast(pa.float64()) if found is None else found
-
-
-def from_floats(values: Any, kind: pa.DataType) -> Any:
-    """Return floats as decimals of a type, by their shortest text.
-
-    Raises
-    ------
-    pa.ArrowInvalid
-        A value has more digits than the type, or is not finite.
-    """
-    return values.cast(pa.string()).cast(kind)
-
-
-def surviving_floats(values: pa.Array) -> pa.Array | None:
-    """Return decimals as float64 if `from_floats` gives all of them back; otherwise ``None``."""
-    found = _short_floats(values)
-    if found is None:
-        found = values.cast(pa.string()).cast(pa.float64())
-        try:
-            if not from_floats(found, values.type).equals(values):
-                return None
-        except pa.ArrowInvalid:
-            return None
-    return found
-
-
-def _whole_digits(values: Any) -> int:
-    """Return how many digits before the point the longest of these decimals has."""
-    if isinstance(values, pa.Scalar):
-        ends = [values.as_py()]
-    else:
-        ends = list(pc.min_max(values).as_py().values())
-    return max((one.adjusted() + 1 for one in ends if one), default=0)
-
-
-def _short_floats(values: pa.Array) -> pa.Array | None:
-    """Return decimals as floats by one exact division, if none has more than 15 digits."""
-    scale = min(values.type.scale, _DIGITS - max(_whole_digits(values), 0))
-    if scale < 0:
-        return None
-    try:
-        short = values.cast(pa.decimal128(_DIGITS, scale))
-    except pa.ArrowInvalid:
-        return None
-    whole = short.view(pa.decimal128(_DIGITS, 0)).cast(pa.int64())
-    return pc.divide(whole.cast(pa.float64()), 10.0**scale)

@@ -23,8 +23,8 @@ class FrameOptions:
     decimals
         What a DECIMAL column becomes. ``"auto"``, the default: float64 if float64 holds every value
         of the column (up to 15 digits always, and those with more whose shortest text as a float
-        is the same number), otherwise as with ``"exact"``. ``"exact"``: pandas' Arrow dtype,
-        which keeps every digit. ``"float"``: always float64, rounded to the
+        is the same number), otherwise as with ``"exact"``. ``"exact"``: a dtype that keeps every
+        digit (`odps_nb.convert.decimal_array`). ``"float"``: always float64, rounded to the
         nearest. Decimals inside of lists, maps and structs stay exact.
     dtype_backend
         As in pandas' own readers: ``"numpy_nullable"`` for ``Int64``, ``Float64``, ``boolean`` and

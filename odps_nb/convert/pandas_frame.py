@@ -13,7 +13,7 @@ STRING, CHAR, VARCHAR, JSON           pandas' own text dtype (``str``; ``object`
 BLOB                                  ``blob``: references as text, shown as what they are
 BINARY                                ``object`` with ``bytes`` and ``None``
 DECIMAL                               ``float64`` where float64 holds every value, otherwise
-                                      pandas' Arrow dtype, with every digit
+                                      `odps_nb.convert.decimal_array`: exact
 DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
 DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us);
                                       ``datetime64[unit, zone]`` where the Arrow type has one
@@ -35,13 +35,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionDtype
-from pandas.api.types import infer_dtype, is_float_dtype, pandas_dtype
+from pandas.api.types import infer_dtype, pandas_dtype
 
 from odps_nb.convert.arrow_schema import fit_chunks, fit_columns
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.fitting.objects import fit_objects
-from odps_nb.convert.frame_columns import frame_column, from_floats
+from odps_nb.convert.frame_columns import frame_column
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema
@@ -52,7 +52,6 @@ __all__ = [
     "cast_exactly",
     "check_names",
     "column_array",
-    "decimal_note",
     "from_pandas",
     "to_pandas",
 ]
@@ -117,24 +116,6 @@ def to_pandas(
     frame = pd.DataFrame(series, copy=False, index=pd.RangeIndex(count))
     frame.columns = pd.Index(schema.names)
     return frame
-
-
-def decimal_note(schema: pa.Schema, frame: pd.DataFrame) -> str:
-    """Return which columns of a DataFrame were DECIMAL, and what they are now; "" if none was."""
-    floats, exact = [], []
-    for field, dtype in zip(schema, frame.dtypes, strict=True):
-        if pa.types.is_decimal(field.type) and dtype.kind == "f":
-            floats.append(field.name)
-        elif pa.types.is_decimal(field.type) and isinstance(dtype, pd.ArrowDtype):
-            exact.append(field.name)
-    told = [f"DECIMAL as float64: {_some(floats)}"] if floats else []
-    told += [f"DECIMAL kept exact, float64 would round: {_some(exact)}"] if exact else []
-    return " · ".join(told)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
-    return ", ".join(names[:3] if more else names) + more
 
 
 # -- from pandas ------------------------------------------------------------------------------
@@ -297,12 +278,6 @@ def _cast_back(cast: pd.Series[Any], series: pd.Series[Any]) -> pd.Series[Any]:
     """Return a column as its dtype before; pandas does not convert text to bool with nulls."""
     if series.dtype in ("bool", "boolean") and infer_dtype(cast, skipna=True) == "string":
         return cast.str.lower().map({"true": True, "false": False}).astype("boolean")
-    kind = getattr(series.dtype, "pyarrow_dtype", None)
-    if (
-        kind is not None and pa.types.is_decimal(kind) and is_float_dtype(cast.dtype)
-    ):  # by the shortest text of a float
-        decimals = from_floats(pa.array(cast, from_pandas=True), kind)
-        return pd.Series(pd.array(decimals, dtype=series.dtype), index=cast.index)
     return cast.astype(_kind(series))
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from odps_nb.convert import frame_columns
-from odps_nb.convert.frame_columns import as_floats, from_floats, surviving_floats
-from odps_nb.convert.pandas_frame import decimal_note, to_pandas
+from odps_nb.convert.decimal_array import DecimalDtype, decimal_note
+from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_floats
+from odps_nb.convert.pandas_frame import to_pandas
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.progress import ProgressSnapshot
@@ -72,7 +72,7 @@ def test_a_column_is_exact_from_its_first_value_on_wherever_the_long_one_is(
     values[place] = Decimal("12345678901234567.89")
     table = pa.table({"c": pa.array(values, pa.decimal128(38, 2))})
     exact = to_pandas(iter(table.to_batches(max_chunksize=size)), schema=table.schema)["c"]
-    assert isinstance(exact.dtype, pd.ArrowDtype)
+    assert isinstance(exact.dtype, DecimalDtype)
     assert pa.array(exact).to_pylist() == values
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.client.calls.progress import silent
+from odps_nb.convert.decimal_array import DecimalDtype
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.pandas_frame import to_pandas
 from odps_nb.errors import ArgumentError
@@ -98,7 +99,7 @@ def test_batches_that_still_arrive_give_the_same(odps):
     found = scan.to_pandas(decimals="float", dtype_backend="numpy_nullable", progress=silent)
     assert [str(one) for one in found.dtypes] == ["Float64", "Int32", "string"]
     exact = scan.to_pandas(decimals="exact", progress=silent)["amount"]
-    assert isinstance(exact.dtype, pd.ArrowDtype)
+    assert isinstance(exact.dtype, DecimalDtype)
     assert found["amount"].tolist() == [float(one) for one in exact]
     usual = scan.to_pandas(progress=silent)["amount"]
     assert (str(usual.dtype), usual.tolist()) == ("float64", found["amount"].tolist())
@@ -112,7 +113,7 @@ def test_head_and_results_of_sql_take_them_too(odps):
     assert all(isinstance(dtype, pd.ArrowDtype) for dtype in head.dtypes)
     result = odps.sql("select amount from orders limit 3", progress=silent)
     assert str(result.to_pandas()["amount"].dtype) == "float64"
-    assert isinstance(result.to_pandas(decimals="exact")["amount"].dtype, pd.ArrowDtype)
+    assert isinstance(result.to_pandas(decimals="exact")["amount"].dtype, DecimalDtype)
 
 
 @pytest.mark.parametrize(

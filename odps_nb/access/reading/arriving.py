@@ -77,7 +77,8 @@ def read_frame(
     blobs
         Called after the first batch; returns the dtypes of columns of blobs, by name.
     """
-    from odps_nb.convert.pandas_frame import decimal_note, to_pandas
+    from odps_nb.convert.decimal_array import decimal_note
+    from odps_nb.convert.pandas_frame import to_pandas
 
     with closing(batches), _freed_on_error():
         first = deque(islice(batches, 1))

@@ -1,0 +1,88 @@
+"""Arrow decimals as floats and back, each the nearest one (without pandas)."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["as_floats", "from_floats", "rounded", "surviving_floats", "whole_digits"]
+
+_DIGITS = 15  # every decimal of so many digits is the shortest text of its nearest float64
+
+
+def as_floats(values: Any) -> Any:
+    """Return decimals as the nearest float64. Arrow's own cast may miss it by one bit.
+
+    Parameters
+    ----------
+    values
+        A decimal array, or one in chunks.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([as_floats(one) for one in values.chunks], pa.float64())
+    found = _short_floats(values)
+    return values.cast(pa.string()).cast(pa.float64()) if found is None else found
+
+
+def from_floats(values: Any, kind: pa.DataType) -> Any:
+    """Return floats as decimals of a type, by their shortest text.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        A value has more digits than the type, or is not finite.
+    """
+    return values.cast(pa.string()).cast(kind)
+
+
+def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
+    """Return a decimal with the places of a type, half away from zero.
+
+    Raises
+    ------
+    pa.ArrowInvalid
+        The value has more digits before the point than the type, or is not finite.
+    """
+    try:
+        places = Decimal((0, (1,), -kind.scale))
+        return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))
+    except InvalidOperation:
+        raise pa.ArrowInvalid(f"{value} has too many digits, or is not finite") from None
+
+
+def surviving_floats(values: pa.Array) -> pa.Array | None:
+    """Return decimals as float64 if `from_floats` gives all of them back; otherwise ``None``."""
+    found = _short_floats(values)
+    if found is None:
+        found = values.cast(pa.string()).cast(pa.float64())
+        try:
+            if not from_floats(found, values.type).equals(values):
+                return None
+        except pa.ArrowInvalid:
+            return None
+    return found
+
+
+def whole_digits(values: Any) -> int:
+    """Return how many digits before the point the longest of these decimals has."""
+    if isinstance(values, pa.Scalar):
+        ends = [values.as_py()]
+    else:
+        ends = list(pc.min_max(values).as_py().values())
+    return max((one.adjusted() + 1 for one in ends if one), default=0)
+
+
+def _short_floats(values: pa.Array) -> pa.Array | None:
+    """Return decimals as floats by one exact division, if none has more than 15 digits."""
+    scale = min(values.type.scale, _DIGITS - max(whole_digits(values), 0))
+    if scale < 0:
+        return None
+    try:
+        short = values.cast(pa.decimal128(_DIGITS, scale))
+    except pa.ArrowInvalid:
+        return None
+    whole = short.view(pa.decimal128(_DIGITS, 0)).cast(pa.int64())
+    return pc.divide(whole.cast(pa.float64()), 10.0**scale)
