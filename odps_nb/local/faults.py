@@ -19,7 +19,6 @@ from odps_nb.wire.calls.errors import with_advice
 __all__ = [
     "disk_failed",
     "disk_full",
-    "disk_unsure",
     "expired",
     "forbidden",
     "instance_over",
@@ -193,11 +192,6 @@ def disk_full() -> ServerFaultError:
 def disk_failed() -> ServerFaultError:
     """The disk of the service could not be read or written."""
     return ServerFaultError(full_disk.FAILED, status=500, code="StorageFailure")
-
-
-def disk_unsure() -> ServerFaultError:
-    """The catalogue could not be forced to disk: the service answers nothing any more."""
-    return ServerFaultError(full_disk.UNSURE, status=500, code="StorageFailure")
 
 
 def internal(message: str) -> ServerFaultError:

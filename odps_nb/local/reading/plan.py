@@ -214,7 +214,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
         predicate=Predicate.parse(saved["predicate"], stored, duck),
-        block_rows=saved.get("block", 1),
+        block_rows=saved["block"],
     )
     return ReadSession(
         session_id=session_id,
@@ -227,7 +227,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         size=saved["size"],
         expires=expires,
         predicate_text=saved["predicate"],
-        version=saved.get("version", 0),
-        increment=saved.get("increment", dict(NOT_INCREMENTAL)),
-        buckets=tuple(saved.get("buckets", ())),
+        version=saved["version"],
+        increment=saved["increment"],
+        buckets=tuple(saved["buckets"]),
     )

@@ -53,9 +53,10 @@ def install_samples(folder: Folder) -> bool:
     if folder.has_catalog:
         return False
     template = _template()
-    # marked until the catalogue is there: a kill on the way leaves a folder that is new still
-    marked = [path.name for name in ("rows", "blobs") for path in (template / name).iterdir()]
-    folder.mark(marked)
+    # a kill while this runs leaves samples without a catalogue, which stay a new folder
+    samples = {path.name for name in ("rows", "blobs") for path in (template / name).iterdir()}
+    if folder.data_files() - samples:
+        return False
     for name in ("rows", "blobs", "hot"):
         for source in (template / name).iterdir():
             _link(source, folder.root / name / source.name)
@@ -63,7 +64,6 @@ def install_samples(folder: Folder) -> bool:
     work = folder.work_file(".sqlite")
     shutil.copyfile(template / folder.catalog.name, work)
     folder.publish(work, folder.catalog)
-    folder.settle(marked)
     return True
 
 
@@ -202,6 +202,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
     try:
         os.link(source, target)
     except OSError:  # another file system, or links are not allowed

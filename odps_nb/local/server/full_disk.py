@@ -6,16 +6,12 @@ import errno
 import sqlite3
 from collections.abc import Iterator
 
-__all__ = ["FAILED", "MESSAGE", "UNSURE", "has_failed", "is_full"]
+__all__ = ["FAILED", "MESSAGE", "has_failed", "is_full"]
 
 MESSAGE = "the disk of the service is full; nothing that was committed is lost"
 FAILED = (
     "the disk of the service cannot be read or written (input/output error); nothing that was"
     " committed is lost"
-)
-UNSURE = (
-    "the disk of the service failed as a commit was forced to it, and nobody knows whether that"
-    " commit lasts; the service answers nothing until it is started again"
 )
 _ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

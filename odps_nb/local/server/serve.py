@@ -107,11 +107,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-samples", action="store_true", help="no sample tables in a new folder"
     )
-    parser.add_argument(
-        "--set-aside",
-        action="store_true",
-        help="move data files that the catalogue does not know into ROOT/unknown",
-    )
     parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
     parser.add_argument(
         "--credentials",
@@ -220,7 +215,6 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         rights=given.get("rights"),
         schemas=options.schemas,
         durable=options.root is not None,
-        set_aside=options.set_aside,
         query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
         reads=ReadRules(
             min_split_bytes=options.min_split_bytes,

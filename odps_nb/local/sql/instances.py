@@ -34,7 +34,6 @@ from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder, new_id
-from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, RowFileWriter, read_rows
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
@@ -93,7 +92,6 @@ class Instances:
     ) -> None:
         self._forms = forms or Forms()
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
-        self._ledger = Ledger(database, folder)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
         self._running: dict[str, tuple[Stopper, Future[None]]] = {}
         self._unwritten: dict[str, tuple[str, str, float]] = {}
@@ -411,7 +409,6 @@ class Instances:
                 writer.write(_in_unit(batch, schema))
             file = writer.finish("" if schema == stored else FAR)
         with self._db.transaction() as db:
-            self._ledger.keep([file.file_name])
             db.execute(
                 "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
                 (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),

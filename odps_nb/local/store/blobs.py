@@ -29,7 +29,7 @@ from odps_nb.local.store.blob_bodies import (
     pack_single,
 )
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import PACK, ROWS, Folder
+from odps_nb.local.store.folder import PACK, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.terms import BlobReference, Compression
 
@@ -96,18 +96,16 @@ class BlobStore:
         pack, now = self._folder.publish_pack(work), self._clock()
         stored = []
         with self._db.transaction() as db:
-            self._ledger.keep([pack + PACK])
             for piece in pieces:
                 secret = secrets.token_bytes(8)
                 cursor = db.execute(
-                    "INSERT INTO blobs (secret, pack, start, size, crc32, md5, content_type,"
-                    " file_name, project, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO blobs (secret, pack, start, size, md5, content_type,"
+                    " file_name, project, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         secret,
                         pack,
                         piece.start,
                         piece.size,
-                        0,  # of a column that is not used any more
                         piece.md5,
                         piece.content_type,
                         piece.file_name,
@@ -193,10 +191,10 @@ class BlobStore:
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            marked = self._folder.marked()  # files on their way into the catalogue
+            # a file that is there is on its way into the catalogue
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
-                [(row["file"],) for row in unknown if row["file"] + ROWS not in marked],
+                [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],
             )
             packs = db.execute(
                 "SELECT pack FROM blobs b GROUP BY pack HAVING MAX(created) < ? AND"

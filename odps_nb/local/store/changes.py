@@ -124,7 +124,6 @@ class ChangeLog:
                 if not file.rows:
                     self._ledger.drop([file.file_name])
                     continue
-                self._ledger.keep([file.file_name])
                 cursor = db.execute(
                     "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
                     " added, removed) VALUES (?, ?, (SELECT partition_id FROM partitions"

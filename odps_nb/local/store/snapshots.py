@@ -129,7 +129,6 @@ class Snapshots:
         """
         now = self._clock()
         with self._db.transaction() as db:
-            self._db.must_last()
             table = self._catalog.table_by_id(table.table_id)
             if since is not None and table.version != since:
                 raise faults.table_modified(table.name)
@@ -181,7 +180,6 @@ class Snapshots:
 
     def _pin_one(self, session_id: str, table: Table, addition: Addition) -> Segment:
         file = addition.file
-        self._ledger.keep([file.file_name])
         with self._db.transaction() as db:
             cursor = db.execute(
                 "INSERT INTO files (name, table_id, rows, raw_bytes, disk_bytes, added, removed)"
@@ -264,7 +262,6 @@ class Snapshots:
             if not file.rows:
                 self._ledger.drop([file.file_name])
             else:
-                self._ledger.keep([file.file_name])
                 db.execute(
                     "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
                     " added) VALUES (?, ?, ?, ?, ?, ?, ?)",
