@@ -11,8 +11,8 @@ from odps_nb.client.read import stream_schema
 from odps_nb.convert import arrow_types
 from odps_nb.convert.fitting import leaf
 from odps_nb.errors import ConversionError, InvalidRequestError
-from odps_nb.local.reading import arrow_types as stored_types
 from odps_nb.local.sql.duck_types import duck_type
+from odps_nb.local.store import arrow_types as stored_types
 from odps_nb.schema import (
     ArrayType,
     DecimalType,

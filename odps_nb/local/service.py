@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
-from odps_nb.local.server.rights import Rights
-from odps_nb.local.sql.duck import Duck
+from odps_nb.local.rights import Rights
 from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.instances import Instances
 from odps_nb.local.sql.queries import Queries, QueryLimits

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
+from odps_nb.local.duck import Duck
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.scans import ScanFile, ScanPlan
 from odps_nb.local.reading.splits import by_count, by_size
-from odps_nb.local.sql.duck import Duck
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, TableSchema

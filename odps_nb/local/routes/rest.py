@@ -14,12 +14,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odps_nb.local import faults
+from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.instances import Instances
 from odps_nb.local.routes.projects import Projects
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, To
 from odps_nb.local.routes.tables import Tables
-from odps_nb.local.server import asgi_io as edge
 from odps_nb.local.service import Service
 from odps_nb.wire import control
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from starlette.responses import Response
 
-from odps_nb.local.server.rights import Right
+from odps_nb.local.rights import Right
 from odps_nb.wire.calls import WireRequest
 
 __all__ = ["ALL", "Answer", "Asked", "At", "StreamAnswer", "To"]

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.routes.tunnel_values import from_plain, to_plain
+from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.schema import (
     ArrayType,
     Column,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from odps_nb.arrow.text import as_bytes
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     Column,

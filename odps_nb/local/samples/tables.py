@@ -176,9 +176,8 @@ def _fingerprint() -> str:
     """Return a hash of what the samples depend on: code, catalogue layout, file writer, PyAV."""
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__} {_pyav_version()}".encode())
     here = Path(__file__).parent
-    store, reading = here.with_name("store"), here.with_name("reading")
-    written_by = (store / "row_files.py", store / "arrow_cache.py", reading / "arrow_types.py")
-    for path in sorted([*here.glob("*.py"), *written_by]):
+    written_by = ("row_files.py", "arrow_cache.py", "arrow_types.py")
+    for path in sorted([*here.glob("*.py"), *(here.with_name("store") / n for n in written_by)]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

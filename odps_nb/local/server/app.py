@@ -20,12 +20,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.rest import rest_routes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At
 from odps_nb.local.routes.tunnel import tunnel_routes
-from odps_nb.local.server import asgi_io as edge
 from odps_nb.local.server.misbehaviour import MisbehavingApp, Misbehaviour
 from odps_nb.local.server.status_page import status_page
 from odps_nb.local.service import Service

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.arrow.generated import generated_values
-from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.tables import Table
 from odps_nb.terms import PartitionSpec
 

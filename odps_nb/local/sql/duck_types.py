@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     DecimalType,

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
-from odps_nb.local.server.rights import Right
+from odps_nb.local.rights import Right
 from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.auto_partitions import with_generated
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
@@ -32,6 +31,7 @@ from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
 from odps_nb.local.sql.shown import SHOWN, Shown
 from odps_nb.local.sql.strict import check_query
 from odps_nb.local.sql.times import zone_of
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id

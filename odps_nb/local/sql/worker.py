@@ -30,8 +30,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from odps_nb.local.duck import Duck
 from odps_nb.local.reading.row_stream import rebatch
-from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.stored_rows import StoredRows
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.store.blobs import BlobStore, BlobUse
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.partition_values import spelled

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from odps_nb.local import faults
-from odps_nb.local.server.body_writer import (
+from odps_nb.local.routes.body_writer import (
     BodyWriter,
     Bytes,
     Some,
