@@ -10,7 +10,7 @@ import sys
 
 from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS
 from odps_nb.client.read.session import ReadSession
-from odps_nb.schema import TypeCode
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
 
 __all__ = [
@@ -34,20 +34,6 @@ PIECE_BYTES = 8 * 2**20
 """Smallest piece of a split in bytes."""
 FEW_BYTES = 16
 """Assumed bytes of a variable-length value."""
-WIDTHS = {
-    TypeCode.BOOLEAN: 1,
-    TypeCode.TINYINT: 1,
-    TypeCode.SMALLINT: 2,
-    TypeCode.INT: 4,
-    TypeCode.FLOAT: 4,
-    TypeCode.DATE: 4,
-    TypeCode.BIGINT: 8,
-    TypeCode.DOUBLE: 8,
-    TypeCode.DATETIME: 8,
-    TypeCode.TIMESTAMP: 8,
-    TypeCode.TIMESTAMP_NTZ: 8,
-}
-"""Bytes of a value whose type has one width; a DECIMAL has `FEW_BYTES`."""
 
 
 def lanes_for(asked: int | None, ahead: int) -> int:
@@ -73,7 +59,7 @@ def row_bytes(session: ReadSession) -> float | None:
 
 
 def _width(session: ReadSession) -> int:
-    return sum(WIDTHS.get(column.type.code, FEW_BYTES) for column in session.schema)
+    return sum(TYPE_FACTS[column.type.code].width or FEW_BYTES for column in session.schema)
 
 
 def batch_bytes(ahead: int, lanes: int) -> int:
