@@ -95,9 +95,7 @@ class Service:
         self.keys = self.folder.access_keys(settings.keys)
         self.owner = next(iter(self.keys))
         self.rights = Rights(settings.rights)
-        self.status_token = secrets.token_urlsafe(24)
         self.route_token = f"local-{secrets.token_hex(8)}"
-        self.started = clock()
         self.database = Database(self.folder.catalog, durable=settings.durable)
         try:
             Ledger(self.database, self.folder).check()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local.duck import Duck
+from odps_nb.local.reading.plan import by_count, by_size
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
-from odps_nb.local.reading.splits import by_count, by_size
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.sql.statements import ShowTables

@@ -23,7 +23,7 @@ from odps_nb.local.reading.rules import check_batch
 from odps_nb.local.reading.stream_forms import formed
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
-from odps_nb.local.routes.clients import blob_coding, identify, row_codings
+from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
 from odps_nb.local.service import Service

@@ -330,7 +330,6 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
         "endpoint": f"http://{HOST}:{port}/api",
         "tunnel_endpoint": f"http://{HOST}:{port}",
         "project": service.settings.project,
-        "status_url": f"http://{HOST}:{port}/?token={service.status_token}",
         "access_id": service.owner,
         "access_key": service.keys[service.owner],
     }
@@ -341,7 +340,7 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
     else:
         text = (
             f"serving {service.folder.root}\n"
-            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:5])
+            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:4])
             + f"  access key      in {service.folder.root / 'access_key.json'}"
         )
     sys.stdout.write(text + "\n")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import Database
+from odps_nb.local.store.database import RECORDED, Database, VersionMarks
 from odps_nb.local.store.tables import (
     PRIMARY_KEY,
     VIEW,
@@ -25,7 +25,6 @@ from odps_nb.local.store.tables import (
     spec_text,
     table_of_row,
 )
-from odps_nb.local.store.version_marks import RECORDED, VersionMarks
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control.table_limits import is_table_name

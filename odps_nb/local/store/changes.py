@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import Database
+from odps_nb.local.store.database import RECORDED, REPLACED, Database, VersionMarks
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import Table, spec_of_text, spec_text
-from odps_nb.local.store.version_marks import RECORDED, REPLACED, VersionMarks
 from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.terms import PartitionSpec
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from odps_nb.local import faults
 from odps_nb.local.store.catalog import Catalog
-from odps_nb.local.store.database import Database
+from odps_nb.local.store.database import GONE, REPLACED, Database, VersionMarks
 from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
 from odps_nb.local.store.tables import Partition, Table, spec_of_text
-from odps_nb.local.store.version_marks import GONE, REPLACED, VersionMarks
 from odps_nb.terms import PartitionSpec
 
 __all__ = ["Addition", "Segment", "Snapshots"]
