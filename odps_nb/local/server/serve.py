@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
-from odps_nb.local.server.connections import KEEP_ALIVE, Connection
 from odps_nb.local.server.misbehaviour import Misbehaviour
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
@@ -40,6 +40,7 @@ __all__ = ["main"]
 log = logging.getLogger("odps_nb.local")
 
 HOST = "127.0.0.1"
+KEEP_ALIVE = 120
 GRACE = 5
 HARD_AFTER = 4
 HARD_STATUS = 3
@@ -173,6 +174,16 @@ def _add_read_rules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _Connection(H11Protocol):
+    """An HTTP connection that the application finds in ``scope["state"]``."""
+
+    def __init__(
+        self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
+    ) -> None:
+        state = {**app_state, "connection": self, "direct": True}
+        super().__init__(config, server_state, state, _loop)
+
+
 class HardEnd:
     """Kills the process if a graceful stop takes too long.
 
@@ -240,7 +251,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                http=Connection,
+                http=_Connection,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=GRACE,
                 server_header=False,
