@@ -1,7 +1,7 @@
 """Has bytes of unknown origin parsed in the parser process; the kernel gets plain texts only.
 
 Answers are not trusted either: their types are checked here, and drawings escape them.
-See ``docs/decisions/2026-11-22-previews-run-in-a-child.md``.
+See ``docs/decisions/previews.md``.
 """
 
 from __future__ import annotations
