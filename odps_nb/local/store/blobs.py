@@ -14,7 +14,7 @@ import binascii
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,7 +113,10 @@ class BlobStore:
                         now,
                     ),
                 )
-                stored.append(_stored(piece, cursor.lastrowid or 0, secret, pack))
+                blob_id = cursor.lastrowid or 0
+                stored.append(
+                    StoredBlob(blob_id=blob_id, secret=secret, pack=pack, **asdict(piece))
+                )
         return stored
 
     # -- references and downloads ------------------------------------------------------------
@@ -137,17 +140,7 @@ class BlobStore:
             some = ids[at : at + _LOOKUP]
             marks = ",".join("?" * len(some))
             for row in self._db.rows(f"SELECT * FROM blobs WHERE blob_id IN ({marks})", *some):
-                blob = StoredBlob(
-                    blob_id=row["blob_id"],
-                    secret=row["secret"],
-                    pack=row["pack"],
-                    start=row["start"],
-                    size=row["size"],
-                    md5=row["md5"],
-                    content_type=row["content_type"],
-                    file_name=row["file_name"],
-                    project=row["project"],
-                )
+                blob = StoredBlob(**{one.name: row[one.name] for one in fields(StoredBlob)})
                 found[blob.blob_id, blob.secret] = blob
         return found
 
@@ -228,19 +221,6 @@ class BlobUse:
 
     def __init__(self) -> None:
         self.blob_ids: set[int] = set()
-
-
-def _stored(piece: Piece, blob_id: int, secret: bytes, pack: str) -> StoredBlob:
-    return StoredBlob(
-        blob_id=blob_id,
-        secret=secret,
-        pack=pack,
-        start=piece.start,
-        size=piece.size,
-        md5=piece.md5,
-        content_type=piece.content_type,
-        file_name=piece.file_name,
-    )
 
 
 def _raw(value: bytes) -> bytes:
