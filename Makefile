@@ -12,7 +12,7 @@ SEEDS ?= 0-20000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate soak versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate corpora soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -77,6 +77,11 @@ simulate: setup ## histories of reads and writes in a simulated world (SEEDS=0-2
 
 soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/results/soak.md (ARGS="--json FILE")
 	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
+
+corpora: setup ## files of other projects, fetched by package name: shown, converted, compared; writes docs/results/corpora.md
+	@rm -f build/corpora.jsonl; mkdir -p build
+	ODPS_NB_CORPORA_NOTES=$(CURDIR)/build/corpora.jsonl $(PY) -m pytest tests/corpora -n 2 --dist loadfile -rs --tb=short
+	@$(PY) -m tests.corpora.page build/corpora.jsonl
 
 versions: setup ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2 oldest": only those)
 	$(NOX) $(if $(NAMES),-k "$(subst $(space), or ,$(strip $(NAMES)))",-t versions)
