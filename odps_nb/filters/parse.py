@@ -36,37 +36,18 @@ from odps_nb.filters.tree import (
     Node,
     Not,
 )
-from odps_nb.schema import Column, DecimalType, OdpsType, TableSchema, TypeCode, UnknownType
+from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
+from odps_nb.type_facts import TYPE_FACTS
 
 __all__ = ["MAX_LENGTH", "column_value", "kind_of", "parse_condition"]
 
 MAX_LENGTH = 256 * 1024
 _LONG = 2**63
 
-_KINDS: dict[TypeCode, Kind] = {
-    TypeCode.BOOLEAN: Kind.BOOLEAN,
-    TypeCode.TINYINT: Kind.INTEGER,
-    TypeCode.SMALLINT: Kind.INTEGER,
-    TypeCode.INT: Kind.INTEGER,
-    TypeCode.BIGINT: Kind.INTEGER,
-    TypeCode.FLOAT: Kind.FLOAT,
-    TypeCode.DOUBLE: Kind.DOUBLE,
-    TypeCode.DECIMAL: Kind.DECIMAL,
-    TypeCode.STRING: Kind.TEXT,
-    TypeCode.VARCHAR: Kind.TEXT,
-    TypeCode.CHAR: Kind.CHAR,
-    TypeCode.DATE: Kind.DATE,
-    TypeCode.DATETIME: Kind.INSTANT,
-    TypeCode.TIMESTAMP: Kind.INSTANT,
-    TypeCode.TIMESTAMP_NTZ: Kind.CLOCK,
-    TypeCode.INTERVAL_DAY_TIME: Kind.DURATION,
-    TypeCode.BINARY: Kind.BYTES,
-}
-
 
 def kind_of(odps: OdpsType) -> Kind:
     """Return the kind that values of a type are compared as."""
-    return Kind.DECIMAL if isinstance(odps, DecimalType) else _KINDS.get(odps.code, Kind.OTHER)
+    return Kind[TYPE_FACTS[odps.code].kind]
 
 
 def column_value(column: Column) -> ColumnValue:

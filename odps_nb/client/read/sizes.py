@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS
 from odps_nb.client.read.session import ReadSession
-from odps_nb.schema import TypeCode
 from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
 
 __all__ = [
@@ -39,20 +39,6 @@ PIECE_BYTES = 8 * 2**20
 """Smallest piece of a split in bytes."""
 FEW_BYTES = 16
 """Assumed bytes of a variable-length value."""
-WIDTHS = {
-    TypeCode.BOOLEAN: 1,
-    TypeCode.TINYINT: 1,
-    TypeCode.SMALLINT: 2,
-    TypeCode.INT: 4,
-    TypeCode.FLOAT: 4,
-    TypeCode.DATE: 4,
-    TypeCode.BIGINT: 8,
-    TypeCode.DOUBLE: 8,
-    TypeCode.DATETIME: 8,
-    TypeCode.TIMESTAMP: 8,
-    TypeCode.TIMESTAMP_NTZ: 8,
-}
-"""Bytes of a value whose type has one width; a DECIMAL has `FEW_BYTES`."""
 
 
 def lanes_for(asked: int | None, ahead: int) -> int:
@@ -78,7 +64,7 @@ def row_bytes(session: ReadSession) -> float | None:
 
 
 def _width(session: ReadSession) -> int:
-    return sum(WIDTHS.get(column.type.code, FEW_BYTES) for column in session.schema)
+    return sum(TYPE_FACTS[column.type.code].width or FEW_BYTES for column in session.schema)
 
 
 def batch_bytes(ahead: int, lanes: int) -> int:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from odps_nb.local import faults
-from odps_nb.local.server.body_writer import (
+from odps_nb.local.routes.body_writer import (
     BodyWriter,
     Bytes,
     Some,
@@ -29,14 +30,20 @@ from odps_nb.local.server.body_writer import (
     take_some,
 )
 from odps_nb.local.store.folder import Folder
+from odps_nb.terms import Compression
+from odps_nb.wire.calls import WireRequest, find_header
 
 __all__ = [
     "Bytes",
+    "Client",
     "Some",
     "StreamedResponse",
+    "blob_coding",
     "body_bytes",
     "body_file",
     "drain",
+    "identify",
+    "row_codings",
     "run",
     "take_some",
 ]
@@ -215,3 +222,43 @@ async def _send_all(chunks: list[Bytes], send: Send, *, is_end: bool) -> None:
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Client(Enum):
+    """Families of clients."""
+
+    JAVA = "java"
+    MAXST = "maxst"
+    SAPI2 = "sapi2"
+    OTHER = "other"
+
+
+def identify(wire: WireRequest) -> Client:
+    """Return the family of the client that made a request."""
+    agent = find_header(wire.headers, "user-agent") or ""
+    if agent.startswith("JavaSDK"):
+        return Client.JAVA
+    if not agent.startswith("pyodps/"):
+        return Client.OTHER
+    params = dict(wire.params)
+    target = params.get("Target", "")
+    plain_table = ".tables." in target and ".schemas." not in target
+    traced = find_header(wire.headers, "odps-tunnel-retry-index") is not None
+    return Client.MAXST if traced or plain_table or "curr_schema" in params else Client.SAPI2
+
+
+def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compression]:
+    """Return the compression inside Arrow IPC and around the stream for a read."""
+    if client is Client.MAXST:
+        return Compression.NONE, asked
+    return asked, Compression.NONE
+
+
+def blob_coding(client: Client, asked: Compression) -> Compression:
+    """Return the coding of a blob download; none for pyodps, which cannot decode reliably.
+
+    ``docs/protocol.md`` section 6.4.
+    """
+    if client is Client.JAVA:
+        return Compression.LZ4
+    return asked if client is Client.OTHER else Compression.NONE

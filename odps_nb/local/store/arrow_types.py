@@ -1,4 +1,4 @@
-"""MaxCompute types as Arrow types, on disk and on the wire.
+"""MaxCompute types as Arrow types, on disk and on the wire; values of partition keys.
 
 Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
 reach, intervals as ``duration[ns]`` and ``int64`` months,
@@ -27,13 +27,18 @@ from odps_nb.schema import (
     VectorType,
 )
 from odps_nb.terms import TimeUnit
+from odps_nb.wire.xml_text import has_spelling
 
 __all__ = [
     "arrow_field",
     "arrow_schema",
     "arrow_type",
+    "check_listable",
+    "constant",
+    "constant_array",
     "in_units",
     "seconds_and_nanos",
+    "spelled",
 ]
 
 _ARROW_UNITS = {
@@ -124,3 +129,40 @@ def seconds_and_nanos(array: pa.Array) -> pa.Array:
     absent = nulls.to_numpy(zero_copy_only=False)  # the stock client looks at the parts alone
     parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
     return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)
+
+
+def check_listable(text: str, key: str) -> None:
+    """Fail with 400 unless XML, as in lists of partitions, can hold the value."""
+    if not text or not has_spelling(text):
+        problem = "contains a character that XML cannot hold" if text else "is empty"
+        raise faults.invalid(
+            f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
+        )
+
+
+def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
+    """Return the value of a partition key as an Arrow scalar; 400 if the text is not valid."""
+    try:
+        return pa.scalar(text, pa.string()).cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise faults.invalid(
+            f"{text!r} is not a value of the partition key {key!r} ({target})",
+            code="InvalidPartitionSpec",
+        ) from None
+
+
+def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Array:
+    """Return the value repeated for each row."""
+    return pa.repeat(constant(text, target, key), rows)
+
+
+def spelled(array: pa.Array, key: str) -> pa.Array:
+    """Return partition values as the text that names partitions; 400 for null."""
+    if array.null_count:
+        raise faults.invalid(
+            f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"
+        )
+    text = array if pa.types.is_string(array.type) else array.cast(pa.string())
+    for value in pc.unique(text).to_pylist():
+        check_listable(value, key)
+    return text
