@@ -42,9 +42,9 @@ BELOW: dict[str, set[str]] = {
     | {"wire", "http", "convert", "filters", "client", "access", "sql_parser"},
     "probe": VALUES_AND_LIFE | {"wire", "http", "client"},
     "local": VALUES_AND_LIFE | {"wire", "arrow", "sql_parser"},
-    "_stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
+    "stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
 }
-FACES = {"__init__", "_faces", "stream_io", "cli", "torch", "_torch"}  # above all floors
+FACES = {"__init__", "_faces", "cli", "torch"}  # above all floors
 
 # (importing module, imported room): why it is allowed
 CROSSINGS = {
@@ -75,7 +75,7 @@ ONLY_IN = {
     "uvicorn": {"local"},
     "sqlite3": {"local", "notebook"},
     "odps": set(),
-    "torch": {"_torch"},
+    "torch": {"torch"},
     "matplotlib": set(),
 }
 NOT_PURE = {
