@@ -229,8 +229,8 @@ def test_http_knows_no_arrow() -> None:
     ] == []
 
 
-# Packages whose own file gathers names: the face of Spark (lazy), and calls as one vocabulary.
-GATHER = {"spark", "wire/calls", "wire/control"}
+# Packages whose own file gathers names: public ones, and calls as one vocabulary.
+GATHER = {"spark", "stream_io", "torch", "wire/calls", "wire/control"}
 
 
 def test_other_package_files_below_the_face_are_empty() -> None:

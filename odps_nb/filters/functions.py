@@ -18,10 +18,7 @@ __all__ = ["call"]
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
     """Return a call that sqlglot parsed, or ``None`` for an unknown function.
 
-    Raises
-    ------
-    ArgumentError
-        Arguments of kinds, or in a number, that are not taken.
+    Raises `ArgumentError`: arguments of kinds, or in a number, that are not taken.
     """
     name = type(tree).__name__.casefold()
     make = _KNOWN.get(name)

@@ -72,17 +72,14 @@ def kind_of(odps: OdpsType) -> Kind:
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
     """Parse a condition over the columns of a table.
 
+    Raises `ArgumentError`: it cannot be read, names an unknown column, is no condition, or says
+    something whose meaning here and in MaxCompute is not proved to be the same.
+
     Parameters
     ----------
     timezone
         Where texts such as ``'2024-01-31 10:00:00'`` are read when a DATETIME or TIMESTAMP is
         compared with them.
-
-    Raises
-    ------
-    ArgumentError
-        It cannot be read, names an unknown column, is no condition, or says something whose
-        meaning here and in MaxCompute is not proved to be the same.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"it is longer than {MAX_LENGTH:,} characters")

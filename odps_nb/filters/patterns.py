@@ -16,10 +16,7 @@ __all__ = ["regex_of"]
 def regex_of(pattern: str) -> str:
     """Return the expression, in the syntax of RE2, which Arrow uses.
 
-    Raises
-    ------
-    ArgumentError
-        A backslash stands before what needs none, or at the end.
+    Raises `ArgumentError`: a backslash stands before what needs none, or at the end.
     """
     made, rest = [], iter(pattern)
     for character in rest:

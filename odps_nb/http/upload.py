@@ -138,10 +138,8 @@ class Upload:
     def write(self, data: Any) -> int:
         """Write all of ``data`` (any buffer of bytes); blocks while the peer is slow.
 
-        Raises
-        ------
-        OdpsNbError
-            The sending failed, or the server has answered already and wants no more.
+        Raises `OdpsNbError`: the sending failed, or the server has answered already and wants no
+        more.
         """
         self._home.require("this upload")
         if self._finished or self._aborted:
@@ -167,10 +165,7 @@ class Upload:
     def finish(self) -> HttpResponse:
         """End the body and return the response; the same one if called again.
 
-        Raises
-        ------
-        TransportError
-            No answer came. Whether the server acted is then unknown.
+        Raises `TransportError`: no answer came. Whether the server acted is then unknown.
         """
         self._home.require("this upload")
         if self._aborted:

@@ -328,10 +328,7 @@ class Asker:
     def run(self, sql: str, settings: Mapping[str, str] | None = None) -> SqlInstance:
         """Run a statement and wait for its end.
 
-        Raises
-        ------
-        ServiceError
-            It failed, or was refused.
+        Raises `ServiceError`: it failed, or was refused.
         """
         left = max(0.1, self._transport.seconds_left - CANCEL_SECONDS)
         request = {"action": "SQL", "text": sql}

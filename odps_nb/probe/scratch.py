@@ -173,10 +173,7 @@ class Scratch:
     def start_clean(self) -> None:
         """Drop the tables that a killed run has left.
 
-        Raises
-        ------
-        ConfigError
-            A table of that name is somebody's own.
+        Raises `ConfigError`: a table of that name is somebody's own.
         """
         for name in self._names.values():
             self._begin()

@@ -97,11 +97,8 @@ def _push_zeros(register: int, count: int) -> int:
 def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> None:
     """Check ``count`` whole blocks in one pass over ``count * 4100`` contiguous bytes.
 
-    Raises
-    ------
-    ChecksumError
-        Names the first bad block by index and the stream offset at which it starts,
-        both counted from ``first_block``.
+    Raises `ChecksumError`: names the first bad block by index and the stream offset at which it
+    starts, both counted from ``first_block``.
     """
     if len(stored) != count * STORED_SIZE:
         raise ValueError(f"{len(stored)} bytes are not {count} whole blocks")
@@ -118,12 +115,8 @@ def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> Non
 def verify_tail(stored: BytesLike, *, block: int = 0) -> bytes:
     """Return the payload of the last, short block (its CRC included in ``stored``).
 
-    Raises
-    ------
-    TruncatedError
-        When four bytes or fewer are left: no room for a payload and its checksum.
-    DamagedTailError
-        When the checksum does not match: cut inside the block, or damaged.
+    Raises `TruncatedError` when four bytes or fewer are left: no room for a payload and its
+    checksum; `DamagedTailError` when the checksum does not match: cut inside the block, or damaged.
     """
     offset, size = block * STORED_SIZE, len(stored) - TRAILER_SIZE
     if size <= 0:

@@ -50,10 +50,7 @@ _ZSTD_PROBE = zstandard.ZstdCompressor().compress(_PROBE)
 def from_http_name(name: str | None) -> Compression:
     """Return the coding for a ``Content-Encoding`` value; absent or identity: none.
 
-    Raises
-    ------
-    FramingError
-        For a coding that this protocol does not have.
+    Raises `FramingError` for a coding that this protocol does not have.
     """
     text = (name or "identity").strip().lower()
     if text == "identity":

@@ -344,10 +344,7 @@ class FrameEncoder:
     def feed(self, chunk: BytesLike) -> bytes:
         """Encode the next data; returned as it goes over the wire.
 
-        Raises
-        ------
-        FramingError
-            When more bytes come than were announced.
+        Raises `FramingError` when more bytes come than were announced.
         """
         self._move("open", "open")
         self._left -= len(chunk)
@@ -364,10 +361,7 @@ class FrameEncoder:
     def finish(self) -> bytes:
         """Return the footer.
 
-        Raises
-        ------
-        FramingError
-            When fewer bytes came than were announced.
+        Raises `FramingError` when fewer bytes came than were announced.
         """
         self._move("open", "dead")
         if self._left:

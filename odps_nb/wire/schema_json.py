@@ -170,11 +170,8 @@ def decode_flat(
 ) -> TableSchema:
     """Read the flat form.
 
-    Raises
-    ------
-    FramingError
-        A member has the wrong type (with the default ``refuse``). A type text that cannot be read
-        is no error, but an `UnknownType`.
+    Raises `FramingError`: a member has the wrong type (with the default ``refuse``). A type text
+    that cannot be read is no error, but an `UnknownType`.
     """
     fields = Fields(members, what, refuse)
     return TableSchema(

@@ -77,10 +77,7 @@ _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\\": "\\\\", "'
 def parse_type(text: str) -> OdpsType:
     """Parse type text, upper or lower case, e.g. ``MAP<string, decimal(10,2)>``.
 
-    Raises
-    ------
-    ArgumentError
-        The text is not a type; the message shows the position of the mistake.
+    Raises `ArgumentError`: the text is not a type; the message shows the position of the mistake.
     """
     parser = _Parser(text)
     found = parser.type(0)

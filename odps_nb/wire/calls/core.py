@@ -78,10 +78,7 @@ class WireRequest:
     def url(self, endpoint: str) -> str:
         """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``).
 
-        Raises
-        ------
-        ArgumentError
-            A parameter has half a surrogate pair, which no URL can hold.
+        Raises `ArgumentError`: a parameter has half a surrogate pair, which no URL can hold.
         """
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")

@@ -129,10 +129,7 @@ class ReadSessionAnswer:
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
         """Decode an answer.
 
-        Raises
-        ------
-        FramingError
-            Not JSON, ill-typed, or without session id or status.
+        Raises `FramingError`: not JSON, ill-typed, or without session id or status.
         """
         fields = parse_answer(body, headers, "answer to TableCreateReadSession")
         records, stats = fields.integer("RecordCount", -1), fields.inner("SessionStats")

@@ -200,10 +200,7 @@ class SubmitSql:
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; a query without a semicolon at its end gets one.
 
-        Raises
-        ------
-        ArgumentError
-            The query holds a character that would arrive as another one.
+        Raises `ArgumentError`: the query holds a character that would arrive as another one.
         """
         if not has_spelling(self.sql):
             raise ArgumentError(
@@ -240,10 +237,7 @@ class SubmitSql:
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
         """Decode the request, also as other clients write it.
 
-        Raises
-        ------
-        InvalidRequestError
-            Not a job with one SQL task, or too long.
+        Raises `InvalidRequestError`: not a job with one SQL task, or too long.
         """
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)

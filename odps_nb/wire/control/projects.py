@@ -238,12 +238,9 @@ def encode_tunnel_endpoint(host: str) -> tuple[bytes, dict[str, str]]:
 def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
     """Return the tunnel endpoint as a URL, with the scheme of the REST endpoint.
 
-    Raises
-    ------
-    FramingError
-        The answer is not a host name; a web page of a proxy, for instance.
-    ConfigError
-        The endpoint is https:// and the answer http://, where keys would be sent in the clear.
+    Raises `FramingError`: the answer is not a host name; a web page of a proxy, for instance;
+    `ConfigError`: the endpoint is https:// and the answer http://, where keys would be sent in the
+    clear.
     """
     host = _host(body)
     scheme = endpoint.partition("://")[0].lower()

@@ -45,16 +45,13 @@ _INSTANCE = re.compile(r"/instances/([\w-]{1,128})", re.ASCII)
 def decode_control(wire: WireRequest) -> ControlRequest | None:
     """Return the request value, or ``None`` if this package has none for it.
 
+    Raises `InvalidRequestError`: it is one of ours, but its name, partition or body is not valid.
+
     Parameters
     ----------
     wire
         Its path relative to the endpoint, decoded; its parameters decoded, bare ones with an
         empty value.
-
-    Raises
-    ------
-    InvalidRequestError
-        It is one of ours, but its name, partition or body is not valid.
     """
     if wire.path == "/tenants" and wire.method == "GET":
         return GetTenant()

@@ -127,10 +127,7 @@ class TableInfo:
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
         """Decode a table document; the name is that of the request.
 
-        Raises
-        ------
-        FramingError
-            Not a table document.
+        Raises `FramingError`: not a table document.
         """
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
