@@ -37,6 +37,7 @@ from odps_nb.filters.tree import (
     Not,
 )
 from odps_nb.schema import DecimalType, OdpsType, TableSchema, TypeCode, UnknownType
+from odps_nb.terms import shorten
 
 __all__ = ["MAX_LENGTH", "parse_condition"]
 
@@ -301,8 +302,7 @@ def _text(tree: Any) -> str:
     except SqlglotError:
         function = tree.find(exp.Func)
         spelled = f"{function.sql_name()}(…)" if function is not None else "a part of it"
-    text = " ".join(spelled.split())
-    return text if len(text) <= 60 else text[:59] + "…"
+    return shorten(" ".join(spelled.split()), 60)
 
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:

@@ -11,6 +11,7 @@ from typing import Any
 
 from odps_nb.probe.question import AS_ASSUMED
 from odps_nb.probe.running import Finding
+from odps_nb.terms import shorten
 
 __all__ = ["FORMAT", "as_document", "as_page"]
 
@@ -74,4 +75,4 @@ def _finding(one: Mapping[str, Any]) -> list[str]:
 
 def _brief(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return shorten(text, _SHOWN)

@@ -29,6 +29,7 @@ from odps_nb.schema import (
     UnknownType,
     VectorType,
 )
+from odps_nb.terms import shorten
 
 __all__ = [
     "MAX_DEPTH",
@@ -197,9 +198,8 @@ class _Parser:
         self._token = self._scan(0)
 
     def error(self, problem: str, *, hint: str | None = None) -> ArgumentError:
-        shown = self._text if len(self._text) <= 80 else self._text[:79] + "…"
         return ArgumentError(
-            f"cannot read type text {shown!r}: {problem}",
+            f"cannot read type text {shorten(self._text, 80)!r}: {problem}",
             code="InvalidArgument",
             hint=hint or "write e.g. bigint, decimal(18,2), array<string>, struct<a:int,b:blob>",
         )
