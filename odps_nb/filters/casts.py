@@ -1,4 +1,4 @@
-"""Checks ``cast(… as …)`` in a condition: only casts with an unambiguous result (pure)."""
+"""Checks ``cast(… as …)`` in a condition: only casts with an unambiguous result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides what a comparison of two values means, by their kinds, before rows arrive (pure).
+"""Decides what a comparison of two values means, by their kinds, before rows arrive.
 
 The rules are those that MaxCompute documents for relational operators ("Type conversions",
 "Operators"): text and numbers are compared as DOUBLE, text and DATETIME as DATETIME, DECIMAL and

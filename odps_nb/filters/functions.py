@@ -1,4 +1,4 @@
-"""Checks calls in a condition: the functions that MaxCompute and Arrow define alike (pure).
+"""Checks calls in a condition: the functions that MaxCompute and Arrow define alike.
 
 ``upper`` and ``lower`` are excluded: they differ for letters beyond ASCII; regular expressions,
 too, since their dialects differ.

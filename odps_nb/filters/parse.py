@@ -6,6 +6,7 @@ either applied exactly as MaxCompute documents it, or not at all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,6 @@ from odps_nb.filters.literals import (
     refuse,
     zone_of,
 )
-from odps_nb.filters.patterns import regex_of
 from odps_nb.filters.tree import (
     AllOf,
     AnyOf,
@@ -327,3 +327,26 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
     if operator == "/" or kinds != {Kind.INTEGER}:
         return Arithmetic(operator, as_double(left), as_double(right), Kind.DOUBLE)
     return Arithmetic(operator, left, right, Kind.INTEGER)
+
+
+def regex_of(pattern: str) -> str:
+    r"""Return a LIKE pattern as a regular expression of RE2, which Arrow uses.
+
+    ``%`` is any number of characters, ``_`` one, a backslash takes the next one as it is written
+    (in SQL text the backslash itself is doubled: ``'50\\%'``).
+
+    Raises `ArgumentError`: a backslash stands before what needs none, or at the end.
+    """
+    made, rest = [], iter(pattern)
+    for character in rest:
+        if character == "\\":
+            taken = next(rest, "")
+            if taken not in ("%", "_", "\\"):
+                raise refuse(
+                    f"the pattern {pattern!r} has a backslash before {taken or 'its end'!r}",
+                    r"escape %, _ and \ only, and double the backslash in quotes: '50\\%'",
+                )
+            made.append(re.escape(taken))
+        else:
+            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return "(?s)^" + "".join(made) + "$"

@@ -1,4 +1,4 @@
-"""Sends the requests of a question and records them with their answers (room probe).
+"""Sends the requests of a question and records them with their answers.
 
 Each request is sent once. Rows are read up to the question's bound. Must not
 know: single questions.

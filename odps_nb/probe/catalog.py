@@ -1,4 +1,4 @@
-"""The list of all questions, in the order in which they are asked (room probe)."""
+"""The list of all questions, in the order in which they are asked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Formats findings as a JSON document and as a page of text (room probe).
-
-Must not know: how findings are made. Its input is redacted already.
-"""
+"""Formats findings as a JSON document and as a page of text. Its input is redacted already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the questions one after the other and collects the findings (room probe).
+"""Asks the questions one after the other and collects the findings.
 
 A question that fails does not affect the others. Tables are made before the question that needs
 them, and dropped at the end whatever happens.

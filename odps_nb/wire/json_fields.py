@@ -5,8 +5,6 @@ default, an unknown member is ignored, and a member of the wrong type is a typed
 ``KeyError`` or ``TypeError``. In an answer it is a `FramingError` (the server broke the format), in
 a request an `InvalidRequestError` with the status and code to answer (``docs/protocol.md`` sections
 3 and 8.2).
-
-Must not know: actions, columns, or anything else about the meaning of a member.
 """
 
 from __future__ import annotations

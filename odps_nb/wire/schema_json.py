@@ -4,8 +4,6 @@ The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nes
 (``TableSchema`` of write streams and of instances) spells them as numbers with one object and
 one column id per level; a blob is uploaded with the id of its BLOB leaf, so the ids are kept
 under paths such as ``c3.element.f2``.
-
-Must not know: Arrow, HTTP.
 """
 
 from __future__ import annotations

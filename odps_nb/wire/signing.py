@@ -5,8 +5,6 @@ which decodes the URL *before* it splits the query (``docs/protocol.md`` section
 accepts the straightforward reading, too. Keys of version 4 are derived for each request from date
 and region: that costs microseconds, and a cache that forgets the region (as one client has) signs
 with the wrong key.
-
-Must not know: sockets, clocks (the time is an argument), where credentials come from.
 """
 
 from __future__ import annotations

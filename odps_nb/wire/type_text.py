@@ -3,8 +3,6 @@
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
 is in ``docs/protocol.md`` section 3.11. A mistake in a text that a user wrote is an `ArgumentError`
 that shows the place. A text of a service that cannot be read is an unknown type.
-
-Must not know: JSON, Arrow, SQL beyond a column list.
 """
 
 from __future__ import annotations

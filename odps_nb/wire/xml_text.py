@@ -1,7 +1,7 @@
 """Parses XML of the control plane with limits against hostile input, and writes it.
 
 A document with a DOCTYPE is refused before any entity can be declared, size and depth are
-limited, and text is escaped in one place. Must not know: what a document means.
+limited, and text is escaped in one place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Blob uploads and reads as values (``docs/protocol.md`` sections 6.1 and 6.5).
-
-Must not know: frames, CRC blocks, codings of the bodies.
-"""
+"""Blob uploads and reads as values (``docs/protocol.md`` sections 6.1 and 6.5)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 A second way to write: blocks with attempts, and a commit by their messages. It shares action
 names with ``calls.write`` and is told apart by ``WriteMode=BatchCompatible``.
-Must not know: how rows become bytes.
 """
 
 from __future__ import annotations

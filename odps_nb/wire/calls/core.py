@@ -1,7 +1,7 @@
 """The parts shared by all Storage API calls: the request value, targets, parameters.
 
 ``docs/protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen
-elsewhere. Must not know: single actions, transports, credentials.
+elsewhere.
 """
 
 from __future__ import annotations

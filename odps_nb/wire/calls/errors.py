@@ -2,7 +2,6 @@
 
 The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
 HTTP status. An error gets a hint where there is something to do beyond reading its message.
-Must not know: when to retry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reading the result of a SQL instance as values (``docs/protocol.md`` section 3.14).
-
-Must not know: how an instance is submitted (``odps_nb.wire.control``).
-"""
+"""Reading the result of a SQL instance as values (``docs/protocol.md`` section 3.14)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read sessions and their rows as values (``docs/protocol.md`` sections 3.1 to 3.3, 4).
 
 Each request encodes and decodes itself: the client uses one half, the embedded service the other,
-so both share one format. Must not know: how an answer's stream is read.
+so both share one format.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Decodes any Storage API request into its request value (the server's entry).
-
-Must not know: what a server does with it.
-"""
+"""Decodes any Storage API request into its request value (the server's entry)."""
 
 from __future__ import annotations
 

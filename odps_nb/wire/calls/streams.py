@@ -1,7 +1,4 @@
-"""Write streams and their rows as values (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
-
-Must not know: when to retry, how rows become bytes.
-"""
+"""Write streams and their rows as values (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3)."""
 
 from __future__ import annotations
 

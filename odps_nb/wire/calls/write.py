@@ -1,7 +1,4 @@
-"""Write sessions as values (``docs/protocol.md`` sections 3.5 to 3.7, 3.10, 7.1).
-
-Must not know: streams, when to retry.
-"""
+"""Write sessions as values (``docs/protocol.md`` sections 3.5 to 3.7, 3.10, 7.1)."""
 
 from __future__ import annotations
 

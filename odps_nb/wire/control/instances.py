@@ -1,7 +1,7 @@
 """SQL instances: submit, watch, result, cancel (``docs/protocol.md`` section 9.3).
 
 Rows of a result are read over the Storage API (``odps_nb.wire.calls.instance``); the result
-document here holds the text of DDL and of failures. Must not know: SQL, waiting.
+document here holds the text of DDL and of failures.
 """
 
 from __future__ import annotations

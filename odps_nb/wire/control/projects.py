@@ -1,7 +1,4 @@
-"""Projects, schemas, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3).
-
-Must not know: tables, instances.
-"""
+"""Projects, schemas, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Decodes a REST request into its request value (the server's entry).
 
 Only the requests of this package; a server has more (logs, previews, tunnels).
-Must not know: what a server does with a request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables and partitions: requests and documents (``docs/protocol.md`` sections 9.1, 9.3).
 
-Table metadata is an XML document around a JSON one. Must not know: rows, sessions, SQL.
+Table metadata is an XML document around a JSON one.
 """
 
 from __future__ import annotations
