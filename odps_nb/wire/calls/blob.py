@@ -203,9 +203,7 @@ class WriteBlobBatch:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Decode the answer; the caller compares the count with the blobs that it sent."""
-        return WriteBlobAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteBlobAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

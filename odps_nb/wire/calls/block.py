@@ -161,9 +161,7 @@ class CreateBlockSession:
             enhance_write_check=fields.boolean("EnhanceWriteCheck", default=False),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Decode the answer."""
-        return BlockSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(BlockSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,9 +197,7 @@ class GetBlockSession:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Decode the answer."""
-        return BlockSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(BlockSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,9 +246,7 @@ class WriteBlock:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlockAnswer:
-        """Decode the answer."""
-        return WriteBlockAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteBlockAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +284,4 @@ class CommitBlocks:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Decode the answer."""
-        return BlockSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(BlockSessionAnswer.decode)

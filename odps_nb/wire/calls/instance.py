@@ -116,9 +116,7 @@ class CreateInstanceReadSession:
         enable_limit = request_fields(wire).boolean("EnableLimit", default=False)
         return cls(project=project, instance_id=instance_id, enable_limit=enable_limit)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Decode the answer."""
-        return InstanceSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(InstanceSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +148,7 @@ class GetInstanceReadSession:
         project, instance_id = parse_instance_target(params.text("Target"))
         return cls(project=project, instance_id=instance_id, session_id=params.text("SessionId"))
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Decode the answer."""
-        return InstanceSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(InstanceSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -252,9 +252,7 @@ class CreateReadSession:
             incremental_options=fields.mapping("IncrementalReadOptions"),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Decode the answer."""
-        return ReadSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(ReadSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,9 +288,7 @@ class GetReadSession:
             refresh=params.flag("session_refresh"),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Decode the answer."""
-        return ReadSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(ReadSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -263,9 +263,7 @@ class SubmitSql:
             estimates=task is estimate,
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
-        """Decode the answer."""
-        return SubmittedInstance.decode(body, headers)
+    decode_answer = staticmethod(SubmittedInstance.decode)
 
 
 def _ended(query: str) -> str:
@@ -368,9 +366,7 @@ class GetInstance:
         """Encode the request."""
         return rest_request(_path(self.project, self.instance_id), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Decode the answer."""
-        return InstanceStatus.decode(body, headers)
+    decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,9 +384,7 @@ class GetTaskStatus:
         path = _path(self.project, self.instance_id)
         return rest_request(path, (("taskstatus", ""),), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Decode the answer."""
-        return InstanceStatus.decode(body, headers)
+    decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,9 +402,7 @@ class GetInstanceResult:
         path = _path(self.project, self.instance_id)
         return rest_request(path, (("result", ""),), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
-        """Decode the answer."""
-        return InstanceResult.decode(body, headers)
+    decode_answer = staticmethod(InstanceResult.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,9 +91,7 @@ class GetProject:
         """Encode the request."""
         return rest_request(project_path(self.project), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
-        """Decode the answer."""
-        return ProjectInfo.decode(body, headers)
+    decode_answer = staticmethod(ProjectInfo.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +198,7 @@ class GetTenant:
         """Encode the request."""
         return rest_request("/tenants", scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
-        """Decode the answer."""
-        return TenantInfo.decode(body, headers)
+    decode_answer = staticmethod(TenantInfo.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -275,9 +275,7 @@ class ListTables:
             schema=self.schema,
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TablePage:
-        """Decode the answer."""
-        return TablePage.decode(body, headers)
+    decode_answer = staticmethod(TablePage.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,6 +425,4 @@ class ListPartitions:
             schema=self.table.schema,
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
-        """Decode the answer."""
-        return PartitionPage.decode(body, headers)
+    decode_answer = staticmethod(PartitionPage.decode)
