@@ -1,16 +1,18 @@
 # Everything a developer types. `make help` lists it.
 PYTHON ?= python3
 PY := .venv/bin/python
+NOX := $(PY) -m nox
+empty :=
+space := $(empty) $(empty)
 SECONDS ?= 60
 WORKERS ?= 3
-RUNS ?= 10000
 QUERIES ?= 3000
 MINUTES ?= 60
 SEEDS ?= 0-20000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz chaos sweep simulate durability soak versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate durability corpora soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,7 +33,7 @@ check: setup ## while you work: format, lint, types, tests without Spark, browse
 	@$(MAKE) --no-print-directory lint types
 	$(PY) -m pytest -m "not spark and not browser and not kernel and not compat and not nightly" --durations=5
 
-nightly: setup ## before a release: all tests, chaos, types, versions; writes docs/nightly.md (STEPS="tests": only those)
+nightly: setup ## before a release: all tests, types, versions; writes docs/results/nightly.md (STEPS="tests": only those)
 	@$(PYTHON) tools/setup.py docs # a test builds the site
 	@$(MAKE) --no-print-directory lint types
 	$(PY) tools/nightly.py $(STEPS)
@@ -64,10 +66,7 @@ fuzz: setup ## fuzzing of all that reads bytes of others (SECONDS=60 in all)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -e .[fuzz]
 	$(PY) fuzz/run.py --seconds $(SECONDS)
 
-chaos: setup ## RUNS=10000 reads, writes and blobs through a network that breaks them; says how each ended
-	@ODPS_NB_CHAOS=$$(( ($(RUNS) + 3) / 4 )) $(PY) -m pytest tests/client/test_chaos.py -n 2 --dist load -rN --tb=short
-
-sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/single-faults.md
+sweep: setup ## every job with every single fault at every exchange, three with two; writes docs/results/single-faults.md
 	@rm -f build/sweep.jsonl; mkdir -p build
 	ODPS_NB_SWEEP=$(CURDIR)/build/sweep.jsonl $(PY) -m pytest tests/sweep -n 8 --dist load -rN --tb=short --timeout 1200
 	$(PY) -m tests.sweep.peer build/sweep.jsonl
@@ -76,26 +75,30 @@ sweep: setup ## every job with every single fault at every exchange, three with 
 simulate: setup ## histories of reads and writes in a simulated world (SEEDS=0-20000), or the story of one (SEEDS=17)
 	@$(PY) -m tests.simulation $(SEEDS)
 
-soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/soak.md (ARGS="--json FILE")
+soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/results/soak.md (ARGS="--json FILE")
 	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
-durability: setup ## the embedded service under kills, power loss and failing disks; writes docs/durability.md
+durability: setup ## the embedded service under kills, power loss and failing disks; writes docs/results/durability.md
 	@rm -f build/durability.jsonl; mkdir -p build
 	ODPS_NB_DURABILITY=$(CURDIR)/build/durability.jsonl $(PY) -m pytest tests/durability -n 2 --dist load -rN --tb=short --timeout 3600
 	@$(PY) -m tests.durability.page build/durability.jsonl
 
-versions: ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2": only those)
-	@$(PYTHON) tools/versions.py $(NAMES)
+corpora: setup ## files of other projects, fetched by package name: shown, converted, compared; writes docs/results/corpora.md
+	@rm -f build/corpora.jsonl; mkdir -p build
+	ODPS_NB_CORPORA_NOTES=$(CURDIR)/build/corpora.jsonl $(PY) -m pytest tests/corpora -n 2 --dist loadfile -rs --tb=short
+	@$(PY) -m tests.corpora.page build/corpora.jsonl
+
+versions: setup ## tests with other versions of pandas, Spark and the rest (NAMES="pandas-2 oldest": only those)
+	$(NOX) $(if $(NAMES),-k "$(subst $(space), or ,$(strip $(NAMES)))",-t versions)
 
 typed: setup ## every public name has a type that pyright knows (its own environment; needs the network once)
 	@$(PY) tools/public_types.py
 
-package: setup ## sdist and wheel in dist/, the same bytes for each build of a commit; both are installed and tried
-	$(PY) tools/package.py
-	$(PY) tools/check_package.py dist
+package: setup ## sdist and wheel in dist/, built twice and compared; each is installed alone and tried
+	$(NOX) -s package installed
 
-release: setup ## what is uploaded, built twice, looked into, installed and tried, with an SBOM (ARGS=--rehearsal)
-	$(PY) tools/release.py $(ARGS)
+release: setup ## the packages to upload, checked, installed, tried, with an SBOM; says first what is not ready
+	$(NOX) -s ready package installed sbom
 
 docs: ## the site in build/site, with every notebook run; a warning fails (ARGS=--no-notebooks: faster)
 	@$(PYTHON) tools/setup.py docs --java

@@ -1,4 +1,4 @@
-"""Time against size over three decades, drawn into ``docs/growth.png``.
+"""Time against size over three decades, drawn into ``docs/results/growth.png``.
 
 ``python -m benchmarks.plot_growth``. A line of slope 1 in these logarithmic panels is linear
 growth. Processor time, the best of several runs: what is drawn is growth, not noise.
@@ -26,7 +26,7 @@ from odps_nb.wire.blocks import encode_blocks
 from odps_nb.wire.frames import FrameHeader, encode_frame
 
 mpl.use("Agg")
-PICTURE = Path(__file__).parent.parent / "docs" / "growth.png"
+PICTURE = Path(__file__).parent.parent / "docs" / "results" / "growth.png"
 KIB = 1 << 10
 OURS, MAX, OLDER = "odps_nb", "pyodps maxstorage", "pyodps 0.13.1, unverified"
 COLOURS = {OURS: "#0b6e4f", MAX: "#c8553d", OLDER: "#8d99ae"}

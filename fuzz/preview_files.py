@@ -12,7 +12,7 @@ import pickle
 import struct
 import wave
 
-from fuzz import document_files, media_files, office_files
+from fuzz import document_files, media_files, office_files, science_files
 
 __all__ = ["files"]
 
@@ -39,6 +39,7 @@ def files() -> dict[str, bytes]:
         **document_files.files(),
         **media_files.files(),
         **office_files.files(),
+        **science_files.files(),
     }
 
 

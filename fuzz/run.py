@@ -1,10 +1,10 @@
 """Coverage-guided fuzzing (atheris) of all that reads bytes of others, for a chosen time.
 
 ``.venv/bin/python fuzz/run.py --seconds 60`` shares the time among all targets; name some to run
-only those. Work goes on in ``build/fuzz``; ``fuzz/corpus`` is what is kept, ``--keep`` adds the
-smallest set of new inputs that reach new code. An input that breaks an invariant is left in
-``build/fuzz/<target>-crash-…`` and makes the run fail: fix it, keep it in the corpus, and name it
-in the changelog. Needs the ``fuzz`` extra.
+only those. The archives of ``fuzz/corpus`` are unpacked into ``build/fuzz``; ``--keep`` packs the
+smallest set of inputs that reaches all of the code reached. An input that breaks an invariant stays
+in ``build/fuzz/<target>-crash-…`` and makes the run fail: fix the fault and put the input into
+``build/fuzz/<target>`` before you run with ``--keep``. Needs the ``fuzz`` extra.
 
 Native code cannot be guided, and ends its process instead of raising: ``mutate_*.py`` beside this
 file damage what it reads, in processes of their own, and are run after the targets.
@@ -15,12 +15,16 @@ from __future__ import annotations
 import argparse
 import random
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-CORPUS, WORK = ROOT / "fuzz" / "corpus", ROOT / "build" / "fuzz"
+sys.path.insert(0, str(ROOT))
+from fuzz import kept  # noqa: E402 - after the path
+
+WORK = ROOT / "build" / "fuzz"
 LARGEST = 6000
 INSTRUMENTED = (
     "odps_nb.wire",
@@ -40,7 +44,7 @@ def child(name: str, flags: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
-        import targets
+        from fuzz import targets
     # For a merge libFuzzer runs its first argument again, through a shell.
     command = f"{sys.executable} {Path(__file__)} --child {name}"
     atheris.Setup([command, *flags], targets.TARGETS[name])
@@ -62,7 +66,7 @@ def fuzz(name: str, seconds: float) -> int:
     found.mkdir(parents=True, exist_ok=True)
     flags = [f"-max_total_time={max(1, round(seconds))}", f"-max_len={LARGEST}", "-timeout=20"]
     flags += [f"-artifact_prefix={WORK / name}-", "-print_final_stats=1", "-verbosity=0"]
-    status, said = start(name, [*flags, str(found), str(CORPUS / name)])
+    status, said = start(name, [*flags, str(found), str(kept.unpack(name, WORK / "kept" / name))])
     runs, new = _statistic(said, "number_of_executed_units"), _statistic(said, "new_units_added")
     print(f"{name:14} {runs:>9} runs, {new:>5} inputs that reach new code", flush=True)
     if status:
@@ -76,8 +80,16 @@ def _statistic(said: str, name: str) -> str:
 
 
 def keep(name: str) -> int:
-    """Add the inputs that reach new code to the kept corpus, as few and small as possible."""
-    return start(name, ["-merge=1", "-verbosity=0", str(CORPUS / name), str(WORK / name)])[0]
+    """Pack the inputs that reach all of the code reached so far, as few and small as possible."""
+    before, merged = kept.unpack(name, WORK / "kept" / name), WORK / "merged" / name
+    shutil.rmtree(merged, ignore_errors=True)
+    merged.mkdir(parents=True)
+    status, _ = start(
+        name, ["-merge=1", "-verbosity=0", str(merged), str(before), str(WORK / name)]
+    )
+    if status == 0:
+        kept.pack(name, merged)
+    return status
 
 
 def mutators() -> dict[str, Path]:
@@ -99,11 +111,11 @@ def main() -> int:
         child(sys.argv[2], sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60, help="time for all targets together")
-    parser.add_argument("--keep", action="store_true", help="add what was found to the corpus")
+    parser.add_argument("--keep", action="store_true", help="pack what reaches new code")
     parser.add_argument("targets", nargs="*", help="only these")
     options = parser.parse_args()
     programs = mutators()
-    names = options.targets or [*sorted(home.name for home in CORPUS.iterdir()), *programs]
+    names = options.targets or [*kept.targets(), *programs]
     failed = []
     for name in names:
         if name in programs:

@@ -1,16 +1,11 @@
-"""Writes the seeds of the corpus: small right inputs from which fuzzing starts.
-
-``.venv/bin/python fuzz/seeds.py``; files that fuzzing found stay as they are.
-"""
+"""The seeds of the corpus: small valid inputs from which fuzzing starts."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from unittest import mock
 from urllib.parse import urlencode
 
@@ -36,7 +31,6 @@ from odps_nb.wire.schema_json import encode_flat, encode_nested
 from odps_nb.wire.type_text import parse_columns
 
 DOCUMENTS = 24
-CORPUS = Path(__file__).parent / "corpus"
 ROWS = (
     "i bigint, b boolean, f float, d double, s string, raw binary, day date, dt datetime, "
     "ts timestamp, ntz timestamp_ntz, dec decimal(10,2), tags array<string>, "
@@ -273,16 +267,3 @@ def _rows() -> Iterator[tuple[str, str, bytes]]:
         yield "tunnel_upload", name, b"".join(encode_rows(columns, iter(batches)))
         with mock.patch.object(tunnel_rows, "crc32c", return_value=0):
             yield "tunnel_upload", f"{name}-0", b"".join(encode_rows(columns, iter(batches)))
-
-
-def main() -> None:
-    """Write them."""
-    for target, name, data in seeds():
-        home = CORPUS / target
-        home.mkdir(parents=True, exist_ok=True)
-        (home / f"seed-{name}").write_bytes(data)
-    sys.stdout.write(f"{sum(1 for _ in CORPUS.rglob('seed-*'))} seeds in {CORPUS}\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -197,6 +197,11 @@ class TableSchema:
 
     columns: tuple[Column, ...] = ()
     partition_columns: tuple[Column, ...] = ()
+    _by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = {column.name.casefold(): column for column in reversed(self.all_columns)}
+        object.__setattr__(self, "_by_name", named)
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
@@ -210,8 +215,7 @@ class TableSchema:
 
     def find(self, name: str) -> Column | None:
         """Return the column of that name (case does not matter), or ``None``."""
-        folded = name.casefold()
-        return next((c for c in self.all_columns if c.name.casefold() == folded), None)
+        return self._by_name.get(name.casefold())
 
     def source_of(self, column: Column) -> Column | None:
         """Return the column of which a partition column is computed; ``None`` if none is known."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 EPOCH = "1700000000"
+VERSIONED = {
+    "pyproject.toml": r'^version = "(.+)"$',
+    "odps_nb/__init__.py": r'^__version__ = "(.+)"$',
+    "labextensions/odps-nb/package.json": r'^\s*"version": "(.+)",$',
+    "CITATION.cff": r'^version: "(.+)"$',
+}
 
 
 def checked_in(repo: Path) -> set[str]:
@@ -40,7 +45,7 @@ def copied(repo: Path, target: Path, names: set[str], *, mtime: int) -> Path:
 def build(checkout: Path, mask: int) -> dict[str, Path]:
     """Build in a process of its own, with a mask of its own."""
     done = subprocess.run(
-        [sys.executable, "tools/package.py", "dist"],
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", "."],
         cwd=checkout,
         env={**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "PIP_NO_INDEX": "1"},
         preexec_fn=lambda: os.umask(mask) and None,
@@ -76,12 +81,14 @@ def test_two_builds_of_the_same_files_are_the_same_bytes(
     assert len(one) == 2
 
 
-def test_the_source_distribution_is_the_checkout(repo: Path, built: dict[str, Path]) -> None:
+def test_the_source_distribution_is_the_checkout_without_the_fuzzing_corpus(
+    repo: Path, built: dict[str, Path]
+) -> None:
     (path,) = [path for name, path in built.items() if name.endswith(".tar.gz")]
     with tarfile.open(path) as packed:
         found = {one.name.partition("/")[2] for one in packed.getmembers() if one.isfile()}
-    made = {name for name in found if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
-    assert found - made == checked_in(repo)
+    corpus = {name for name in checked_in(repo) if name.startswith("fuzz/corpus/")}
+    assert found - {"PKG-INFO"} == checked_in(repo) - corpus
 
 
 def test_the_wheel_holds_the_library_and_its_labextension_and_nothing_else(
@@ -89,8 +96,9 @@ def test_the_wheel_holds_the_library_and_its_labextension_and_nothing_else(
 ) -> None:
     (path,) = [path for name, path in built.items() if name.endswith(".whl")]
     with zipfile.ZipFile(path) as packed:
-        found = {name for name in packed.namelist() if ".dist-info/" not in name}
-        (metadata,) = [n for n in packed.namelist() if n.endswith(".dist-info/METADATA")]
+        names = packed.namelist()
+        found = {name for name in names if ".dist-info/" not in name}
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         text = packed.read(metadata).decode()
     # pip puts what is below *.data/data/ where JupyterLab looks for extensions
     data = re.compile(r"^odps_nb-[\d.]+\.data/data/share/jupyter/")
@@ -99,9 +107,20 @@ def test_the_wheel_holds_the_library_and_its_labextension_and_nothing_else(
     assert found == {name for name in checked_in(repo) if name.startswith(wanted)}
     assert "labextensions/odps-nb/static/remoteEntry.js" in found
     assert "License-Expression: Apache-2.0" in text
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
-def test_the_labextension_has_the_version_of_the_library(repo: Path) -> None:
-    described = json.loads((repo / "labextensions" / "odps-nb" / "package.json").read_text("utf-8"))
-    project = tomllib.loads((repo / "pyproject.toml").read_text("utf-8"))["project"]
-    assert (described["name"], described["version"]) == (project["name"], project["version"])
+def test_the_version_is_the_same_everywhere(repo: Path) -> None:
+    texts = {name: (repo / name).read_text("utf-8") for name in VERSIONED}
+    found = {name: re.search(pattern, texts[name], re.M) for name, pattern in VERSIONED.items()}
+    assert len({one and one[1] for one in found.values()}) == 1, found
+
+
+def test_the_citation_is_valid_and_names_the_authors_as_a_whole(repo: Path) -> None:
+    cited = yaml.safe_load((repo / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)  # CFF 1.2.0 demands these
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["authors"] == [{"name": "The odps_nb authors"}]
+    project = (repo / "pyproject.toml").read_text("utf-8")
+    assert f'license = "{cited["license"]}"' in project
+    assert f'description = "{cited["abstract"]}"' in project

@@ -1,6 +1,6 @@
 """`make nightly`: what must pass before a release and takes too long for every change.
 
-Each step runs to its end whatever the others did; `docs/nightly.md` keeps how the last run ended.
+Each step runs to its end whatever the others did; `docs/results/nightly.md` keeps the outcome.
 Steps that ran apart on the same commit, of which nothing was changed, are on the page together.
 
     python tools/nightly.py [STEP …]
@@ -22,24 +22,18 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import versions
-
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "nightly.md"
+PAGE = ROOT / "docs" / "results" / "nightly.md"
 KEPT = ROOT / "build" / "nightly.json"  # the steps on the page, and their commit
-CHAOS_RUNS = 10_000
+VERSIONS = ROOT / "build" / "versions.json"  # how each row of noxfile.py ended
 PYTEST = (sys.executable, "-m", "pytest", "-n", "2", "-rN", "--tb=short")
 
 #: A command, and what is set for it in the environment.
 STEPS: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     # the gate and everything marked `nightly`
     "tests": ((*PYTEST, "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "1200"), {}),
-    "chaos": (
-        (*PYTEST, "--dist", "load", "--timeout", "7200", "tests/client/test_chaos.py"),
-        {"ODPS_NB_CHAOS": str(CHAOS_RUNS // 4)},
-    ),
     "typed": ((sys.executable, "tools/public_types.py"), {}),
-    "versions": ((sys.executable, "tools/versions.py", "--missing"), {}),
+    "versions": ((sys.executable, "-m", "nox", "-t", "versions", "--report", str(VERSIONS)), {}),
 }
 
 
@@ -130,10 +124,24 @@ def page(steps: list[Step], commit: str) -> str:
             lines += [row(name, folder) for name, folder in one.folders.items()]
             failed = [name for folder in one.folders.values() for name in folder.failed]
             lines += ["", "Failed:", "", *(f"- `{name}`" for name in failed)] if failed else []
-    if ends := versions.last_ends():
+    if VERSIONS.exists() and any(one.name == "versions" for one in steps):
         lines += ["", "## versions", "", "| row | outcome |", "|---|---|"]
-        lines += [f"| {one.name} | {ends.get(one.name, 'not run')} |" for one in versions.ROWS]
+        for one in json.loads(VERSIONS.read_text("utf-8"))["sessions"]:
+            lines.append(f"| {one['signature']} | {one['result']} |")
     return "\n".join(lines) + "\n"
+
+
+def state() -> str:
+    """Return the commit, and whether anything but the page has changed since."""
+    words = (
+        ("rev-parse", "--short", "HEAD"),
+        ("status", "--short", "--", ".", f":!{PAGE.relative_to(ROOT)}"),
+    )
+    commit, changes = (
+        subprocess.run(("git", *one), cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for one in words
+    )
+    return commit.strip() + (" and changes" if changes else "")
 
 
 def row(name: str, folder: Folder) -> str:
@@ -147,7 +155,7 @@ def main() -> int:
     wanted = parser.parse_args().steps or list(STEPS)
     if unknown := set(wanted) - set(STEPS):
         parser.error(f"no step is called {' or '.join(sorted(unknown))}; there are: {[*STEPS]}")
-    commit = versions.state()
+    commit = state()
     steps = {} if "changes" in commit else kept(commit)
     with tempfile.TemporaryDirectory() as place:
         for name in STEPS:

@@ -25,6 +25,7 @@ _LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]
 _BADGE = re.compile(r"\[?!\[(?P<text>[^\]]*)\]\(https?://[^)\s]*\)(?:\]\([^)\s]*\))?")
 _FENCE = re.compile(r"^( *)(```+|~~~+)")
 _TOCTREE = "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+_ORPHAN = "---\norphan: true\n---\n\n"
 _FOLDERS = ("decisions", "howto", "tutorials")
 
 
@@ -59,6 +60,8 @@ def page(name: str, target: Path) -> str:
     parts = Path(name).parts
     if parts[-1] == "index.md" and parts[-2] in _FOLDERS and "{toctree}" not in text:
         text += _TOCTREE
+    if parts[:2] == ("docs", "results"):  # reached by links, not by the navigation
+        text = _ORPHAN + text
     return text
 
 

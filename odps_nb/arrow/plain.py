@@ -75,8 +75,9 @@ class PlainColumns:
     ) -> None:
         self._odps = [one.type if one else None for one in columns_of(came, columns or ())]
         self._unit, self._max_bytes = unit, max_bytes
-        kinds = list(map(self._plain_type, came.types, self._odps))
-        self._changed = [n for n, kind in enumerate(kinds) if not kind.equals(came.types[n])]
+        types = came.types
+        kinds = list(map(self._plain_type, types, self._odps))
+        self._changed = [n for n, kind in enumerate(kinds) if not kind.equals(types[n])]
         self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, came, kinds), came.metadata)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:

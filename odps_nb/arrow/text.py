@@ -111,8 +111,9 @@ def fit_text(
     if not changed:
         return batch
     if mode is not TextMode.REPLACE:
+        names = batch.schema.names
         for number in changed:
-            bad = _first_bad(arrays[number], types[number], batch.schema.names[number])
+            bad = _first_bad(arrays[number], types[number], names[number])
             if bad is not None:
                 raise _error(bad, *place(bad.row), unprotected=unprotected)
     for number in changed:

@@ -33,9 +33,10 @@ class Validator:
     """Validates the batches of one stream: what follows from their schema is found out once."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        kinds = {place: as_bytes(kind) for place, kind in enumerate(schema.types)}
-        self._bytes = {n: kind for n, kind in kinds.items() if not kind.equals(schema.types[n])}
-        self._nested = [place for place, kind in enumerate(schema.types) if not _is_flat(kind)]
+        types = schema.types
+        kinds = {place: as_bytes(kind) for place, kind in enumerate(types)}
+        self._bytes = {n: kind for n, kind in kinds.items() if not kind.equals(types[n])}
+        self._nested = [place for place, kind in enumerate(types) if not _is_flat(kind)]
 
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raise unless every value of a batch of the schema lies inside of its buffers.

@@ -8,6 +8,7 @@ Must not know: blobs, the service, how bytes are recognised.
 
 from __future__ import annotations
 
+import csv
 import io
 import math
 import warnings
@@ -19,12 +20,13 @@ import pyarrow as pa
 
 from odps_nb.arrow.validation import validate
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
-from odps_nb.convert.unions import check_unions
+from odps_nb.convert.unreadable import check_encryption, check_unions
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
     OdpsNbError,
 )
+from odps_nb.parsing.delimited import HIVE, Form, form_of, lines_of, unevenness
 from odps_nb.parsing.encodings import detect
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.terms import format_bytes
@@ -39,7 +41,7 @@ _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"
 _ARROW_FILE = "application/vnd.apache.arrow.file"
 _ARROW_STREAM = "application/vnd.apache.arrow.stream"
-_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": "\x01"}
+_DELIMITED = {"text/csv": ",", "text/tab-separated-values": "\t", "text/x-hive": HIVE}
 _ROWS = 1 << 14
 _BLOCK = 16 << 20  # of CSV; no row may be longer
 _MAX_COLUMNS = 10_000  # of CSV; each takes some KiB, whatever the rows hold
@@ -97,7 +99,7 @@ def check_picture(mime: str) -> None:
     if mime not in PICTURES:
         known = (
             "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
-            "pictures"
+            "pictures; for camera RAW: rawpy.imread(blob.open(seek=True))"
         )
         raise _other_kind(mime, "picture", known)
     register()
@@ -161,6 +163,7 @@ def as_table(
     max_bytes: int,
     encoding: str | None = None,
     separator: str | None = None,
+    ragged: bool = False,
 ) -> pa.Table:
     """Return the rows of a Parquet, Arrow, CSV or TSV file, or of a text with a separator.
 
@@ -179,7 +182,8 @@ def as_table(
         )
     try:
         if is_text:
-            return _delimited(as_text(data, encoding), mime, separator, max_bytes)
+            text = as_text(data, encoding)
+            return _delimited(text, mime, separator, max_bytes, ragged=ragged)
         if mime == _PARQUET:
             return _parquet(data, max_bytes)
         return _ipc(data, max_bytes)
@@ -225,6 +229,7 @@ def _parquet(data: bytes, max_bytes: int) -> pa.Table:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(pa.BufferReader(data)) as file:
+        check_encryption(data, file.metadata)
         groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
         promised = [
             group.column(at).total_uncompressed_size
@@ -249,33 +254,74 @@ def _ipc(data: bytes, max_bytes: int) -> pa.Table:
         return _collected(reader, reader.schema, max_bytes)
 
 
-def _delimited(text: str, mime: str, separator: str | None, max_bytes: int) -> pa.Table:
-    from pyarrow import csv
+def _delimited(
+    text: str, mime: str, separator: str | None, max_bytes: int, *, ragged: bool
+) -> pa.Table:
+    text = text.removeprefix("\ufeff")
+    form = form_of(text, separator=separator or "") or Form(separator=_DELIMITED[mime])
+    rest = text[form.start :]
+    line = rest[: len(rest) if (end := _line_end(rest)) < 0 else end]
+    _require_columns(line.count(form.separator) + 1)
+    try:
+        rows = _read_csv(rest, form.separator)
+    except pa.ArrowInvalid as error:
+        if "CSV parse error" not in str(error) or form.separator == HIVE:
+            raise
+        rows = _read_csv(_even(text, form, ragged=ragged), form.separator)
+    _require_unpacked(rows.nbytes, max_bytes)
+    return rows
 
-    delimiter = separator or _DELIMITED[mime]
-    line = text[: len(text) if (end := _line_end(text)) < 0 else end]
-    if not separator and delimiter == "," and line.count(";") > line.count(","):
-        delimiter = ";"
-    if (columns := line.count(delimiter) + 1) > _MAX_COLUMNS:
+
+def _read_csv(text: str, separator: str) -> pa.Table:
+    from pyarrow import csv as fast_csv
+
+    hive = separator == HIVE  # Hive names no columns, quotes nothing, and writes a null as \\N
+    return fast_csv.read_csv(
+        pa.BufferReader(text.encode()),
+        read_options=fast_csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
+        parse_options=fast_csv.ParseOptions(
+            delimiter=separator, newlines_in_values=not hive, quote_char=False if hive else '"'
+        ),
+        convert_options=fast_csv.ConvertOptions(
+            null_values=["\\N"] if hive else None, strings_can_be_null=hive
+        ),
+    )
+
+
+def _even(text: str, form: Form, *, ragged: bool) -> str:
+    """Return the table without comments, and with ``ragged`` the same number of fields a line.
+
+    Raises
+    ------
+    ConversionError
+        A line has another number of fields than the first one.
+    """
+    names, width = 0, 0
+    for number, row in lines_of(text, form):
+        names, width = names or len(row), max(width, len(row))
+        if len(row) != names and not ragged:
+            raise ConversionError(
+                f"the text cannot be read as a table: {unevenness(number, len(row), names)}",
+                target_type="table",
+                hint="pass ragged=True to fill short lines and to add columns for long ones, or"
+                " separator= if another character separates the fields",
+            )
+    _require_columns(width)
+    out = io.StringIO()
+    writer = csv.writer(out, delimiter=form.separator, lineterminator="\n")
+    for at, (_, row) in enumerate(lines_of(text, form)):
+        writer.writerow(row + [f"f{n}" if not at else "" for n in range(len(row), width)])
+    return out.getvalue()
+
+
+def _require_columns(columns: int) -> None:
+    if columns > _MAX_COLUMNS:
         raise LimitExceededError(
-            f"the first line has {columns:,} columns, more than {_MAX_COLUMNS:,}",
+            f"a line has {columns:,} columns, more than {_MAX_COLUMNS:,}",
             limit=_MAX_COLUMNS,
             actual=columns,
             hint="read blob.open(seek=True) with a library",
         )
-    hive = delimiter == "\x01"  # Hive names no columns, quotes nothing, and writes a null as \\N
-    rows = csv.read_csv(
-        pa.BufferReader(text.removeprefix("\ufeff").encode()),
-        read_options=csv.ReadOptions(block_size=_BLOCK, autogenerate_column_names=hive),
-        parse_options=csv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=not hive, quote_char=False if hive else '"'
-        ),
-        convert_options=csv.ConvertOptions(
-            null_values=["\\N"] if hive else None, strings_can_be_null=hive
-        ),
-    )
-    _require_unpacked(rows.nbytes, max_bytes)
-    return rows
 
 
 def _line_end(text: str) -> int:

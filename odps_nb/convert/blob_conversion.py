@@ -56,7 +56,7 @@ def picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
     return made
 
 
-def table(data: bytes, mime: str, *, max_bytes: int, **options: str | None) -> pa.Table:
+def table(data: bytes, mime: str, *, max_bytes: int, **options: str | bool | None) -> pa.Table:
     """Return the rows as `blob_content.as_table`, parsed in the parser process."""
     found = _parsed(data, mime, "table", max_bytes, max_bytes=max_bytes, **options)
     check = EndMarkerCheck(max_decompressed=max(max_bytes, DEFAULT_MAX_DECOMPRESSED))

@@ -26,9 +26,7 @@ def narrow_schema(schema: pa.Schema) -> pa.Schema:
 
     polars panics on decimals of 256 bits, and DuckDB refuses the whole table.
     """
-    for place, field in enumerate(schema):
-        schema = schema.set(place, field.with_type(_narrow(field.type)))
-    return schema
+    return pa.schema([field.with_type(_narrow(field.type)) for field in schema], schema.metadata)
 
 
 def _narrow(kind: pa.DataType) -> pa.DataType:

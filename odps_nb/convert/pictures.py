@@ -33,12 +33,10 @@ PICTURES: Final = {
     "image/vnd-ms.dds": "DDS",
 }
 #: Of ``PIL.Image.Image.info``: what decides how a picture is shown, and its EXIF data.
-KEPT_INFO: Final = ("exif", "icc_profile", "dpi", "gamma", "transparency")
-# of TIFF: marks of BigTIFF, and tags of camera RAW (DNG 1.7; TIFF/EP 2001)
-_BIG: Final = (b"+\0", b"\0+")
-_DNG_VERSION: Final = 50706
-_PHOTOMETRIC: Final = 262
-_FILTERS: Final = 32803  # one colour in each pixel
+KEPT_INFO: Final = (
+    *("exif", "icc_profile", "dpi", "gamma", "srgb", "chromaticity", "transparency"),
+)
+_BIG: Final = (b"+\0", b"\0+")  # marks of BigTIFF
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
@@ -96,8 +94,6 @@ def tiff_form(data: bytes) -> str:
         tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(16 if data[2:4] in _BIG else 8))
         file.seek(tags.next)
         tags.load(file)
-        if _DNG_VERSION in tags or tags.get(_PHOTOMETRIC) == _FILTERS:
-            return "camera RAW"
         bands = int(tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1))
         bits = "/".join(sorted({str(bit) for bit in tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))}))
         number = tags.get(TiffImagePlugin.COMPRESSION, 1)

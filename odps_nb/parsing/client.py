@@ -1,7 +1,7 @@
 """Has bytes of unknown origin parsed in the parser process; the kernel gets plain texts only.
 
 Answers are not trusted either: their types are checked here, and drawings escape them.
-See ``docs/decisions/2026-11-22-previews-run-in-a-child.md``.
+See ``docs/decisions/previews.md``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,20 @@ _PATIENCE: Final = 3
 _START: Final = 30
 IDLE_SECONDS: Final = 10.0
 """Seconds after which an idle parser process ends: it holds some 60 MiB."""
-_BOOT: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]; from odps_nb.parsing.process import main; main()"
-)
+# This very package, the folders of the interpreter, then those of the kernel: a file in a folder in
+# which a user works, such as a saved blob, replaces no library.
+_BOOT: Final = """
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+home, *more = sys.argv[1:]
+sys.path += [folder for folder in more if folder not in sys.path]
+spec = PathFinder.find_spec("odps_nb", [home])
+package = sys.modules["odps_nb"] = module_from_spec(spec)
+spec.loader.exec_module(package)
+from odps_nb.parsing.process import main
+main()
+"""
 # what programs need to find their libraries; the rest of the environment may hold keys
 _PASSED_ON: Final = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP")
 # one thread, and memory taken when it is needed: pools that reserve it run into the limit
@@ -221,7 +232,7 @@ class Parser:
         if self._process is None:
             kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
             package = str(Path(__file__).resolve().parents[2])
-            path = [package, *(entry for entry in sys.path if entry and entry != package)]
+            path = [package, *_library_folders()]
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-c", _BOOT, *path],
@@ -246,6 +257,13 @@ class Parser:
                 if pipe is not None:
                     pipe.close()
         return code
+
+
+def _library_folders() -> list[str]:
+    """Return the folders of `sys.path` without the working folder and that of the script."""
+    script = getattr(sys.modules.get("__main__"), "__file__", None) or "script"
+    works = (Path.cwd(), Path(script).resolve().parent)
+    return [one for one in sys.path if one and Path(one).resolve() not in works]
 
 
 def _stop(timer: threading.Timer) -> None:

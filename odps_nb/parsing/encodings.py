@@ -103,7 +103,9 @@ def _known(name: str) -> str | None:
     try:
         info = codecs.lookup(name)
     except (LookupError, ValueError):
-        return None
+        # pages state x-sjis, x-gbk and x-x-big5 as well (WHATWG, Encoding, "labels")
+        short = re.sub("(?i)^x-", "", name)
+        return _known(short) if short != name else None
     if not info._is_text_encoding or info.name in ("idna", "punycode", "undefined"):
         return None
     return info.name
@@ -132,7 +134,8 @@ def _guessed(sample: bytes, *, whole: bool) -> Encoding | None:
     if not whole:  # a character that is cut at the end would speak against its own encoding
         sample = sample[: sample.rfind(b"\n") + 1] or sample
     if _PAIRS.fullmatch(sample) and _CHINESE.match(sample):
-        return Encoding(name="gb18030", guessed=True)
+        is_text = _is_text(sample, "gb18030", whole=whole)
+        return Encoding(name="gb18030", guessed=True) if is_text else None
     matches = list(from_bytes(sample))
     if not matches or len(set(sample)) < _VARIETY:
         return None

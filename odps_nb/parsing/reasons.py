@@ -18,6 +18,7 @@ DAMAGED: Final = "cut or damaged"
 _LONGEST: Final = 200
 _FORM: Final = "it has a form that the decoder does not know"
 _RANGE: Final = "a number in it is out of range"
+_NUMERAL: Final = "a number in it is not written as one"
 # by the name of the class: this module loads none of the libraries
 _OURS: Final = {
     **dict.fromkeys(("AssertionError", "AttributeError", "IndexError", "KeyError"), _FORM),
@@ -31,7 +32,15 @@ _OURS: Final = {
 }
 # by what a library says
 _SAID: Final = (
-    (re.compile(r"(?i)image file is truncated|truncated file read"), "its bytes end early"),
+    (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # of HDF5
+    (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # of PDFium
+    (
+        re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
+        "its bytes end early",
+    ),
+    (re.compile(r"Cannot detect file format"), _FORM),
+    (re.compile(r"invalid literal for \w+\(\)|could not convert string to"), _NUMERAL),
+    (re.compile(r"Image size \(\d+ pixels\) exceeds limit"), "it has too many pixels"),
     # of a file that begins as a ZIP file: the directory at its end is missing
     (re.compile(r"File is not a zip file"), "its bytes end early"),
     (re.compile(r"(?:de|en)coder error -?\d+"), "the decoder finds invalid data in it"),
@@ -58,7 +67,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         return f"a text in it is not {error.encoding}"
     text = getattr(error, "strerror", None) or str(error)
-    line = next(iter(text.strip().splitlines()), "")
+    lines = [line.strip() for line in text.strip().splitlines()]
+    line = " ".join(lines) if lines and lines[0].endswith(":") else next(iter(lines), "")
     ours = next((words for said, words in _SAID if said.match(line)), None)
     if ours is not None:
         return ours

@@ -90,6 +90,7 @@ def _probe(
             option="table",
             hint="name a table to read (--table), or tables to make (--write PROJECT.NAME)",
         )
+    _make(Path(options.out))
     prober = Prober(
         profile,
         table=profile.table(options.table) if options.table else None,
@@ -131,12 +132,29 @@ def _scratch(profile: Profile, text: str) -> TableName:
     return name
 
 
+def _make(folder: Path) -> None:
+    """Make the folder of the report, and remove the report of an earlier run.
+
+    A link in the place of a report is removed with it, so that nothing is written through it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("probe.json", "probe.txt"):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"no report can be written to {folder}: {error.strerror}",
+            option="out",
+            hint="pass --out with a folder that you may write to",
+        ) from error
+
+
 def _leave(folder: Path, document: dict[str, Any]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=1, ensure_ascii=False, default=str)
-    (folder / "probe.json").write_text(text + "\n", encoding="utf-8")
     page = as_page(document)
-    (folder / "probe.txt").write_text(page, encoding="utf-8")
+    for name, content in (("probe.json", text + "\n"), ("probe.txt", page)):
+        with (folder / name).open("x", encoding="utf-8") as file:  # never through a link
+            file.write(content)
     verdicts = page.split("\n\n", 1)[0].splitlines()
     print(f"{verdicts[-1]}\nreport: {folder / 'probe.txt'} and {folder / 'probe.json'}")
 

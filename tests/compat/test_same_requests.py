@@ -1,7 +1,7 @@
 """The stock client and ours send the same requests for the same job, versions 2 and 3.
 
 Compared are method, path, parameters in order, headers that mean something, and body. What
-differs on purpose stands in `Job.explanation` and in ``docs/requests.md``.
+differs on purpose stands in `Job.explanation` and in ``docs/results/requests.md``.
 """
 
 from __future__ import annotations

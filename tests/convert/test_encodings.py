@@ -55,6 +55,7 @@ def test_letters_with_accents_are_latin(text):
         ('<?xml version="1.0" encoding="gb2312"?>\n<a>{}</a>', "gb2312"),
         ("<html><head><meta charset=gbk></head>{}</html>", "gbk"),
         ('<html><meta http-equiv="Content-Type" content="text/html; charset=big5">{}', "big5"),
+        ("<html><meta charset=x-gbk>{}</html>", "gbk"),
         ("# -*- coding: koi8-r -*-\nprint('{}')", "koi8-r"),
         ("#!/usr/bin/python\n# vim: set fileencoding=gbk :\nprint('{}')", "gbk"),
     ],
@@ -102,11 +103,11 @@ def test_tables_are_read_in_any_encoding_and_with_any_separator():
     assert table(NEWS["gbk"].encode("gbk"))["名称"].to_pylist() == ["苹果", "香蕉", "葡萄"]
     named = table(NEWS["gbk"].encode("gbk"), encoding="gb18030")
     assert named["价格"].to_pylist() == [3.5, 4.2, 8.0]
-    piped = "a|b\n1|x\n2|y\n"
+    parted = "a:b\n1:x\n2:y\n"
     with pytest.raises(ConversionError, match="no table") as caught:
-        table(piped.encode())
+        table(parted.encode())
     assert "separator=" in caught.value.hint
-    assert table(piped.encode(), separator="|").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
+    assert table(parted.encode(), separator=":").to_pydict() == {"a": [1, 2], "b": ["x", "y"]}
 
 
 def test_text_of_hive_is_a_table():
@@ -115,3 +116,7 @@ def test_text_of_hive_is_a_table():
     assert table(data).to_pydict() == {"f0": [1, 2], "f1": ["苹果", '"x'], "f2": [None, 1.5]}
     uneven = b"1\x01a\n2\n3\x01b\x01c\n"
     assert sniff(uneven, len(uneven)).encoding == ""
+
+
+def test_chinese_among_control_characters_is_no_text():
+    assert detect("明月".encode("gbk") + bytes(range(20))) is None

@@ -2,14 +2,17 @@
 
 import io
 import struct
+import subprocess
+import sys
 
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from odps_nb.convert import blob_conversion
+from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError
+from tests.support.encrypted import encrypted_parquet
 
 MIB = 1 << 20
 PARQUET = "application/vnd.apache.parquet"
@@ -70,6 +73,15 @@ def test_a_union_with_codes_of_its_own_is_refused():
         )
 
 
+def test_a_file_with_encrypted_columns_is_refused_before_pyarrow_looks_at_one():
+    for convert in (blob_conversion.table, blob_content.as_table):
+        with pytest.raises(ConversionError, match="its columns are encrypted") as caught:
+            convert(encrypted_parquet(plaintext_footer=True), PARQUET, max_bytes=MIB)
+        assert "decryption_properties" in caught.value.hint
+        with pytest.raises(ConversionError, match="encrypted metadata"):
+            convert(encrypted_parquet(plaintext_footer=False), PARQUET, max_bytes=MIB)
+
+
 def encrypted_column() -> list[bytes]:
     """Parquet files of a plain footer, in one of which a column is said to be encrypted.
 
@@ -101,3 +113,31 @@ def test_a_file_that_ends_the_parser_does_not_end_this_process():
             said.add(str(error))
     assert any("ended the process that does it (SIGABRT)" in text for text in said)
     assert blob_conversion.table(repeated_string(3, 3), PARQUET, max_bytes=MIB).num_rows == 3
+
+
+KERNEL = """
+import sys
+folder = sys.path.pop(0)
+from odps_nb.convert import blob_conversion
+# as scripts and kernels have it: folders in which somebody works, before all libraries
+sys.path[:0] = [folder, folder + "/other"]
+print(blob_conversion.table(b"a,b\\n1,2\\n", "text/csv", max_bytes=1_000_000).num_rows)
+"""
+
+
+@pytest.mark.parametrize("name", ["xml", "json", "numpy", "pyarrow", "charset_normalizer"])
+def test_a_saved_blob_is_no_module_of_the_parser_process(tmp_path, name):
+    for folder in (tmp_path, tmp_path / "other"):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.py").write_text("open('ran', 'w').close()\nraise ImportError\n")
+    (tmp_path / "main.py").write_text(KERNEL)
+    done = subprocess.run(
+        [sys.executable, "main.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.stdout == "1\n", done.stderr
+    assert not (tmp_path / "ran").exists()

@@ -1,4 +1,4 @@
-"""Writes `docs/durability.md` from what a run noted: `make durability`.
+"""Writes `docs/results/durability.md` from what a run noted: `make durability`.
 
 python -m tests.durability.page FILE
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 __all__ = ["PAGE", "note", "page"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "durability.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "durability.md"
 NOTES = os.environ.get("ODPS_NB_DURABILITY")  # tests do not see it, as no ODPS_ variable
 FAULTS = ("SIGKILL", "power loss", "EIO", "ENOSPC")
 _HEAD = """# What crashes and failing disks do to the embedded service
@@ -40,7 +40,7 @@ service answers nothing until it is started again, and then all of it is there o
 that ends otherwise fails its test, and then this page is not written.
 
 Not tried: two jobs at once (kills at random moments of four writers:
-[test_kill.py](../tests/local/store/test_kill.py)), errors in jobs with a dash, disks that return
+[test_kill.py](../../tests/local/store/test_kill.py)), errors in jobs with a dash, disks that return
 wrong bytes, file systems that keep less than POSIX promises.
 
 """

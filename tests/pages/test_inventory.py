@@ -25,7 +25,7 @@ RUN = {
     ("docs/protocol.md", "json"): "tests/test_protocol_page.py",
     ("docs/protocol.md", "python"): "tests/test_protocol_page.py",
     ("docs/protocol.md", "xml"): "tests/test_protocol_page.py",
-    ("docs/requests.md", ""): "tests/compat/test_same_requests.py",
+    ("docs/results/requests.md", ""): "tests/compat/test_same_requests.py",
 }
 SHOWN = {"text"}  # output, not code
 RUN_HERE = {"python", "pycon", "toml"}  # on pages that no other test runs

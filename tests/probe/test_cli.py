@@ -76,6 +76,28 @@ def test_misuse_is_said_in_words(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_asked(
+    environment: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "a file"
+    place.touch()
+    assert main(["probe", "--table", "orders", "--out", str(place)]) == 1
+    said = capsys.readouterr()
+    assert "no report can be written to" in said.err
+    assert "as assumed" not in said.out
+
+
+def test_a_report_is_never_written_through_a_link(environment: Profile, tmp_path: Path) -> None:
+    for name in ("probe.json", "probe.txt"):
+        (tmp_path / name).symlink_to(tmp_path / f"other {name}")
+        (tmp_path / f"other {name}").write_text("precious")
+    words = ["probe", "--table", "orders", "--out", str(tmp_path), "--only", "session-expiry"]
+    assert main(words) == 0
+    for name in ("probe.json", "probe.txt"):
+        assert not (tmp_path / name).is_symlink()
+        assert (tmp_path / f"other {name}").read_text() == "precious"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
     environment: Profile, tmp_path: Path, number: signal.Signals

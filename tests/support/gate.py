@@ -132,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[name] = f"-Djava.io.tmpdir={folder} {QUICK}"
     os.environ["SPARK_LOCAL_DIRS"] = folder
     found = importlib.util.find_spec("pyspark")
-    if found is not None:  # some rows of tools/versions.py are without it
+    if found is not None:  # some environments of noxfile.py are without it
         os.environ["SPARK_HOME"] = str(compiled_spark(Path(folder), Path(str(found.origin)).parent))
 
 

@@ -1,4 +1,4 @@
-"""Writes `docs/single-faults.md` from what a run of the sweep noted: `make sweep`.
+"""Writes `docs/results/single-faults.md` from what a run of the sweep noted: `make sweep`.
 
 python -m tests.sweep.page FILE
 """
@@ -32,7 +32,7 @@ __all__ = ["PAGE", "page", "pairs"]
 
 Cells = dict[tuple[str, str], Counter[str]]
 
-PAGE = Path(__file__).parents[2] / "docs" / "single-faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "results" / "single-faults.md"
 _LETTERS = {RIGHT: "", REFUSED: "e", UNKNOWN: "d", ENDED: "i", WRONG: "**w**", CHANGED: "**c**"}
 _HEAD = """# Every single fault
 

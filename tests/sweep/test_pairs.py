@@ -3,7 +3,7 @@
 For three jobs, with the faults that meet each other in a client: what mends the first is broken by
 the second. The same may come of it as of a single fault; where each of two faults must be mended
 alone, both must be mended together. `make sweep` writes what came of it into
-``docs/single-faults.md``.
+``docs/results/single-faults.md``.
 """
 
 from __future__ import annotations

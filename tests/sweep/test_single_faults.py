@@ -2,7 +2,7 @@
 
 What may come of it: the right result; a typed error, and nothing is changed; or a typed error that
 says that the commit may have been made, and then all or nothing is changed. ``make sweep`` writes
-what came of it into ``docs/single-faults.md``.
+what came of it into ``docs/results/single-faults.md``.
 """
 
 from __future__ import annotations

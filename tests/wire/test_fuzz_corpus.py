@@ -1,25 +1,33 @@
 """Every input of the fuzzing corpus holds its invariant, without atheris."""
 
-from pathlib import Path
+import os
 
 import pytest
 
+from fuzz import kept
 from fuzz.seeds import seeds
 from fuzz.targets import TARGETS
 
-FUZZ = Path(__file__).parent.parent.parent / "fuzz"
-INPUTS = sorted(path for path in (FUZZ / "corpus").rglob("*") if path.is_file())
-
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_kept_input_holds_the_invariant(target: str) -> None:
-    inputs = [path for path in INPUTS if path.parent.name == target]
+def test_every_kept_input_and_every_seed_holds_the_invariant(target: str) -> None:
+    inputs = kept.inputs(target)
     assert inputs
-    for path in inputs:
-        TARGETS[target](path.read_bytes())
-
-
-def test_every_seed_of_the_script_is_kept_and_holds_too() -> None:
-    for target, name, data in seeds():
-        assert (FUZZ / "corpus" / target / f"seed-{name}").exists()
+    for data in inputs.values():
         TARGETS[target](data)
+
+
+def test_every_archive_and_every_seed_belongs_to_a_target() -> None:
+    assert {*kept.targets(), *(target for target, _, _ in seeds())} == {*TARGETS}
+
+
+def test_an_archive_holds_what_was_packed_whenever_it_was(tmp_path, monkeypatch) -> None:
+    before = kept.inputs("blocks")
+    folder = kept.unpack("blocks", tmp_path / "blocks")
+    monkeypatch.setattr(kept, "CORPUS", tmp_path / "archives")
+    kept.pack("blocks", folder)
+    first = (tmp_path / "archives" / "blocks.zip").read_bytes()
+    os.utime(folder / next(name for name in before if not name.startswith("seed-")), (0, 0))
+    kept.pack("blocks", folder)
+    assert (tmp_path / "archives" / "blocks.zip").read_bytes() == first
+    assert kept.inputs("blocks") == before

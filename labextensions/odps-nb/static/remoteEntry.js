@@ -2,7 +2,7 @@
 //
 // JupyterLab calls `init` with the modules that it shares, by name and version, and then `get` for
 // the module that package.json names. The other files beside this one are ES modules, loaded when
-// they are needed; see docs/decisions/2026-11-22-the-labextension-has-no-build.md.
+// they are needed; see docs/decisions/notebook.md.
 (() => {
   const base = document.currentScript.src;
   let offered = {};

@@ -44,8 +44,10 @@ class BlobContent:
 
         What the bytes are is recognised from them, never from the stated media type. They are
         decoded in a process aside, which is bounded in memory and time: a file that was made to
-        crash a decoder does not end yours. Needs Pillow. Like `to_numpy`, `to_text` and `to_table`
-        it costs one request, or none if the blob is cached; see `open`.
+        crash a decoder does not end yours. Pixels are as the file has them; what colours they mean
+        is in ``info``: ``icc_profile``, ``gamma``, ``srgb``, ``chromaticity``. Needs Pillow. Like
+        `to_numpy`, `to_text` and `to_table` it costs one request, or none if the blob is cached;
+        see `open`.
 
         Parameters
         ----------
@@ -128,22 +130,28 @@ class BlobContent:
         *,
         encoding: str | None = None,
         separator: str | None = None,
+        ragged: bool = False,
         max_bytes: int = MAX_BYTES,
         trusted: bool = False,
     ) -> pa.Table:
         """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
 
-        The first line of CSV and TSV names the columns, whose types are inferred; a text of Hive,
-        whose fields end with ``\\x01``, has no names and ``\\N`` for null. The file is read in a
-        process aside, as in `to_pil`.
+        The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
+        comments (lines that begin with ``#``) are left out. A text of Hive, whose fields end with
+        ``\\x01``, has no names and ``\\N`` for null. The file is read in a process aside, as in
+        `to_pil`.
 
         Parameters
         ----------
         encoding
             Of a text; see `to_text`.
         separator
-            The character between the fields of a text, for example ``|``; by default it is told
-            from the first lines.
+            The character between the fields of a text; by default a tab, ``,``, ``;`` or ``|``, as
+            the first lines tell.
+        ragged
+            Accept lines with fewer or more fields than the first one: missing fields are empty, and
+            further ones get columns ``f3``, ``f4``, … by their place. By default such a line is an
+            error: the text may be cut.
         max_bytes
             Bytes that are accepted: of the blob, and of its rows when unpacked.
         trusted
@@ -168,7 +176,14 @@ class BlobContent:
         data = self._content(max_bytes)
         convert = blob_content.as_table if trusted else blob_conversion.table
         mime = self._recognise(data)
-        return convert(data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator)
+        return convert(
+            data,
+            mime,
+            max_bytes=max_bytes,
+            encoding=encoding,
+            separator=separator,
+            ragged=ragged,
+        )
 
 
 def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image.Image:

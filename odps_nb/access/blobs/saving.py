@@ -30,6 +30,10 @@ _LOADED = re.compile(
     r"|pyproject\.toml|setup\.cfg|thumbs\.db)"
 )
 """Names that Python, a build tool or a file manager loads where it finds them."""
+_ACTED_ON = re.compile(
+    r"(?i).*\.(scf|lnk|url|library-ms|searchconnector-ms|theme|desktop|webloc|inetloc)"
+)
+"""Endings by which a file manager contacts a server on showing the folder, or starts programs."""
 _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\.|$)")
 
 
@@ -39,7 +43,7 @@ def safe_name(stated: str) -> str:
     No folders, no hidden files, no control, direction or unseen characters, no device names, no
     option of a command (``-rf``), at most 150 bytes with the ending kept. A name that Python or
     another tool would load where it lies, such as ``pandas.py``, gets ``blob-`` in front, which
-    no ``import`` can name.
+    no ``import`` can name; an ending by which a file manager acts, such as ``.scf``, gets ``_``.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
     made = "".join("_" if _is_unseen(sign) else sign for sign in made)
@@ -53,6 +57,8 @@ def _is_unseen(sign: str) -> bool:
 
 
 def _not_loaded(name: str) -> str:
+    if _ACTED_ON.fullmatch(name):
+        return f"{name}_"
     return f"blob-{name}" if _LOADED.fullmatch(name) and not name.startswith("blob-") else name
 
 

@@ -274,7 +274,8 @@ def content_of(
         return _picture(given, image_format)
     if isinstance(data, Path):
         name = name or data.name
-        size = data.stat().st_size
+        with contextlib.suppress(OSError):  # the upload raises the error
+            size = data.stat().st_size
     elif isinstance(data, (bytes, bytearray, memoryview)):
         data = bytes(data)
         size = len(data)

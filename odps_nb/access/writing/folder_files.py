@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
+from odps_nb.client.blob.upload import open_file
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
 
 __all__ = ["Files", "FolderFile", "FolderFiles"]
@@ -20,7 +21,17 @@ __all__ = ["Files", "FolderFile", "FolderFiles"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFile:
-    """One file; ``path`` is below the folder, with ``/``; ``modified`` in nanoseconds of UTC."""
+    """One file that was listed.
+
+    Parameters
+    ----------
+    file
+        Where it is, without symbolic links.
+    path
+        Its place below the folder, with ``/``.
+    size, modified
+        Bytes, and nanoseconds of UTC.
+    """
 
     file: Path
     path: str
@@ -36,7 +47,7 @@ class FolderFile:
             It cannot be read.
         """
         try:
-            with self.file.open("rb") as opened:
+            with open_file(self.file) as opened:
                 return opened.read(size)
         except OSError as error:
             raise _unreadable(self.file, error) from error
@@ -47,13 +58,14 @@ class FolderFile:
         Raises
         ------
         FramingError
-            Its size or time has changed, or it is gone.
+            Its size or time has changed, it is gone, or a link now stands on the way to it.
         """
         try:
             now = self.file.stat()
         except OSError as error:
             raise _unreadable(self.file, error) from error
-        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+        is_link = os.path.realpath(self.file) != str(self.file)
+        if is_link or (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
             raise FramingError(
                 f"{self.file} changed while it was written",
                 hint="write the folder again when nothing else writes to it",
@@ -146,7 +158,10 @@ class FolderFiles:
             elif any(fnmatchcase(path if "/" in one else name, one) for one in self.patterns):
                 _check_kind(file, path, found)
                 yield FolderFile(
-                    file=file, path=path, size=found.st_size, modified=found.st_mtime_ns
+                    file=Path(os.path.realpath(file)) if self.follow_links else Path(real, name),
+                    path=path,
+                    size=found.st_size,
+                    modified=found.st_mtime_ns,
                 )
 
     def _names(self, folder: Path) -> list[str]:

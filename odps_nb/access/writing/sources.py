@@ -412,12 +412,12 @@ def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chu
 def _stream_chunks(
     reader: pa.RecordBatchReader, target: Target, first_row: int = 0
 ) -> Iterator[Chunk]:
-    names = {column.name.casefold() for column in target.blobs}
-    fixed = {key.casefold() for key, _ in target.fixed}
-    aside = names | fixed
+    blobs = {column.name.casefold() for column in target.blobs}
+    aside = blobs | {key.casefold() for key, _ in target.fixed}
     plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
-    places = match_names(plain_schema.names, target.plain)
-    names_in = [None if place is None else plain_schema.names[place] for place in places]
+    names = plain_schema.names
+    places = match_names(names, target.plain)
+    names_in = [None if place is None else names[place] for place in places]
     return _read_chunks(reader, target, names_in, first_row)
 
 

@@ -241,14 +241,12 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
         return {}
     service = f"{KEYRING_SERVICE}:{name}" if name else KEYRING_SERVICE
     try:
-        found = keyring.get_credential(service, access_id)
+        return _of_keyring(keyring.get_credential(service, access_id), access_id)
     except keyring.errors.NoKeyringError:
         return {}
     except Exception as error:  # noqa: BLE001  a backend may be anything, and raise it
         forget_locals(error)
         said = type(error).__name__
-    else:
-        return _of_keyring(found, access_id)
     raise ConfigError(  # without what led to it: what a backend says of itself is not ours to show
         f"the keyring cannot be opened: {said}",
         option="access_key",
@@ -257,9 +255,9 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
 
 
 def _of_keyring(found: Any, access_id: str | None) -> Hidden:
-    if found is None or not found.password:
+    if found is None or not (key := Secret(found.password or "")):  # some fetch it only now
         return Hidden()
-    return hidden({"access_id": found.username or access_id, "access_key": found.password})
+    return hidden({"access_id": found.username or access_id, "access_key": key})
 
 
 def from_pyodps(entry: Any) -> dict[str, Any]:

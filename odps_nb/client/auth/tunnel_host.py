@@ -15,6 +15,8 @@ __all__ = ["check_tunnel_host"]
 
 _VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
 """Domains of one owner: an endpoint of one may name a Storage API in another."""
+_TRANSITION = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "2002::/16", "2001::/32")))
+"""Addresses of IPv6 that lead to an address of IPv4, which may be a private one."""
 _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
 
 
@@ -61,8 +63,10 @@ def _host(url: str) -> str:
 def _is_private(host: str) -> bool:
     address = _address(host)
     if address is not None:
-        return not address.is_global
-    return "." not in host or host.endswith((".localhost", ".local", ".internal"))
+        return not address.is_global or any(address in one for one in _TRANSITION)
+    # resolvers take 127.1 and 0x7f.1 for addresses; no domain ends in a number
+    is_number = host.rpartition(".")[2][:1].isdigit()
+    return is_number or "." not in host or host.endswith((".localhost", ".local", ".internal"))
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -7,9 +7,11 @@ whole file. Number, size and MD5 in the response must agree with what was sent.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
 from odps_nb.wire.codings import Encoder, encoder
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
 
-__all__ = ["BlobContent", "BlobItem", "upload_blobs"]
+__all__ = ["BlobContent", "BlobItem", "open_file", "upload_blobs"]
 
 BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
@@ -58,7 +60,7 @@ def upload_blobs(
     Raises
     ------
     ArgumentError
-        What is no content, or larger than a BLOB can be (5 GiB); nothing of it is sent.
+        What is no content, larger than a BLOB can be (5 GiB), or a file that cannot be read.
     ChecksumError
         The size or MD5 that the server reports differs from what was sent.
     FramingError
@@ -132,11 +134,45 @@ class _Source:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
         if isinstance(self.content, Path):
-            with self.content.open("rb", buffering=0) as file:
+            with _told_of(self.content):
+                file = open_file(self.content)
+            with file:
                 yield file
         else:
             self.content.seek(self.start)
             yield self.content
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a file with content, unbuffered. Never waits for the other end of a pipe.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read, or has become a pipe, a device or a folder.
+    """
+    file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  the caller's
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a file with content", str(path))
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+@contextlib.contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """Raise an `ArgumentError` that names the file in place of an `OSError`."""
+    try:
+        yield
+    except OSError as error:
+        raise ArgumentError(
+            f"{path} cannot be read: {error.strerror or error}",
+            argument="data",
+            hint="check that the file exists and is readable, and is not replaced meanwhile",
+        ) from error
 
 
 def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
@@ -147,7 +183,9 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
         return _Source(content=view, start=0, size=len(view), **known)
     if isinstance(content, os.PathLike):
         path = Path(content)
-        return _Source(content=path, start=0, size=path.stat().st_size, **known)
+        with _told_of(path):
+            size = path.stat().st_size
+        return _Source(content=path, start=0, size=size, **known)
     if not callable(getattr(content, "read", None)):
         raise ArgumentError(
             f"a blob cannot be made of a {type(content).__name__}",

@@ -84,12 +84,16 @@ class LocalService:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without what belongs to other services: their keys and profiles."""
-    return {
+    """Return the environment without keys of other services and relative folders of modules."""
+    kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("ODPS_") or name.startswith("ODPS_NB_LOCAL_")
     }
+    if "PYTHONPATH" in kept:  # an empty or relative entry is the working folder
+        entries = filter(os.path.isabs, kept["PYTHONPATH"].split(os.pathsep))
+        kept["PYTHONPATH"] = os.pathsep.join(entries)
+    return kept
 
 
 def start(

@@ -130,7 +130,15 @@ def join(parts: Iterable[object], separator: str = "") -> Html:
     return Html(separator.join(part if isinstance(part, Html) else escape(part) for part in parts))
 
 
-def figure(content: Html, caption: Html, *, label: str, width: int, beside: bool = False) -> Html:
+def figure(
+    content: Html,
+    caption: Html,
+    *,
+    label: str,
+    width: int,
+    beside: bool = False,
+    fills: bool = False,
+) -> Html:
     """Return ``content`` and ``caption`` as a figure that takes the keyboard focus.
 
     Parameters
@@ -141,6 +149,8 @@ def figure(content: Html, caption: Html, *, label: str, width: int, beside: bool
         Width of ``content`` in CSS pixels.
     beside
         Whether the caption stands at the side rather than below.
+    fills
+        Whether it takes the width of its column rather than its own.
     """
     frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
     if beside:
@@ -148,7 +158,8 @@ def figure(content: Html, caption: Html, *, label: str, width: int, beside: bool
         content = element("div", content, style=f"width:{width}px;max-width:100%")
         text = "padding:8px 14px;flex:1;min-width:200px"
     else:
-        frame += f";width:{width}px;max-width:100%;box-sizing:border-box"
+        wide = f"width:100%;max-width:{2 * width}px" if fills else f"width:{width}px;max-width:100%"
+        frame += f";{wide};box-sizing:border-box"
         text = "padding:8px 10px"
     return element(
         "figure",

@@ -28,7 +28,7 @@ from odps_nb.notebook.explore.messages import (
 from odps_nb.notebook.explore.static import Shown, first_found, shown_bundle
 from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
-from odps_nb.notebook.live.lanes import Lanes, problem_message
+from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
 from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
 from odps_nb.schema import TypeCode
@@ -162,7 +162,7 @@ class Explorer:
             return
         try:
             act(content)
-        except (OdpsNbError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (OdpsNbError, *MALFORMED) as error:
             self._send(problem_message("page", error))
 
     def _ready(self, _: Mapping[str, Any]) -> None:

@@ -333,12 +333,13 @@ class RowView:
     def describe_all(self, progress: Progress = None, cancel: CancelToken | None = None) -> Profile:
         """Describe the columns by all rows: reads the table, in bounded memory.
 
-        `stop_profile` ends it once it reads; a cancelled token ends it before that, too.
+        `stop_profile` ends it once it reads; a cancelled token ends it at any time.
         """
         token = cancel or CancelToken()
         before = self.profile or self.describe(token)
         profiler, count = Profiler(self.columns, before=before), 0
         self._read = rows = self._rows.twin()
+        token.watch(rows)
         try:
             token.check()
             for batch in rows.every(ahead=SAMPLE_BYTES, progress=progress):
@@ -346,7 +347,8 @@ class RowView:
                 profiler.add(batch)
                 count += batch.num_rows
         finally:
-            self._read = None
+            if self._read is rows:  # not that of a newer call
+                self._read = None
         label = f"all {count:,} rows"
         self.profile = Profile(columns=profiler.result(), rows=count, total=count, label=label)
         return self.profile

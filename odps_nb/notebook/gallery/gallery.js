@@ -49,8 +49,8 @@ function render({ model, el }) {
   const way = h("button", { "aria-label": "descending", "aria-pressed": "false", title: "turn the order around", onclick: turn }, "↓");
   const search = h("input", {
     type: "search",
-    placeholder: "Search names and rows",
-    "aria-label": "search names and rows",
+    placeholder: "Search names and texts",
+    "aria-label": "search names, rows and texts",
     title: cost,
     maxlength: 200,
     size: 22,
@@ -265,7 +265,7 @@ function render({ model, el }) {
         "div",
         { class: "odps-g-caption" },
         h("div", { class: "odps-g-name", title: tile.name }, h("bdi", {}, tile.name)),
-        h("div", { class: "odps-x-muted odps-g-line" }, tile.verified ? "✓ " : "", tile.words),
+        h("div", { class: "odps-x-muted odps-g-line", title: tile.words }, tile.verified ? "✓ " : "", tile.words),
         tile.row ? h("div", { class: "odps-g-line", title: tile.row }, h("bdi", {}, tile.row)) : null,
         ...marks(tile)
       ),
@@ -275,11 +275,15 @@ function render({ model, el }) {
   }
 
   function shot(tile) {
-    if (PICTURE.test(tile.src)) return h("img", { src: tile.src, alt: `${tile.name}, ${tile.words}`, draggable: "false" });
-    if (tile.text.split("\n", 1)[0].includes("\t")) {
+    const about = { src: tile.src, alt: `${tile.name}, ${tile.words}`, draggable: "false" };
+    if (PICTURE.test(tile.src)) return h("img", { ...about, class: tile.checked ? "odps-g-checked" : "" });
+    if (tile.rows) {
+      const lines = tile.text.split("\n");
+      const first = Math.max(0, lines.findIndex((line) => line.includes("\t"))); // below a heading
       const cells = (line) => line.split("\t").map((text) => h("td", { dir: "auto" }, text));
-      const rows = tile.text.split("\n").map((line) => h("tr", {}, ...cells(line)));
-      return h("div", { class: "odps-g-rows" }, h("table", {}, h("tbody", {}, ...rows)));
+      const rows = lines.slice(first).map((line) => h("tr", {}, ...cells(line)));
+      const heading = lines.slice(0, first).map((line) => h("div", { class: "odps-g-heading", dir: "auto" }, line));
+      return h("div", { class: "odps-g-rows" }, ...heading, h("table", {}, h("tbody", {}, ...rows)));
     }
     if (tile.text) return h("pre", { dir: "auto" }, tile.text);
     return h("span", { class: "odps-x-muted" }, tile.failed ? "not read" : tile.kind);
@@ -287,7 +291,7 @@ function render({ model, el }) {
 
   function marks(tile) {
     const made = tile.notes.map((note) => h("div", { class: "odps-g-line odps-g-note", title: note }, note));
-    if (tile.declared) made.unshift(h("div", { class: "odps-g-line" }, h("span", { class: "odps-g-badge" }, `declared ${tile.declared}`)));
+    if (tile.declared) made.unshift(h("div", { class: "odps-g-line", title: tile.declared }, h("span", { class: "odps-g-badge" }, `declared ${tile.declared}`)));
     return made;
   }
 

@@ -136,7 +136,7 @@ class Page:
 
     def _html(self) -> Html:
         title = clip(self.title, 200)
-        row = "display:flex;flex-wrap:wrap;gap:12px;align-items:flex-start"
+        row = "display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr));gap:12px"
         column = "display:flex;flex-direction:column;gap:8px"
         parts = [
             element(

@@ -17,7 +17,7 @@ from odps_nb.notebook.gallery.chosen import Chosen, side_by_side
 from odps_nb.notebook.gallery.facts import Choice
 from odps_nb.notebook.gallery.page import View
 from odps_nb.notebook.gallery.tiles import Tiles
-from odps_nb.notebook.live.lanes import Lanes, problem_message
+from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
 from odps_nb.notebook.preview.drawing import clip, count_of
 
@@ -73,7 +73,7 @@ class Requests:
                 self._select(buffers[0], str(content["by"])[:40])
             elif (act := known.get(str(content.get("do")))) is not None:
                 act(content)
-        except (OdpsNbError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (OdpsNbError, *MALFORMED) as error:
             self._send(problem_message("choose", error))
 
     def _ready(self, _: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
+from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.facts import Facts
 from odps_nb.notebook.gallery.page import BlobColumnLike, glances
 from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
@@ -121,11 +122,13 @@ class Tiles:
             "row": "" if row == made.name else clip(visible(row), 400),
             "kind": made.format.kind,
             "verified": made.verified,
-            "declared": clip(visible(declared), 60),
+            "declared": clip(visible(declared), 200),
             "notes": [clip(visible(note), 240) for note in made.notes],
             "failed": made.format is UNREAD,
             "src": src,
+            "checked": BACKDROP in made.drawing,
             "text": "" if src else visible(text_of(made, limit)),
+            "rows": "<table" in made.drawing,
         }
 
     def _failed(self, index: int, error: OdpsNbError) -> Message:
@@ -140,7 +143,9 @@ class Tiles:
             "notes": [clip(visible(error), 240)],
             "failed": True,
             "src": "",
+            "checked": False,
             "text": "",
+            "rows": False,
         }
 
 

@@ -26,7 +26,7 @@ from odps_nb.errors import (
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.display.html import bundle, element
 from odps_nb.notebook.gallery.chosen import AT_A_TIME, Chosen, WorkColumn
-from odps_nb.notebook.gallery.facts import Choice, Order
+from odps_nb.notebook.gallery.facts import ALL, Choice, Order
 from odps_nb.notebook.gallery.page import (
     MAX_TILES,
     OUTPUT_BUDGET,
@@ -154,7 +154,7 @@ class Gallery:
         shown = len(self._chosen.indices)
         parts = [f"Gallery of {self._column.title}"]
         parts.append(total if shown == len(self._column) else f"{shown:,} of {total}")
-        parts += [f"kind {choice.kind}"] if choice.by_format else []
+        parts += [f"kind {choice.kind}"] if choice.kind != ALL else []
         parts += [f"search {choice.search!r}"] if choice.search else []
         parts += [f"by {choice.order}"] if choice.order != "row" else []
         parts += [f"{len(self.selection):,} selected"] if self.selection else []
@@ -183,7 +183,11 @@ class Gallery:
         self._choose(replace(self._chosen.choice, kind=kind))
 
     def search(self, text: str) -> None:
-        """Show only blobs with a text in their name or their row; costs what `sort_by` costs."""
+        """Show only blobs with a text in their name, their row or their content.
+
+        Of contents, the first 64 KiB of texts are searched, as they are decoded. Costs a small
+        request for each blob; texts beyond 32 million characters are read again by each search.
+        """
         self._choose(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:

@@ -172,9 +172,9 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
     """Return whether the bytes of a blob are of a type, whatever was declared; one request each."""
     if mime is None:
         return None
-    from odps_nb.notebook.preview.peek import sniff_blob
+    from odps_nb.notebook.preview.peek import glance
 
-    return lambda blob: sniff_blob(blob).mime.startswith(mime.lower())
+    return lambda blob: glance(blob)[0].mime.startswith(mime.lower())
 
 
 def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:

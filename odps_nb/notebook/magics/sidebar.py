@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.errors import OdpsNbError, ServiceError
+from odps_nb.errors import OdpsNbError, ServiceError, visible
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.magics.names import MAX_NAMES
 
@@ -155,8 +155,8 @@ def _columns(connection: Connection, names: NameCache, table: str) -> dict[str, 
     items = [
         {
             "name": column.name,
-            "type": format_type(column.type)[:MAX_TEXT],
-            "comment": column.comment[:MAX_TEXT],
+            "type": visible(format_type(column.type))[:MAX_TEXT],
+            "comment": visible(column.comment)[:MAX_TEXT],
             "partition": column in schema.partition_columns,
         }
         for column in schema.all_columns

@@ -62,9 +62,11 @@ class Format:
         First bytes that prove the format. What needs more than that is for `Kind.recognise`.
     brands
         Brands of an ISO base media file (the box ``ftyp``) that prove it.
-    kind, encoding, guessed, delimiter
+    limit
+        Bytes that are read of it at most, where that is more than `Kind.limit`.
+    kind, encoding, guessed
         Of recognised bytes: name of the kind; Python's name of the text encoding, empty unless it
-        is a kind of text, and whether it was guessed; what separates the cells of CSV or TSV.
+        is a kind of text, and whether it was guessed.
     """
 
     mime: str
@@ -72,10 +74,10 @@ class Format:
     aliases: tuple[str, ...] = ()
     starts: tuple[bytes, ...] = ()
     brands: tuple[bytes, ...] = ()
+    limit: int = 0
     kind: str = ""
     encoding: str = ""
     guessed: bool = False
-    delimiter: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,8 @@ class Kind:
         Bytes that are read at most before it is drawn.
     head
         Bytes that are read of a larger blob.
+    alone
+        Bytes that are read at most for a large preview, where these are more than ``limit``.
     embedded
         Whether the bytes go into the page as they are, if it has room for them; then at least what
         it has room for is read.
@@ -174,6 +178,7 @@ class Kind:
     precedence: int = BINARIES
     limit: int = HEAD
     head: int = HEAD
+    alone: int = 0
     embedded: bool = False
 
     @property

@@ -7,8 +7,9 @@ from typing import Protocol
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.kind import HEAD, MIB, Format
 from odps_nb.notebook.preview.registry import kinds, sniff
+from odps_nb.parsing.encodings import decode
 
-__all__ = ["BlobFileLike", "BlobLike", "peek", "sniff_blob"]
+__all__ = ["BlobFileLike", "BlobLike", "glance", "peek"]
 
 
 class BlobFileLike(Protocol):
@@ -44,7 +45,7 @@ class BlobLike(Protocol):
         """Return the blob as a file; the caller closes it."""
 
 
-def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:
+def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
     """Return the format of a blob and the bytes that its preview needs.
 
     Reads the head, and the rest only where the kind wants the whole blob and its limit allows it.
@@ -55,6 +56,8 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:
         Opened and closed once.
     embed
         Bytes that may go into a ``data:`` URL.
+    alone
+        Whether it is for a large preview, for which `Kind.alone` allows more.
     """
     file = blob.open()
     try:
@@ -66,12 +69,13 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:
             )
         format = sniff(head[:HEAD], blob.size)
         kind = kinds()[format.kind]
-        limit = max(kind.limit, embed if kind.embedded else 0)
+        embedded = embed if kind.embedded else 0
+        limit = max(kind.limit, format.limit, embedded, kind.alone if alone else 0)
         known = blob.size
         if known is not None and known > limit:
-            data = head + _read_up_to(file, kind.head - len(head))
+            data = _read_up_to(file, kind.head, head)
             return format, Excerpt(data=data[: kind.head], whole=False, size=known)
-        data = head + _read_up_to(file, limit + 1 - len(head))
+        data = _read_up_to(file, limit + 1, head)
         whole = len(data) <= limit
         return format, Excerpt(
             data=data if whole else data[: kind.head],
@@ -84,18 +88,22 @@ def peek(blob: BlobLike, *, embed: int) -> tuple[Format, Excerpt]:
         file.close()
 
 
-def sniff_blob(blob: BlobLike) -> Format:
-    """Return the format of a blob; reads its head only."""
+def glance(blob: BlobLike) -> tuple[Format, str]:
+    """Return the format of a blob and, of a text, its beginning; reads its head only."""
     file = blob.open()
     try:
         head = _read_up_to(file, HEAD + 1)
     finally:
         file.close()
-    return sniff(head[:HEAD], len(head) if len(head) <= HEAD else blob.size)
+    format = sniff(head[:HEAD], len(head) if len(head) <= HEAD else blob.size)
+    text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
+    return format, text
 
 
-def _read_up_to(file: BlobFileLike, count: int) -> bytes:
-    parts = []
+def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:
+    """Return ``head`` and what follows it, up to ``count`` bytes in all, or all of ``head``."""
+    parts = [head]
+    count -= len(head)
     while count > 0:
         part = file.read(min(count, MIB))
         if not part:

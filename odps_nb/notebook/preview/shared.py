@@ -5,12 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = ["ASF", "ASF_FILM", "GRID", "LIST", "SINGLE", "Size", "count_of", "length_of", "words"]
+__all__ = [
+    "ASF",
+    "ASF_FILM",
+    "GRID",
+    "LIST",
+    "OTHER_CODEC",
+    "SINGLE",
+    "Size",
+    "count_of",
+    "length_of",
+    "words",
+]
 
 #: First bytes of an ASF file (WMA, WMV).
 ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: What it has in its header where one of its streams is a film (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
+
+#: What the refusal of a film or a sound begins with that a browser may still play.
+OTHER_CODEC: Final = "not decoded here: its codec is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

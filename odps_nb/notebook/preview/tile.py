@@ -98,7 +98,8 @@ def tile(
     Parameters
     ----------
     blob
-        Opened and closed once; no more of it is read than `Kind.limit` of its kind.
+        Opened and closed once; no more of it is read than `Kind.limit` of its kind, or `Kind.alone`
+        for a large preview.
     size
         How much room the preview has.
     fallback_name
@@ -115,7 +116,7 @@ def tile(
     try:
         # what goes into a page as it is takes four characters for three bytes, and has a caption
         room = max(0, min(budget, TILE_BUDGET) - _CAPTION) // 4 * 3
-        format, excerpt = peek(blob, embed=room)
+        format, excerpt = peek(blob, embed=room, alone=size.layout == "single")
         stated, declared = blob.file_name, blob.mime_type
     except (ProtocolError, NotFoundError) as error:
         reason = f"{type(error).__name__}: {error}"
@@ -216,6 +217,7 @@ def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
             label=label,
             width=size.width,
             beside=size.layout == "row",
+            fills=size.layout == "tile",
         ),
         text=line,
         format=about.format,
@@ -239,7 +241,8 @@ def _row(about: _Caption) -> list[Html]:
 def _badges(about: _Caption) -> list[Html]:
     shape = (
         "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px;"
-        "max-width:100%;box-sizing:border-box;overflow-wrap:anywhere"
+        "max-width:100%;box-sizing:border-box;vertical-align:bottom;"
+        "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
     )
     badges = []
     if about.verified:
@@ -247,5 +250,11 @@ def _badges(about: _Caption) -> list[Html]:
         badges.append(element("span", "✓ verified", style=style))
     if differs(about.declared, about.format):
         style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
-        badges.append(element("span", f"declared {clip(about.declared, 60)}", style=style))
+        declared = element(
+            "span",
+            f"declared {clip(about.declared, 200)}",
+            attributes={"title": clip(about.declared, 400)},
+            style=style,
+        )
+        badges.append(declared)
     return [element("div", *badges)] if badges else []

@@ -83,6 +83,8 @@ class PickedFiles:
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
         self._came = [0] * len(announced)
+        self._pieces = self.wanted()
+        self._next = next(self._pieces, None)
         total, free = sum(one.size for one in announced), shutil.disk_usage(self._folder.name).free
         if total + _SPARE > free:
             self.close()
@@ -117,9 +119,9 @@ class PickedFiles:
         Raises
         ------
         FramingError
-            It is not the next one of its file, or has another size: the file has changed.
+            It is not the next piece that is wanted, or has another size: the file has changed.
         """
-        if self._came[piece.file] != piece.start or len(data) != piece.size:
+        if piece != self._next or len(data) != piece.size:
             raise FramingError(
                 f"{self.announced[piece.file].name} changed while it was sent",
                 hint="choose it again when nothing else writes to it",
@@ -127,6 +129,7 @@ class PickedFiles:
         with self._path(piece.file).open("ab", buffering=0) as file:
             file.write(data)
         self._came[piece.file] += piece.size
+        self._next = next(self._pieces, None)
 
     def check(self) -> tuple[int, int]:
         """Return the number of files and their bytes."""
@@ -144,4 +147,4 @@ class PickedFiles:
         self._folder.cleanup()
 
     def _path(self, number: int) -> Path:
-        return Path(self._folder.name, str(number))
+        return Path(os.path.realpath(self._folder.name), str(number))

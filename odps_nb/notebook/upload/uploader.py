@@ -22,7 +22,7 @@ from odps_nb.errors import (
 )
 from odps_nb.lifetime import end_at_exit
 from odps_nb.notebook.display.failures import error_lines
-from odps_nb.notebook.live.lanes import Lanes
+from odps_nb.notebook.live.lanes import MALFORMED, Lanes
 from odps_nb.notebook.live.twin import Twin, close_widget, in_kernel, widget_class
 from odps_nb.notebook.upload.picked import Announced, PickedFiles, Wanted
 from odps_nb.notebook.upload.record import record_bundle
@@ -139,13 +139,13 @@ class Uploader:
                     self._send({"kind": "ready", "said": said})
                 case "upload":
                     self._begin(content)
-                case "piece":
+                case "piece" if not self._writing:
                     self._take(content, buffers)
-                case "unreadable":
+                case "unreadable" if not self._writing:
                     self._refuse(content)
                 case "cancel":
                     self._cancel()
-        except (OdpsNbError, KeyError, ValueError, TypeError, IndexError) as error:
+        except (OdpsNbError, *MALFORMED) as error:
             self._tell_error(_LANE, error)
 
     def _begin(self, content: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ Most of what Spark cannot do with a table of a Python source it refuses itself, 
 nothing of ODPS: such an error gets a note (PEP 678) with the call that works. Two calls it does
 not refuse: ``saveAsTable`` and ``writeTo(…).using("odps")`` write all rows and leave a table in
 Spark's catalog that nobody can read. PySpark has no hook for either, so its own functions are
-wrapped, once in a process (`docs/decisions/2026-11-22-spark-sql-without-a-jvm-catalog.md`).
+wrapped, once in a process (`docs/decisions/spark.md`).
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.access.faces import Faces
+from odps_nb.access.writing.files import FILE_COLUMNS
 from odps_nb.access.writing.folder_files import FolderFiles
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
@@ -19,6 +21,7 @@ from odps_nb.errors import (
     ConversionError,
     FramingError,
     NotFoundError,
+    OdpsNbError,
 )
 
 Name = Callable[[str], str]
@@ -179,3 +182,68 @@ def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
     for ask in (lambda: one.head(10), one.require_unchanged):
         with pytest.raises(ConfigError, match="cannot be read"):
             ask()
+
+
+def removed(file: Path) -> None:
+    file.unlink()
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def a_device(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/dev/zero")
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, 1)
+
+
+def a_link_to_a_twin(file: Path) -> None:
+    """A file elsewhere of the same size and time, which its owner would not have sent."""
+    shutil.copy2(file, file.parent.parent / "elsewhere")
+    file.unlink()
+    file.symlink_to(file.parent.parent / "elsewhere")
+
+
+def below_another_folder(file: Path) -> None:
+    """The folder is a link to a copy of it by now."""
+    folder = file.parent
+    shutil.copytree(folder, folder.with_name("copy"))
+    folder.rename(folder.with_name("before"))
+    folder.symlink_to(folder.with_name("copy"))
+
+
+CHANGES = (removed, a_folder, a_pipe, a_device, cut, a_link_to_a_twin, below_another_folder)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("resume", [False, True], ids=["at once", "resumable"])
+def test_a_file_that_becomes_something_else_meanwhile_is_never_committed(
+    odps: Connection,
+    new_name: Name,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    change: Callable[[Path], None],
+    resume: bool,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+    def changing(head: bytes, size: int, name: str) -> str:
+        change(folder / name)
+        return "text/plain"
+
+    table = odps.create_table(new_name("replaced"), FILE_COLUMNS)
+    with Connection(odps.profile, faces=Faces(media_type=changing)) as other:
+        with pytest.raises(OdpsNbError, match=r"changed while|cannot be read"):
+            other.write_files(folder, table.name, pattern="b.txt", progress=False, resume=resume)
+        assert table.read().row_count == 0

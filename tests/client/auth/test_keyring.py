@@ -159,6 +159,24 @@ def test_a_keyring_that_does_not_open_says_so_and_nothing_of_what_is_inside(
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
 
 
+class Late:
+    """A credential that is fetched when it is asked for, as keyring's own for the environment."""
+
+    username = "me"
+
+    @property
+    def password(self):
+        raise ValueError(SECRET)
+
+
+def test_a_keyring_that_fails_when_the_key_is_taken_says_as_little(use, write, caplog):
+    caplog.set_level(logging.DEBUG)
+    use(Drawer()).get_credential = lambda service, username: Late()
+    with pytest.raises(ConfigError, match="cannot be opened: ValueError") as caught:
+        Profile.resolve(environ={**os.environ, **PLACE}, access_id="me")
+    assert SECRET not in "".join(traceback.format_exception(caught.value)) + caplog.text
+
+
 def test_no_keyring_at_all_counts_as_no_key(use, write):
     use(NoKeyring())
     with pytest.raises(ConfigError, match="access_key is not known"):

@@ -39,6 +39,12 @@ def test_hosts_of_the_same_owner_are_taken(endpoint, named):
         "http://metadata.google.internal",
         "http://printer.local.",
         "http://0.0.0.0",
+        "http://127.1",
+        "http://0x7f.1",
+        "http://127.0.0.0x1",
+        "http://0177.0.0.1:22",
+        "http://[64:ff9b::7f00:1]",
+        "http://[2002:7f00:1::1]",
     ],
 )
 @pytest.mark.parametrize("has_token", [True, False])

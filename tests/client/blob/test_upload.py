@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 
 import pytest
@@ -227,9 +228,15 @@ def test_a_stream_without_an_end_is_left_where_no_blob_can_hold_it(monkeypatch):
     assert len(endless.read()) >= 7 * blob_upload.PIECE
 
 
-def test_a_missing_file_is_the_callers_error(tmp_path):
-    with Ledger() as service, pytest.raises(FileNotFoundError):
-        upload(service, [(tmp_path / "none", None, None)])
+@pytest.mark.parametrize("make", [None, os.mkdir, os.mkfifo], ids=["nothing", "folder", "pipe"])
+def test_a_path_without_a_file_is_an_error_that_names_it(tmp_path, make):
+    path = tmp_path / "place"
+    if make is not None:
+        make(path)
+    with Ledger() as service, pytest.raises(ArgumentError, match="cannot be read") as caught:
+        upload(service, [(path, None, None)])
+    assert str(path) in str(caught.value)
+    assert isinstance(caught.value.__cause__, OSError)
 
 
 @pytest.mark.parametrize("thing", [7, "text", None, object()])

@@ -291,6 +291,30 @@ def test_a_profile_that_was_cancelled_before_it_reads_reads_nothing(view):
     assert view.profile is sample
 
 
+def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moody_odps, stalled):
+    view = RowView(rows_of(moody_odps.table("orders").read()), sample=100, seed=1)
+    view.describe()
+    tokens, ended, begun = [CancelToken(), CancelToken()], [], []
+
+    def work(token, started):
+        listener = SimpleNamespace(start=lambda _: started.set(), stop=lambda _: None)
+        with pytest.raises(CancelledError):
+            view.describe_all(listener, token)
+        ended.append(token)
+
+    for token in tokens:
+        started = threading.Event()
+        begun.append(threading.Thread(target=work, args=(token, started), daemon=True))
+        begun[-1].start()
+        assert started.wait(60)
+    for token, thread in zip(tokens, begun, strict=True):
+        token.cancel()
+        thread.join(60)
+        assert not thread.is_alive()
+    assert ended == tokens
+    view.close()
+
+
 def test_a_sample_is_random_without_overlap_and_repeatable():
     found = sample_ranges(2_048_000, 64_000, seed=1)
     assert found == sample_ranges(2_048_000, 64_000, seed=1)

@@ -335,3 +335,12 @@ def test_the_message_of_an_enlarged_blob_has_what_plays(samples):
             small = next(gallery._tiles.read([names.index(name)]))["src"]
             assert len(tile["src"]) > 1.5 * len(small) > 0
         browser.forget()
+
+
+def test_a_static_grid_takes_the_whole_width_in_columns_of_the_same(hundred):
+    html = mimebundle(hundred)["text/html"]
+    assert "display:grid;grid-template-columns:repeat(auto-fill,minmax(230px,1fr))" in html
+    figures = re.findall(r"<figure[^>]*style=\"([^\"]*)\"", html)
+    assert len(figures) == MAX_TILES
+    assert all("width:100%" in style for style in figures)
+    assert "display:grid" not in mimebundle(hundred, view="list")["text/html"]

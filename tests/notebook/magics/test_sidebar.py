@@ -93,6 +93,12 @@ def test_each_expansion_is_one_request(counted, cache, new_name):
         counted.odps.sql(f"drop schema {schema}")
 
 
+def test_comments_do_not_hide_or_reorder_what_is_shown(odps, cache, new_name):
+    table = odps.create_table(new_name("said"), "id bigint comment 'a\u202egnp.exe'")
+    (item,) = children(odps, cache, "columns", [str(table.name)])["items"]
+    assert item["comment"] == "a\\u202egnp.exe"
+
+
 def test_tables_of_the_own_project_come_from_the_cache_of_completion_and_go_there(counted, cache):
     tables = children(counted.odps, cache, "tables", ["local", "default"])
     assert "orders" in tables["items"]

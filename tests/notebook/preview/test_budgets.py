@@ -23,6 +23,29 @@ def png(size=(8, 6), mode="RGB"):
     return pictures.encode(Image.new(mode, size, 1), "PNG")
 
 
+def zstd_bomb():
+    """A gigabyte of one line, packed."""
+    packer, piece = zstandard.ZstdCompressor().compressobj(), b"all work and no play\n" * 1_000_000
+    return b"".join(packer.compress(piece) for _ in range(50)) + packer.flush()
+
+
+def arrow_bomb():
+    batch = pa.record_batch({"a": pa.array(np.zeros(arrow.MAX_UNPACKED // 8 + 1))})
+    out = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    return out.getvalue()
+
+
+def parquet_bomb():
+    out = io.BytesIO()
+    count = arrow.MAX_UNPACKED // 8 + 1
+    options = {"compression": "zstd", "use_dictionary": False, "row_group_size": count}
+    pq.write_table(pa.table({"a": np.zeros(count)}), out, **options)
+    return out.getvalue()
+
+
 def test_a_bomb_is_not_decoded(samples):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -59,11 +82,18 @@ def test_no_tile_is_larger_than_its_budget(drawn, size):
         assert len(made.html.encode()) <= TILE_BUDGET + 16 * 1024
 
 
-def test_what_is_too_large_shows_its_head_and_how_to_keep_it():
-    data = b"RIFF\x00\x00\x00\x00WAVE" + bytes(9_000_000)
-    page = seen(data, "audio/wav", "long.wav", keep="blobs[3].save(path)")
+@pytest.mark.parametrize(
+    ("start", "name", "says"),
+    [
+        (b"RIFF\x00\x00\x00\x00WAVE", "long.wav", "large sound"),
+        (b"PAR1", "long.parquet", "50 41 52 31"),
+    ],
+)
+def test_what_is_too_large_says_how_to_keep_it(start, name, says):
+    data = start + bytes(9_000_000 - len(start))
+    page = seen(data, "", name, keep="blobs[3].save(path)")
     assert "audio" not in page.tags
-    assert "52 49 46 46" in page.text
+    assert says in page.text
     assert "first 65.5 kB of 9.0 MB" in page.text
     assert "blobs[3].save(path)" in page.text
     assert "verified" not in page.text
@@ -94,20 +124,14 @@ def test_a_small_allowance_is_kept(samples):
 
 
 def test_packed_streams_are_unpacked_within_a_bound():
-    packer, piece = zstandard.ZstdCompressor().compressobj(), b"all work and no play\n" * 1_000_000
-    bomb = b"".join(packer.compress(piece) for _ in range(50)) + packer.flush()
-    page = seen(bomb)
+    page = seen(zstd_bomb())
     assert "all work and no play" in page.text
 
 
 def test_an_arrow_buffer_that_promises_too_much_is_not_unpacked():
-    batch = pa.record_batch({"a": pa.array(np.zeros(arrow.MAX_UNPACKED // 8 + 1))})
-    out = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    assert len(out.getvalue()) < 1_000_000
-    page = seen(out.getvalue())
+    data = arrow_bomb()
+    assert len(data) < 1_000_000
+    page = seen(data)
     assert "would unpack to 67.1 MB" in page.text
     assert "table" not in page.tags
 
@@ -141,11 +165,8 @@ def test_times_are_shown_to_their_last_digit():
 
 
 def test_a_parquet_row_group_that_promises_too_much_is_not_unpacked():
-    out = io.BytesIO()
-    count = arrow.MAX_UNPACKED // 8 + 1
-    options = {"compression": "zstd", "use_dictionary": False, "row_group_size": count}
-    pq.write_table(pa.table({"a": np.zeros(count)}), out, **options)
-    assert len(out.getvalue()) < 1_000_000
-    page = seen(out.getvalue())
+    data = parquet_bomb()
+    assert len(data) < 1_000_000
+    page = seen(data)
     assert "would unpack to 67.1 MB" in page.text
     assert "table" not in page.tags

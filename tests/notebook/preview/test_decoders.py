@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fuzz import document_files, media_files
+from fuzz import document_files, media_files, science_files
 from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.notebook.explore.thumbnails import thumbnail
 from odps_nb.notebook.preview import parsing
-from odps_nb.notebook.preview.kind import MIB
+from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
@@ -116,6 +116,27 @@ def test_a_large_film_with_its_index_at_its_end_says_what_a_frame_would_cost():
         page = page_of(film[:begin] + lie + bytes(9 * MIB))
         assert "its index stands" not in page.text
         assert "no frame" not in page.text
+
+
+def test_a_large_sound_in_boxes_says_its_length_or_that_its_index_stands_at_its_end():
+    song = FILMS["song.m4a"]
+    index, begin = song.index(b"moov") - 4, song.index(b"mdat") - 4
+    assert begin < index
+    longer = struct.pack(">I4s", 20 * MIB, b"mdat") + bytes(20 * MIB - 8)
+    blob = Value(song[:begin] + longer + song[index:], "audio/x-m4b", "book.m4b")
+    page = Page(tile(blob).html)
+    assert "its index stands at its end" in page.text
+    assert "no length: 21.0 MB before its index would be fetched for it" in page.text
+    assert "pre" not in page.tags
+    assert blob.was_read < 2 * HEAD
+    in_front = Value(song[:begin] + song[index:] + longer, "", "book.m4b")
+    page = Page(tile(in_front).html)
+    assert "0:02" in page.text
+    assert "too large to play here" in page.text
+    assert in_front.was_read < 2 * HEAD
+    mp3 = Page(tile(Value(FILMS["song.mp3"] * 2000)).html)
+    assert "large sound" in mp3.text
+    assert "pre" not in mp3.tags
 
 
 def test_an_old_workbook_is_a_table_and_other_compound_files_are_not():
@@ -429,7 +450,7 @@ def test_no_decoder_asks_the_network_for_anything(monkeypatch):
     monkeypatch.setattr(client, "_BOOT", boot)
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
-        for name, data in {**FILMS, **document_files.files()}.items():
+        for name, data in {**FILMS, **document_files.files(), **science_files.files()}.items():
             assert "exit status" not in page_of(data, name).text, name
     finally:
         parser.close()
@@ -476,13 +497,13 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def plain():
     """Tiles of a parser process in which no library for previews is installed."""
-    missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments"]
+    missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments", "h5py", "rarfile"]
     boot = client._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
     parser = parsing.Parser()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", boot)
         patch.setattr(parsing, "_parser", parser)
-        files = {**FILMS, **document_files.files()}
+        files = {**FILMS, **document_files.files(), **science_files.files()}
         found = {name: page_of(data, name) for name, data in files.items()}
     parser.close()
     return found
@@ -503,6 +524,8 @@ def hide(names):
         ("page.pdf", "pypdfium2", "div"),
         ("book.xlsx", "python-calamine", "pre"),
         ("scan.dcm", "pydicom", "pre"),
+        ("grid.h5", "h5py", "pre"),
+        ("names.rar", "rarfile", "pre"),
     ],
 )
 def test_without_a_library_the_tile_says_which_one_would_show_more(plain, name, library, tag):
@@ -517,18 +540,18 @@ def test_without_libraries_there_is_still_what_needs_none(plain):
     assert "img" in plain["sky.fits"].tags
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
-        b"P6\n9000 9000\n255\n" + bytes(300),
-        b"DDS \x7c\0\0\0\7\x10\0\0"
-        + (9000).to_bytes(4, "little") * 2
-        + bytes(60)
-        + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
-        + bytes(20),
-    ],
-)
+WIDE = {
+    "a wide PSD": psd(7, 5)[:14] + (9000).to_bytes(4, "big") * 2 + psd(7, 5)[22:],
+    "a wide PPM": b"P6\n9000 9000\n255\n" + bytes(300),
+    "a wide DDS": b"DDS \x7c\0\0\0\7\x10\0\0"
+    + (9000).to_bytes(4, "little") * 2
+    + bytes(60)
+    + struct.pack("<II4sIIIII", 32, 64, b"", 24, 255, 255 << 8, 255 << 16, 0)
+    + bytes(20),
+}
+
+
+@pytest.mark.parametrize("data", WIDE.values(), ids=WIDE)
 def test_a_header_that_promises_too_many_pixels_decodes_none(data):
     made = tile(Value(data))
     assert "<img" not in made.html

@@ -22,6 +22,7 @@ from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
+from tests.support.encrypted import encrypted_parquet
 from tests.support.previews import Seen, Value, seen
 
 INTERNALS = re.compile(r"0x[0-9a-f]{4,}|errno|avcodec|<_io|object at|Error\b", re.IGNORECASE)
@@ -97,6 +98,16 @@ def test_a_union_that_pyarrow_cannot_read_is_refused_with_a_reason():
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_batch(table)
     assert "type codes" in notes(out.getvalue())
+
+
+def test_parquet_with_encrypted_columns_says_so_and_does_not_stop_the_parser():
+    said = notes(encrypted_parquet(plaintext_footer=True))
+    assert "encrypted" in said
+    assert "keys" in said
+    assert "stopped the parser" not in said
+    made = tile(Value(encrypted_parquet(plaintext_footer=False)))
+    assert made.format.label == "Parquet"
+    assert "encrypted" in " ".join(made.notes)
 
 
 # -- damaged, or not decoded here -----------------------------------------------------------------
@@ -236,6 +247,22 @@ def test_avro_without_records_has_one_column(schema, value, says):
         (ValueError("at 0x7f5a3c0012"), "not decoded here: the decoder does not say why"),
         (ValueError(""), "not decoded here: the decoder does not say why"),
         (RecursionError("maximum recursion depth"), "not decoded here: it is nested too deeply"),
+        (
+            OSError("Expected to read 8 bytes but only got 0."),
+            "cut or damaged: its bytes end early",
+        ),
+        (
+            ValueError("invalid literal for int() with base 10: '1A'"),
+            "not decoded here: a number in it is not written as one",
+        ),
+        (
+            ValueError("Image size (77308582056 pixels) exceeds limit of 178956970 pixels, …"),
+            "not decoded here: it has too many pixels",
+        ),
+        (
+            RuntimeError("all plugins fail:\n\tone - needs a\n\ttwo - needs b"),
+            "not decoded here: all plugins fail: one - needs a two - needs b",
+        ),
     ],
 )
 def test_a_refusal_says_damaged_only_where_the_decoder_proved_it(error, says):
@@ -316,8 +343,8 @@ def test_a_label_is_flagged_only_where_it_could_mislead(declared, data, lies):
     assert differs(declared, sniff(data, len(data))) is lies
 
 
-def test_a_long_badge_breaks_inside_of_the_tile():
+def test_a_long_badge_is_cut_inside_of_the_tile():
     page = seen(b"<html>", "application/" + "x" * 80)
     (style,) = [one for one in page.values("style") if "rgba(235,140,20" in one]
     assert "max-width:100%" in style
-    assert "overflow-wrap:anywhere" in style
+    assert "overflow:hidden;text-overflow:ellipsis" in style

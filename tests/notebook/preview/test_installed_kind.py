@@ -10,15 +10,15 @@ from tests.support.pages import blocks
 
 PROJECT = """
 [build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
+requires = ["hatchling"]
+build-backend = "hatchling.build"
 
 [project]
 name = "midi-preview"
 version = "1"
 
-[tool.setuptools]
-py-modules = ["midi_preview"]
+[tool.hatch.build.targets.wheel]
+only-include = ["midi_preview.py"]
 """
 USE = """
 import io

@@ -92,7 +92,7 @@ def parser():
 def obeying():
     """A parser whose "array" runs its data as code; one process is enough, as jobs are forks."""
     code = "def parse(data, options):\n exec(data, globals())\n return answer\nbroken.parse = parse"
-    with_process = Parser()
+    with_process = Parser(idle_seconds=3600)  # a second process would be an ordinary one
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", f"{BOOT}\n{code}\nmain()")
         assert with_process.parse("array", b"answer = {'n': 1}, b''", SIZE).number("n") == 1
@@ -505,7 +505,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
         *(
             "convert",
             "convert.pictures",
-            "convert.unions",
+            "convert.unreadable",
             "errors",
             "notebook",
             "notebook.preview",

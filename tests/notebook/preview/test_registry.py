@@ -19,7 +19,7 @@ NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 def test_kinds_are_asked_in_this_order():
     """First what may be readable and is no text, then texts, then the rest."""
     assert [kind.name for kind in kinds()] == [
-        *("dicom", "empty", "fits", "mesh", "message", "pdf"),
+        *("dicom", "empty", "fits", "mesh", "message", "pdf", "raw"),
         *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
         *(
             "array",
@@ -27,6 +27,7 @@ def test_kinds_are_asked_in_this_order():
             "audio",
             "avro",
             "database",
+            "dataset",
             "document",
             "font",
             "image",
@@ -85,7 +86,8 @@ def test_what_is_text_as_a_whole_is_of_no_binary_kind_whatever_it_begins_with():
 def test_limits_are_whole_numbers_of_bytes_within_what_a_kernel_may_hold():
     for kind in kinds():
         assert HEAD <= kind.head <= kind.limit <= 16 * MIB
-        assert kind.head == HEAD or kind.name == "video"
+        assert kind.head == HEAD or kind.name in ("dataset", "raw", "video")
+        assert kind.alone == 0 or kind.limit < kind.alone <= 64 * MIB
 
 
 NEW_KIND = """

@@ -1,6 +1,7 @@
 """Files whose first bytes look like another kind are told apart."""
 
 import io
+import json
 import struct
 import zipfile
 
@@ -85,6 +86,58 @@ def test_a_workbook_with_a_password_says_so():
     made = tile(Value(locked))
     assert made.notes == ("locked with a password: not decoded here",)
     assert "Office with a password" in made.text
+
+
+def locked_ods():
+    """Return a sheet whose manifest says that its content is encrypted."""
+    manifest = (
+        b'<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0">'
+        b'<manifest:file-entry manifest:full-path="content.xml"><manifest:encryption-data/>'
+        b"</manifest:file-entry></manifest:manifest>"
+    )
+    parts = {"META-INF/manifest.xml": manifest, "content.xml": bytes(range(256)) * 4}
+    return repacked(document_files.ods(), stored=parts)
+
+
+def locked_xls(before=b""):
+    """Return a workbook whose first record says that the others are encrypted."""
+    begin = document_files.xls()
+    at = begin.index(b"\x42\0\2\0")
+    told = before + b"\x2f\0\2\0\0\0"
+    return begin[:at] + told + begin[at + len(told) :]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [locked_ods(), locked_xls(), locked_xls(b"\x86\0\0\0")],
+    ids=["ods", "xls", "xls that is also protected from writing"],
+)
+def test_a_sheet_with_a_password_says_so(data):
+    made = tile(Value(data))
+    assert made.format.kind == "workbook"
+    assert made.notes == ("locked with a password: not decoded here",)
+
+
+def test_a_notebook_of_version_3_shows_its_cells():
+    cell = {"cell_type": "code", "input": ["print('tea')"], "outputs": [{}]}
+    found = {"nbformat": 3, "worksheets": [{"cells": [cell]}, {"cells": [cell]}]}
+    made = tile(Value(json.dumps(found).encode()))
+    assert made.words.startswith("notebook · 2 cells · 2 outputs")
+    assert "print('tea')" in Seen(made.html).text
+
+
+@pytest.mark.parametrize("length", [16, 64])
+def test_a_bitmap_of_os2_is_a_bitmap(length):
+    data = b"BM" + bytes(12) + length.to_bytes(4, "little") + bytes(80)
+    assert sniff(data, len(data)).label == "BMP"
+
+
+def test_four_bytes_prove_no_font():
+    """A table of a font begins with the same version as the font."""
+    table = b"\0\1\0\0\0\1\0\0\x12\x34\xab\xcd\x5f\x0f\x3c\xf5" + bytes(38)
+    font = b"\0\1\0\0\0\x0a\0\x80\0\3\0\x20OS/2" + bytes(60)
+    assert sniff(table, len(table)).kind == "binary"
+    assert sniff(font, len(font)).label == "TrueType"
 
 
 def test_fits_with_a_table_behind_an_empty_header_shows_the_table():

@@ -172,3 +172,25 @@ def test_too_many_and_too_large_are_told_before_anything_comes(temporary: Path) 
     with pytest.raises(ConfigError, match="has room for"):
         PickedFiles([Announced(name="a", size=1 << 60, modified=0)])
     assert list(temporary.iterdir()) == []
+
+
+def test_a_piece_that_nobody_asked_for_is_neither_kept_nor_written(
+    odps: Connection, picker: Uploader, temporary: Path
+) -> None:
+    told = [{"name": "a", "size": 3, "modified": 0}]
+    browser = Browser(picker, {})
+    picker.receive({"do": "upload", "run": 1, "files": told})
+    for start, size in ((0, 1000), (-1, 3), (1, 2)):
+        picker.receive({"do": "upload", "run": 1, "files": told})
+        picker.receive({"do": "piece", "run": 1, "file": 0, "start": start, "size": size}, [b"x"])
+        assert isinstance(picker.error, FramingError)
+        assert list(temporary.iterdir()) == []
+    browser.ended.clear()
+    picker.receive({"do": "upload", "run": 2, "files": told})
+    picker.receive({"do": "piece", "run": 2, "file": 0, "start": 0, "size": 3}, [b"abc"])
+    for _ in range(3):  # all has come: an empty piece once began the write again
+        picker.receive({"do": "piece", "run": 2, "file": 0, "start": 3, "size": 0}, [b""])
+    assert browser.ended.wait(60)
+    assert [one["kind"] for one in browser.said].count("done") == 1
+    assert picker.receipt is not None
+    assert odps.table(picker.receipt.table).read().row_count == 1

@@ -1,6 +1,6 @@
 """What PySpark does with filters that a data source takes: the reason why ours takes none.
 
-If this fails, PySpark has changed: see docs/decisions/2026-11-22-a-read-of-spark-advises.md.
+If this fails, PySpark has changed: see docs/decisions/spark.md.
 """
 
 from __future__ import annotations

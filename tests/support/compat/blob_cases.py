@@ -343,7 +343,7 @@ More, of the same origin:
 - After an error pyodps' iterator can be asked again, and then takes whatever bytes come next for a
   frame; ours refuses.
 - The older class of pyodps 0.13.1 verifies nothing and takes time quadratic in the size of a blob;
-  both others are linear (`docs/growth.png`).
+  both others are linear (`docs/results/growth.png`).
 """
     return head + "\n".join(row(case) for case in cases()) + "\n" + tail
 

@@ -1,4 +1,4 @@
-"""Records the same jobs in the stock client and in ours, and writes ``docs/requests.md``.
+"""Records the same jobs in the stock client and in ours, and writes ``docs/results/requests.md``.
 
 .venv/bin/python -m tests.support.compat.record_requests
 """
@@ -16,7 +16,7 @@ from tests.support.compat.comparing import Sent
 from tests.support.compat.recorder import recording
 from tests.support.compat.same_jobs import JOBS, Job, open_place, record
 
-PAGE = Path(__file__).parents[3] / "docs" / "requests.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "requests.md"
 VERSIONS = (2, 3)
 # Not replaced in the comparison: both clients must send the same ones.
 _INSTANCE = re.compile(r"(?<=\.)instances\.\w+")
@@ -90,7 +90,7 @@ def run_jobs(service: LocalService) -> list[Outcome]:
 
 
 def page_of(outcomes: list[Outcome]) -> str:
-    """Return the text of ``docs/requests.md``."""
+    """Return the text of ``docs/results/requests.md``."""
     import odps
 
     by_job = {job.name: [o for o in outcomes if o.job.name == job.name] for job in JOBS}

@@ -1,7 +1,7 @@
 """The same jobs, done by the stock client and by ours.
 
 Used by ``test_same_requests.py`` (holds the equality) and ``record_requests.py`` (writes
-``docs/requests.md``). Both sides of a job use the same settings where the defaults differ.
+``docs/results/requests.md``). Both sides of a job use the same settings where the defaults differ.
 """
 
 from __future__ import annotations

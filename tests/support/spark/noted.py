@@ -1,7 +1,7 @@
 """What plain Spark answers to the fixed queries, noted as digests, so that it runs them at night.
 
 A note only saves time: an answer that is not the noted one is compared with plain Spark itself
-(docs/decisions/2026-11-22-answers-of-plain-spark-are-noted.md). Notes are of one release of Spark;
+(docs/decisions/tests.md). Notes are of one release of Spark;
 with another one there are none, so every answer is compared.
 `ODPS_NB_NOTE=1 pytest -m nightly -k noted tests/spark/pushdown` writes the notes anew.
 """

@@ -22,6 +22,12 @@ _ZIP = Format(
     starts=(b"PK\x05\x06",),  # an empty one
 )
 _TAR = Format(mime="application/x-tar", label="tar", aliases=("application/tar",))
+_RAR = Format(
+    mime="application/vnd.rar",
+    label="RAR",
+    aliases=("application/x-rar-compressed", "application/x-rar"),
+    starts=(b"Rar!\x1a\x07",),
+)
 _PACKED = (
     Format(
         mime="application/gzip",
@@ -59,6 +65,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if "count" in parsed.found:
         fact = count_of(parsed.number("count"), "file")
         return Drawing(html=_list(parsed, size, label=name), facts=(fact,))
+    if "names" in parsed.found and "tar" not in parsed.found:
+        return Drawing(html=_list(parsed, size, label=name), facts=("first files",))
     if "tar" in parsed.found:
         all_there = parsed.text("tar") == "all"
         fact = count_of(len(parsed.texts("names")), "file") if all_there else "first files"
@@ -94,7 +102,7 @@ def _box(rows: list[Html], size: Size, *, label: str) -> Html:
 
 KIND = Kind(
     name="archive",
-    formats=(_ZIP, _NPZ, _TAR, *_PACKED),
+    formats=(_ZIP, _NPZ, _TAR, _RAR, *_PACKED),
     draw=_draw,
     recognise=_recognise,
     precedence=BINARIES + 20,  # after the others: a tar proves itself only at byte 257

@@ -7,15 +7,18 @@ plays in the browser. Length of WAV and FLAC stands in their first bytes.
 from __future__ import annotations
 
 import re
+import struct
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import Html, data_url, element
+from odps_nb.notebook.preview.boxes import boxes, place_of_index
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size, length_of
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size, length_of
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import format_bytes
 
 __all__ = ["KIND"]
 
@@ -36,7 +39,11 @@ _M4A = Format(
     brands=(b"M4A ", b"M4B "),
 )
 _AIFF = Format(mime="audio/aiff", label="AIFF", aliases=("audio/x-aiff",))
-_AAC = Format(mime="audio/aac", label="AAC", aliases=("audio/aacp", "audio/x-aac", "audio/mp4"))
+_AAC = Format(
+    mime="audio/aac",
+    label="AAC",
+    aliases=("audio/aacp", "audio/x-aac", "audio/x-hx-aac-adts", "audio/mp4"),
+)
 _AC3 = Format(mime="audio/ac3", label="AC-3", aliases=("audio/x-ac3", "audio/vnd.dolby.dd-raw"))
 _WMA = Format(
     mime="audio/x-ms-wma",
@@ -111,16 +118,11 @@ def _behind_tag(data: bytes) -> int:
 
 def _has_sound_alone(data: bytes) -> bool:
     """Whether the index of an MP4 file is among the first bytes and names tracks of sound only."""
-    at = 0
-    while at + 8 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "big")
-        if data[at + 4 : at + 8] == b"moov":
-            index = data[at : at + length]
+    for name, begin, end in boxes(data):
+        if name == b"moov":
+            index = data[begin:end]
             handlers = {index[at + 12 : at + 16] for at in _places(index, b"hdlr")}
-            return len(index) == length and b"soun" in handlers and b"vide" not in handlers
-        if length < 8:
-            return False
-        at += length
+            return end <= len(data) and b"soun" in handlers and b"vide" not in handlers
     return False
 
 
@@ -161,7 +163,7 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _facts(excerpt.data, format)
-    wave, note = Html(""), ""
+    wave, note, may_play = Html(""), "", True
     played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
     if excerpt.whole:
         try:
@@ -173,7 +175,8 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
             note = f"{error}: {error.hint}"
         except UnshowableError as error:
             note = str(error)
-    if excerpt.whole and played and len(excerpt.data) + len(wave) <= excerpt.room:
+            may_play = note.startswith(OTHER_CODEC)  # else a player would stay silent
+    if excerpt.whole and played and may_play and len(excerpt.data) + len(wave) <= excerpt.room:
         source = data_url(format.mime, excerpt.data)
         player = element(
             "audio",
@@ -184,9 +187,14 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     note = note or ("too large to play here" if played else "browsers do not play it")
     if wave:
         return Drawing(html=_stacked(wave, "", size), facts=facts, note=note)
-    if not facts:
+    if not facts and excerpt.whole:
         raise UnshowableError(note)
-    card = element("div", *(element("div", fact) for fact in facts), style="padding:12px")
+    shown = facts or ("large sound",)
+    place = place_of_index(excerpt) if format.mime == _M4A.mime else None
+    if place is not None:
+        shown = ("its index stands at its end",)
+        note = f"no length: {format_bytes(place)} before its index would be fetched for it"
+    card = element("div", *(element("div", fact) for fact in shown), style="padding:12px")
     return Drawing(html=framed(card, size), facts=facts, note=note)
 
 
@@ -229,6 +237,9 @@ def _waveform(levels: bytes, size: Size, *, name: str) -> Html:
 
 def _facts(data: bytes, format: Format) -> tuple[str, ...]:
     """Return length, sampling rate and channels, where the first bytes tell them."""
+    if format.mime == _M4A.mime:
+        seconds = _length_in_index(data)
+        return (length_of(seconds),) if seconds else ()
     told = {"WAV": _wav, "FLAC": _flac}.get(format.label)
     found = told(data) if told else None
     if found is None:
@@ -262,6 +273,16 @@ def _flac(data: bytes) -> tuple[float, int, int] | None:
     hertz, channels = packed >> 44, (packed >> 41 & 7) + 1
     samples = packed & (1 << 36) - 1
     return (samples / hertz, hertz, channels) if hertz and samples else None
+
+
+def _length_in_index(data: bytes) -> float | None:
+    """Read the units in a second, and those of all, of the box ``mvhd`` (ISO 14496-12, 8.2.2)."""
+    at = data.find(b"mvhd") + 4
+    if at < 4 or len(data) < at + 32:
+        return None
+    # a version, then times of writing, of 4 bytes each, or of 8 as the length itself
+    units, length = struct.unpack_from(">20xIQ" if data[at] else ">12xII", data, at)
+    return length / units if units else None
 
 
 KIND = Kind(

@@ -5,25 +5,34 @@ No byte of the original reaches the page: see `odps_nb.notebook.preview.parsers.
 
 from __future__ import annotations
 
+import contextlib
 import re
+from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.display.html import MUTED, element
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import format_bytes
 
 __all__ = ["KIND"]
 
+_LIMIT: Final = 16 * MIB
+_ALONE: Final = 64 * MIB
+
 _WEBP = Format(mime="image/webp", label="WebP")
 _BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
+_BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)  # bytes; 16 and 64 are of OS/2
 _ICO = Format(mime="image/vnd.microsoft.icon", label="ICO", aliases=("image/x-icon", "image/ico"))
 _PPM = Format(
     mime="image/x-portable-anymap",
     label="PPM",
     aliases=(
         *("image/x-portable-pixmap", "image/x-portable-graymap", "image/x-portable-bitmap"),
-        *("image/x-pnm", "image/x-ppm"),
+        *("image/x-pnm", "image/x-ppm", "image/x-portable-greymap"),
     ),
 )
 # the kind, width and height (Netpbm); plain numbers (P1 to P3) are text
@@ -59,7 +68,7 @@ _FORMATS = (
     Format(
         mime="image/jp2",
         label="JPEG 2000",
-        aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000"),
+        aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
         # a file, and a bare stream of code (ITU-T T.800, annexes I and A)
         starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
     ),
@@ -83,7 +92,7 @@ def _recognise(head: Head) -> Format | None:
         return _WEBP
     # a mark of two letters proves little alone: look at the fields behind it
     if data.startswith(b"BM") and len(data) >= 18 and data[6:10] == bytes(4):
-        return _BMP if int.from_bytes(data[14:18], "little") in (12, 40, 52, 56, 108, 124) else None
+        return _BMP if int.from_bytes(data[14:18], "little") in _BMP_HEADERS else None
     if _PPM_START.match(data):
         return _PPM
     pictures = int.from_bytes(data[4:6], "little")
@@ -97,11 +106,32 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if not excerpt.whole:
-        raise UnshowableError("too large for a thumbnail")
+        return _card(excerpt, format, size)
     parsed = parse("picture", excerpt.data, size, mime=format.mime)
     facts = parsed.texts("facts")
     html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
     return Drawing(html=html, facts=facts, note=parsed.text("note"))
 
 
-KIND = Kind(name="image", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=16 * MIB)
+def _card(excerpt: Excerpt, format: Format, size: Size) -> Drawing:
+    """Draw what the first bytes say of a picture that is larger than what is read of it."""
+    facts: tuple[str, ...] = ()
+    with contextlib.suppress(UnshowableError, MissingDependencyError):
+        facts = parse("picture", excerpt.data, size, mime=format.mime, whole="no").texts("facts")
+    note = f"pictures of more than {format_bytes(_ALONE)} are not drawn"
+    if size.layout != "single" and (excerpt.size or 0) <= _ALONE:
+        read = f"tiles read {format_bytes(_LIMIT)}, a large preview {format_bytes(_ALONE)}"
+        note = f"open it alone to see it: {read}"
+    return Drawing(
+        html=framed(element("em", "large picture", style=MUTED), size), facts=facts, note=note
+    )
+
+
+KIND = Kind(
+    name="image",
+    formats=_FORMATS,
+    draw=_draw,
+    recognise=_recognise,
+    limit=_LIMIT,
+    alone=_ALONE,
+)

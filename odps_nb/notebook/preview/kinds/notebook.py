@@ -36,7 +36,9 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         return text.draw(excerpt, format, size, name=name)
     try:
         found = json.loads(text_of(excerpt, format), parse_int=str, parse_float=str)
-        cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
+        # version 3 has its cells in worksheets
+        parts = [found] if "cells" in found else found["worksheets"]
+        cells = [cell for part in parts for cell in part["cells"] if isinstance(cell, dict)]
     except (ValueError, RecursionError, KeyError, TypeError):
         raise UnshowableError("no list of cells") from None
     shown = cells[: size.lines]
@@ -52,7 +54,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
 
 
 def _cell(cell: dict[str, Any]) -> Html:
-    source = cell.get("source")
+    source = cell.get("source", cell.get("input"))  # "input": of version 3
     lines = "".join(map(str, source)) if isinstance(source, list) else str(source or "")
     code = cell.get("cell_type") == "code"
     outputs = len(_list(cell.get("outputs")))

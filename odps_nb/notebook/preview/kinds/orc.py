@@ -8,7 +8,10 @@ from odps_nb.notebook.preview.kinds import parquet
 __all__ = ["KIND"]
 
 _ORC = Format(
-    mime="application/vnd.apache.orc", label="ORC", aliases=("application/x-orc",), starts=(b"ORC",)
+    mime="application/vnd.apache.orc",
+    label="ORC",
+    aliases=("application/x-orc", "audio/csound"),
+    starts=(b"ORC",),
 )
 
 KIND = Kind(name="orc", formats=(_ORC,), draw=parquet.draw, precedence=BINARIES + 5, limit=8 * MIB)

@@ -14,7 +14,7 @@ _PARQUET = Format(
     mime="application/vnd.apache.parquet",
     label="Parquet",
     aliases=("application/x-parquet", "application/parquet"),
-    starts=(b"PAR1",),
+    starts=(b"PAR1", b"PARE"),  # the second one with an encrypted footer
 )
 
 

@@ -12,10 +12,11 @@ from typing import Final
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
+from odps_nb.notebook.preview.boxes import place_of_index
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import ASF, ASF_FILM, Size
+from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
@@ -50,7 +51,11 @@ _3GP = Format(
     brands=tuple(f"3g{name}".encode() for name in ("p4", "p5", "p6", "p7", "2a", "2b", "2c")),
 )
 _WMV = Format(mime="video/x-ms-asf", label="WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
-_TS = Format(mime="video/mp2t", label="MPEG-TS", aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg"))
+_TS = Format(
+    mime="video/mp2t",
+    label="MPEG-TS",
+    aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg", "text/vnd.trolltech.linguist"),
+)
 _PS = Format(
     mime="video/mpeg",
     label="MPEG-PS",
@@ -60,8 +65,6 @@ _PS = Format(
 _FLV = Format(mime="video/x-flv", label="FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
 #: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
 _TS_PACKETS: Final = ((188, 0), (192, 4))
-#: Boxes of a film that are passed in search of its index.
-_BOXES: Final = 64
 #: Media types of films that are made of boxes.
 _BOXED: Final = (_MP4.mime, _QUICKTIME.mime, _3GP.mime)
 #: Media types that browsers play.
@@ -87,14 +90,17 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     playable = excerpt.whole and format.mime in _PLAYED
-    if (place := _place_of_index(excerpt, format)) is not None:
+    place = place_of_index(excerpt) if format.mime in _BOXED else None
+    if place is not None:
         return _card(place, size)
     whole = "yes" if excerpt.whole else "no"
     try:
         parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
         _, poster = made_picture(parsed.data)
     except (UnshowableError, MissingDependencyError) as error:
-        if not playable or len(excerpt.data) > excerpt.room:
+        # else a player would stay black
+        may_play = isinstance(error, MissingDependencyError) or str(error).startswith(OTHER_CODEC)
+        if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
         hint = getattr(error, "hint", "")
         return Drawing(
@@ -122,23 +128,6 @@ def _doc_type(data: bytes) -> bytes:
     width = 9 - data[at].bit_length()
     length = int.from_bytes(data[at : at + width], "big") & (1 << 7 * width) - 1
     return data[at + width : at + width + length].rstrip(b"\0")
-
-
-def _place_of_index(excerpt: Excerpt, format: Format) -> int | None:
-    """Return the byte where the index can stand at the earliest, if it was not read."""
-    if excerpt.whole or excerpt.size is None or format.mime not in _BOXED:
-        return None
-    data, at = excerpt.data, 0
-    for _ in range(_BOXES):
-        if at + 16 > len(data):
-            break
-        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        if length == 1:
-            length = int.from_bytes(data[at + 8 : at + 16], "big")
-        if name == b"moov" or length < 8:
-            return None
-        at += length
-    return at if len(data) < at < excerpt.size else None
 
 
 def _card(place: int, size: Size) -> Drawing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import io
 import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import zstandard
 
+from odps_nb.errors import MissingDependencyError
 from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -27,6 +29,14 @@ _HEAD: Final = 64 * 1024
 _NAMES: Final = 200
 _LONGEST: Final = 400
 _Found = dict[str, Any]
+
+try:
+    import rarfile
+except ImportError:  # said when such a file is asked for
+    rarfile = None
+else:
+    # a packed comment would be unpacked by a program, out of a temporary file
+    rarfile.rar3_decompress = lambda *_, **__: b""
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
@@ -41,12 +51,16 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
     ------
     UnshowableError
         When the archive is cut or corrupt.
+    MissingDependencyError
+        Without the library that reads RAR.
     """
     label, whole = options["label"], options["whole"] == "yes"
     if label in ("ZIP", "NumPy archive"):
         return _zip(data), b""
     if label == "tar":
         return _tar(data, whole=whole), b""
+    if label == "RAR":
+        return _rar(data, whole=whole), b""
     inner = _unpack(data, label)
     if inner.startswith(b"ustar", 257):
         return _tar(inner, whole=whole and len(inner) < MAX_UNPACKED), b""
@@ -68,6 +82,22 @@ def _zip(data: bytes) -> _Found:
         raise UnshowableError(refusal_of(error)) from None
     found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
     return {**_entries(found), "count": len(infos)}
+
+
+def _rar(data: bytes, *, whole: bool) -> _Found:
+    if rarfile is None:
+        raise MissingDependencyError("names inside RAR archives need rarfile", extra="previews")
+    try:
+        # a part of several is read alone: the others are other blobs
+        with rarfile.RarFile(io.BytesIO(data), part_only=True) as archive:
+            infos, locked, broken = archive.infolist(), archive.needs_password(), archive.strerror()
+    except (rarfile.Error, ValueError, OSError, struct.error, IndexError) as error:
+        raise UnshowableError(refusal_of(error)) from None
+    if not infos:
+        why = "locked with a password" if locked else broken and f"{DAMAGED}: a header in it"
+        raise UnshowableError(why or "no file begins in it: it is a part of an archive")
+    found = [(info.filename, info.file_size) for info in infos[:_NAMES]]
+    return {**_entries(found), "count": len(infos)} if whole else _entries(found)
 
 
 def _tar(data: bytes, *, whole: bool) -> _Found:

@@ -6,12 +6,16 @@ values are touched.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 from typing import Any
 
 import numpy as np
 
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.parsers.depth import grey
+from odps_nb.notebook.preview.parsers.picture import check_pixels, thumbnail
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
@@ -19,10 +23,14 @@ from odps_nb.parsing.values import UnshowableError
 __all__ = ["parse"]
 
 _LONGEST = 200
+_SMALLEST = 16  # rows and columns of what is drawn as a picture
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return shape, type and the first rows of the array, or of its first plane.
+
+    With the option ``picture``: ``yes``, the bytes are a small copy of it as a picture, if it may
+    be one and Pillow is installed.
 
     Raises
     ------
@@ -35,8 +43,26 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     if dtype.hasobject:
         raise UnshowableError("holds Python objects, which are never unpickled")
     fact = f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}"
+    if options.get("picture") == "yes" and (
+        made := _picture(data[file.tell() :], shape, dtype, size)
+    ):
+        return {"fact": fact[:_LONGEST], "rows": []}, made
     rows = _first_rows(data[file.tell() :], shape, dtype, size, fortran=fortran)
     return {"fact": fact[:_LONGEST], "rows": rows}, b""
+
+
+def _picture(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size) -> bytes | None:
+    if min(shape[:2]) < _SMALLEST or math.prod(shape) != len(data):
+        return None
+    with contextlib.suppress(ImportError, MissingDependencyError):
+        check_pixels(shape[1], shape[0])
+        values = np.frombuffer(data, dtype).reshape(shape)
+        if len(shape) == 2:
+            return thumbnail(grey(values.astype(np.uint8)), size)
+        from PIL import Image
+
+        return thumbnail(Image.fromarray(values.astype(np.uint8)), size)
+    return None
 
 
 def _header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

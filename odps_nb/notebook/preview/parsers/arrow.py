@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odps_nb.convert.unions import check_unions
+from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
 from odps_nb.notebook.preview.shared import Size, count_of
 from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of

@@ -10,7 +10,8 @@ import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.parsers.picture import check_pixels, grey, thumbnail
+from odps_nb.notebook.preview.parsers.depth import grey
+from odps_nb.notebook.preview.parsers.picture import check_pixels, thumbnail
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError

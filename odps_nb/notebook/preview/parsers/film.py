@@ -13,7 +13,7 @@ import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
-from odps_nb.notebook.preview.shared import Size, length_of
+from odps_nb.notebook.preview.shared import OTHER_CODEC, Size, length_of
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -67,7 +67,7 @@ def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[st
         context = film.codec_context
         name = context.name if context is not None else ""
         if name not in DECODERS:
-            raise UnshowableError(f"its codec {name or '?'} is not decoded here")
+            raise UnshowableError(f"{OTHER_CODEC} {name or 'unknown'}")
         check_pixels(film.width, film.height)
         picture = _poster(container, film, whole=whole)
         facts = [f"{picture.width} × {picture.height}", DECODERS[name]]

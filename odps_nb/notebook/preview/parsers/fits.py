@@ -15,6 +15,7 @@ import numpy as np
 
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers import picture
+from odps_nb.notebook.preview.parsers.depth import grey
 from odps_nb.notebook.preview.shared import Size, count_of
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
@@ -167,4 +168,4 @@ def _drawn(data: bytes, unit: _Unit) -> Any:
     if not finite.size:
         raise UnshowableError("no number in it is finite")
     low, high = np.percentile(finite[:: max(1, finite.size // 500_000)], (1, 99.7))
-    return picture.grey(values, float(low), float(high))
+    return grey(values, float(low), float(high))

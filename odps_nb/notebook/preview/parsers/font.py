@@ -6,6 +6,7 @@ Runs in the parser process: FreeType reads the file.
 from __future__ import annotations
 
 import io
+from itertools import islice
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
@@ -16,6 +17,19 @@ from odps_nb.parsing.values import UnshowableError
 __all__ = ["parse"]
 
 _LINES: Final = ("Aa Bb Cc 123", "Hamburgefonstiv", "Ää Éé Ññ & ?!")
+_SYMBOLS: Final = 24
+# where fonts without Latin letters have their signs: icons, arrows to dingbats, other scripts
+_ELSEWHERE: Final = (
+    range(0xE000, 0xF900),
+    range(0x2190, 0x2BFF),
+    range(0x370, 0x1100),
+    range(0x3041, 0x30FF),
+    range(0x4E00, 0x4F00),
+    range(0xAC00, 0xAD00),
+    range(0xF0000, 0xF0400),
+    range(0x21, 0x7F),
+)
+_ABSENT: Final = "\U0010ffff"  # a code point that no font has a letter for
 _INK: Final = (17, 24, 39, 255)
 
 try:
@@ -42,13 +56,38 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         font = ImageFont.truetype(io.BytesIO(data), height // 6)
         picture = Image.new("RGBA", (width, height), (255, 255, 255, 255))
         pen = ImageDraw.Draw(picture)
-        for number, line in enumerate(_LINES):
+        lines = _lines(font)
+        if not lines:
+            raise UnshowableError("it has no letters that are looked for here")
+        for number, line in enumerate(lines):
             _write(pen, font, line, width, y=height * (1 + number * 2) // 7)
     except OSError as error:
         raise UnshowableError(f"not readable as a font: {reason_of(error)}") from None
     out = io.BytesIO()
     picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=32).save(out, "PNG", optimize=True)
     return {"facts": [str(name)[:200] for name in font.getname() if name]}, out.getvalue()
+
+
+def _lines(font: Any) -> list[str]:
+    """Return lines of letters that the font has; of a font of icons, some of its signs."""
+    small = font.font_variant(size=16)
+    absent = {_shape(small, _ABSENT), _shape(small, " ")}
+
+    def has(letter: str) -> bool:
+        return _shape(small, letter) not in absent
+
+    lines = ["".join(one for one in line if one == " " or has(one)).strip() for line in _LINES]
+    if any(len(line) >= 4 for line in lines[:2]):
+        return [line for line in lines if line]
+    signs = (chr(point) for points in _ELSEWHERE for point in points)
+    found = "".join(islice(filter(has, signs), _SYMBOLS))
+    each = max(1, -(-len(found) // len(_LINES)))
+    return [" ".join(found[at : at + each]) for at in range(0, len(found), each)]
+
+
+def _shape(font: Any, letter: str) -> tuple[tuple[int, int], bytes]:
+    mask = font.getmask(letter)
+    return mask.size, bytes(mask)
 
 
 def _write(pen: Any, font: Any, line: str, width: int, *, y: int) -> None:

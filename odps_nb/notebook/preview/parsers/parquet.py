@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from odps_nb.convert.unreadable import check_encryption
 from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, first_rows
 from odps_nb.notebook.preview.shared import Size, count_of
 
@@ -39,6 +40,7 @@ def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
         count = count_of(file.metadata.num_rows, "row")
         if not file.metadata.num_row_groups:
             return empty_batch(file.schema_arrow), count
+        check_encryption(data, file.metadata)
         group = file.metadata.row_group(0)
         check_unpacked(
             sum(group.column(n).total_uncompressed_size for n in range(group.num_columns))

@@ -11,15 +11,15 @@ import io
 import warnings
 from typing import Any, Final
 
-import numpy as np
-
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.parsers.colours import as_srgb
+from odps_nb.notebook.preview.parsers.depth import stretched
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["MAX_PIXELS", "check_pixels", "grey", "parse", "pixels", "thumbnail"]
+__all__ = ["MAX_PIXELS", "check_pixels", "drawn", "parse", "pixels", "thumbnail"]
 
 #: Pixels of the largest picture that is decoded.
 MAX_PIXELS: Final = 40_000_000
@@ -44,7 +44,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     Parameters
     ----------
     options
-        ``mime`` that the first bytes proved, and the ``size`` of the preview.
+        ``mime`` that the first bytes proved, and the ``size`` of the preview; ``whole`` is ``no``
+        where the first bytes are all there is: then there is no thumbnail.
 
     Raises
     ------
@@ -60,6 +61,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         # Pillow warns of odd files; what matters here either raises or is checked below
         warnings.simplefilter("ignore")
         try:
+            if options.get("whole") == "no":
+                with _opened(data, options["mime"]) as image:
+                    return {"facts": [_extent(image)], "note": ""}, b""
             return _made(data, options["mime"], size)
         except (OSError, SyntaxError) as error:
             note = _refusal(data, options["mime"], error)
@@ -73,7 +77,7 @@ def _made(data: bytes, mime: str, size: Size) -> tuple[dict[str, Any], bytes]:
         # an icon may hold a picture of any size behind a header that says 16 × 16
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
         try:
-            return _thumbnail(image, size)
+            return drawn(image, size)
         except Image.DecompressionBombError:
             raise UnshowableError(_TOO_MANY) from None
 
@@ -126,25 +130,40 @@ def _require_pillow() -> None:
         raise MissingDependencyError("pictures need Pillow", extra="notebook")
 
 
-def _thumbnail(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
-    width, height = image.size
+def drawn(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
+    """Return facts of an opened picture and a note, and its thumbnail.
+
+    Raises
+    ------
+    UnshowableError
+        When it has too many pixels.
+    """
+    facts = [_extent(image)]
     if image.format in _JPEG:
         image.draft(None, _box(size))  # decodes at a fraction of the size where it can
     check_pixels(*image.size)
-    if _orientation(image) in (5, 6, 7, 8):
-        width, height = height, width  # stored lying on its side
-    facts = [f"{width} × {height}"]
     # a telephone puts depths and previews behind a JPEG, and the frames of a PSD are its layers
     still = (*_JPEG, "PSD")
-    animated = bool(getattr(image, "is_animated", False)) and image.format not in still
+    animated = image.format not in still and bool(getattr(image, "is_animated", False))
+    is_deep = image.mode[0] in "IF"
     if animated:
         facts.append("animated")
-    data = _moving(image, size) if animated and size.layout == "single" else b""
+    data = _moving(image, size) if animated and not is_deep and size.layout == "single" else b""
     if not data:
         if animated:
             image.seek(0)
+        if is_deep:
+            image, found = stretched(image)
+            facts += found
         data = thumbnail(image, size)
     return {"facts": facts, "note": ""}, data
+
+
+def _extent(image: Image.Image) -> str:
+    width, height = image.size
+    if _orientation(image) in (5, 6, 7, 8):
+        width, height = height, width  # stored lying on its side
+    return f"{width} × {height}"
 
 
 def _box(size: Size) -> tuple[int, int]:
@@ -173,7 +192,7 @@ def _has_transparency(image: Image.Image) -> bool:
 
 
 def thumbnail(image: Image.Image, size: Size) -> bytes:
-    """Return a picture encoded for a page, small and upright; a format that holds it well.
+    """Return a picture encoded for a page, small, upright, in sRGB; a format that holds it well.
 
     PNG for few colours, else JPEG, or WebP where it is transparent.
     """
@@ -181,6 +200,7 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
     small.thumbnail(_box(size), reducing_gap=2.0)
     if _orientation(small) is not None:
         small = ImageOps.exif_transpose(small) or small
+    small = as_srgb(small)
     if small.mode == "RGBA" and small.getchannel("A").getextrema()[0] == 255:
         small = small.convert("RGB")
     out = io.BytesIO()
@@ -196,29 +216,13 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Return a copy in L, RGB or RGBA; deeper greys are stretched over the whole scale."""
-    if image.mode[0] in "IF":
-        return grey(np.asarray(image, dtype=np.float64))
+    """Return a copy in L, LA, RGB or RGBA; in CMYK where a profile says what its inks look like."""
+    is_grey = image.mode in ("1", "L", "LA")
     if _has_transparency(image):
-        return image.convert("RGBA")
-    return image.convert("L" if image.mode in ("1", "L") else "RGB")
-
-
-def grey(values: Any, low: float | None = None, high: float | None = None) -> Image.Image:
-    """Return an array of two dimensions as greys: ``low`` is black, ``high`` is white.
-
-    By default its smallest and its largest value; what is no number is black.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without Pillow.
-    """
-    _require_pillow()
-    low = float(np.nanmin(values)) if low is None else low
-    high = float(np.nanmax(values)) if high is None else high
-    scaled = np.clip((values - low) / ((high - low) or 1.0), 0, 1) * 255
-    return Image.fromarray(np.nan_to_num(scaled).astype(np.uint8))
+        return image.convert("LA" if is_grey else "RGBA")
+    if image.mode == "CMYK" and "icc_profile" in image.info:
+        return image.copy()
+    return image.convert("L" if is_grey else "RGB")
 
 
 def _moving(image: Image.Image, size: Size) -> bytes:
@@ -238,7 +242,7 @@ def _moving(image: Image.Image, size: Size) -> bytes:
             return b""
         frame = image.convert("RGBA")
         frame.thumbnail((size.width, size.height))
-        frames.append(frame)
+        frames.append(as_srgb(frame))
         times.append(max(20, int(image.info.get("duration") or 100)))
     if len(frames) < 2:
         return b""

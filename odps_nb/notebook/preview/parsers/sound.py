@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
-from odps_nb.notebook.preview.shared import length_of
+from odps_nb.notebook.preview.shared import OTHER_CODEC, length_of
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -122,7 +122,7 @@ def _decoded(data: bytes, mime: str) -> _Sound:
             raise UnshowableError("no sound inside")
         if context is None or context.name not in DECODERS:
             name = "unknown" if context is None else context.name
-            raise UnshowableError(f"not decoded here: its codec is {name}")
+            raise UnshowableError(f"{OTHER_CODEC} {name}")
         context.thread_count = 1
         hertz, channels = context.sample_rate, context.layout.nb_channels
         # of what states no length FFmpeg only guesses it

@@ -7,8 +7,10 @@ limits of the process. Values are those that were saved: no formula is computed,
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
+import zlib
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
@@ -22,6 +24,8 @@ __all__ = ["MAX_UNPACKED", "parse"]
 MAX_UNPACKED: Final = 128 << 20
 _LONGEST: Final = 200
 _SHEETS: Final = 50
+_BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # of the part that holds for all sheets
+_FILE_PASS: Final = 0x2F
 
 try:
     import python_calamine
@@ -43,6 +47,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         raise MissingDependencyError("rows of a workbook need python-calamine", extra="previews")
     size = Size(**options["size"])
     _check(data)
+    if _is_locked(data):
+        raise UnshowableError("locked with a password: not decoded here")
     try:
         with python_calamine.load_workbook(io.BytesIO(data)) as book:
             names = book.sheet_names
@@ -53,8 +59,6 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             rows = sheet.to_python(nrows=size.rows + 1)
             shape = f"{count_of(sheet.height, 'row')} × {count_of(sheet.width, 'column')}"
     except (python_calamine.CalamineError, ValueError) as error:
-        if "password" in str(error).lower():
-            raise UnshowableError("locked with a password: not decoded here") from None
         raise UnshowableError(refusal_of(error)) from None
     shown = [_texts(row[: size.columns + 1]) for row in rows]
     return {
@@ -77,6 +81,25 @@ def _check(data: bytes) -> None:
         raise UnshowableError(refusal_of(error)) from None
     if unpacked > MAX_UNPACKED:
         raise UnshowableError(f"would unpack to {unpacked / 1e6:.1f} MB: not unpacked")
+
+
+def _is_locked(data: bytes) -> bool:
+    """Whether cells are encrypted, which the library takes for an unknown format.
+
+    OpenDocument 1.3, part 2, 4.8; of Excel 97, the record FilePass ([MS-XLS] 2.4.117).
+    """
+    if data.startswith(b"PK"):
+        no_manifest = contextlib.suppress(KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+        with no_manifest, zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return b":encryption-data" in archive.read("META-INF/manifest.xml")
+        return False
+    at = max(0, data.find(_BEGIN))
+    for _ in range(3):  # the first record, or behind one that write-protects the file
+        kind, length = int.from_bytes(data[at : at + 2], "little"), data[at + 2 : at + 4]
+        if kind == _FILE_PASS:
+            return True
+        at += 4 + int.from_bytes(length, "little")
+    return False
 
 
 def _texts(values: list[Any]) -> list[str]:

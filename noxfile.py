@@ -1,0 +1,169 @@
+"""What a release needs beside the gate: other versions of the dependencies, packages, an SBOM.
+
+``nox --list`` names them; ``make versions``, ``make package`` and ``make release`` run them.
+Each session has an environment of its own below ``.nox``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+DIST = ROOT / "dist"
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+
+FRAMES = (
+    "tests/convert",
+    "tests/access",
+    "tests/test_round_trip.py",
+    "tests/notebook/magics/test_connecting.py",
+    "tests/notebook/magics/test_reading.py",
+    "tests/notebook/magics/test_writing.py",
+)
+LIBRARY, SPARK = "test,notebook,local,keyring", "test,lab,connect"
+# Notes are of the Spark that development has; here each answer is compared with its own.
+WITH_SPARK = ("tests/spark", "-k", "not what_is_noted")
+ROWS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "pandas-2": (LIBRARY, ("pandas<3",), FRAMES),
+    # pyspark 4.0 is older than pandas 3
+    "spark-4.0": (SPARK, ("pyspark>=4.0,<4.1", "pandas<3"), WITH_SPARK),
+    "spark-4.1": (SPARK, ("pyspark>=4.1,<4.2",), WITH_SPARK),
+    "polars": (LIBRARY, ("polars>=1",), ("tests/versions/polars_frames.py",)),
+    "ray": (f"{LIBRARY},ray", (), ("tests/versions/ray_blocks.py",)),
+    # The stock client's own tests, fetched from its repository; Cython lets them try its compiled
+    # parts, too. They are older than pandas 3 and SQLAlchemy 2.1.
+    "pyodps": (
+        LIBRARY,
+        ("cython", "mock", "pandas<3", "sqlalchemy<2.1"),
+        ("tests/versions/pyodps_live.py",),
+    ),
+    # torchdata beside our own loader, av for the frames of a video, and Spark, which starts ranks
+    "torch": (
+        f"{LIBRARY},torch,spark",
+        ("torch==2.13.0", "torchdata==0.11.0", "av"),
+        ("tests/versions/torch_loader.py", "tests/versions/torch_spark.py"),
+    ),
+}
+"""Extras, pins and tests of each environment."""
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def lowest() -> list[str]:
+    """Return the lowest version that pyproject.toml permits of each dependency that tests use."""
+    extras = project()["optional-dependencies"]
+    wanted = [project()["dependencies"], *(extras[one] for one in ("notebook", "local", "keyring"))]
+    wanted += [extras["previews"], extras["polars"], extras["dask"]]
+    floors = re.compile(r"^([\w.\-]+(?:\[\w+\])?)>=([\d.]+)$")
+    found = [floors.match(one.partition(",")[0]) for part in wanted for one in part]
+    return sorted({f"{one[1]}=={one[2]}" for one in found if one})
+
+
+def tested(
+    session: nox.Session, extras: str, pins: tuple[str, ...], tests: tuple[str, ...]
+) -> None:
+    session.install("-e", f".[{extras}]", *pins)
+    # child processes (the service, Spark's workers) load this checkout, too
+    env = {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": f"{session.bin}/python"}
+    session.run("pytest", *tests, *session.posargs, env=env)
+
+
+@nox.session(reuse_venv=True, tags=["versions"])
+@nox.parametrize("row", [nox.param(name, id=name) for name in ROWS])
+def versions(session: nox.Session, row: str) -> None:
+    """Run the tests of one row with its pins."""
+    tested(session, *ROWS[row])
+
+
+@nox.session(reuse_venv=True, tags=["versions"])
+def oldest(session: nox.Session) -> None:
+    """Run the tests with the lowest versions that pyproject.toml permits."""
+    tests = (*FRAMES, "tests/http", "tests/wire", "tests/local")
+    tested(session, LIBRARY, tuple(lowest()), tests)
+
+
+@nox.session(reuse_venv=True, tags=["versions"], python=["3.12", "3.13", "3.14"])
+def python(session: nox.Session) -> None:
+    """Run the tests with another Python; skipped where the machine has none."""
+    tested(session, LIBRARY, (), (*FRAMES, "tests/http", "tests/wire"))
+
+
+@nox.session(reuse_venv=True)
+def package(session: nox.Session) -> None:
+    """Build wheel and source distribution twice, compare their bytes and check their contents."""
+    session.install("build", "check-wheel-contents", "hatchling", "twine")
+    digests = []
+    for _ in range(2):
+        shutil.rmtree(DIST, ignore_errors=True)
+        session.run("python", "-m", "build", "--no-isolation", "--outdir", "dist")
+        digests.append(
+            {one.name: hashlib.sha256(one.read_bytes()).digest() for one in DIST.iterdir()}
+        )
+    if digests[0] != digests[1]:
+        session.error("the second build has other bytes than the first")
+    session.run("check-wheel-contents", *map(str, DIST.glob("*.whl")))
+    session.run("twine", "check", "--strict", *map(str, DIST.iterdir()))
+
+
+@nox.session
+@nox.parametrize("kind", [nox.param("whl", id="wheel"), nox.param("tar.gz", id="sdist")])
+def installed(session: nox.Session, kind: str) -> None:
+    """Install a package alone, outside of the checkout, and run the quickstart with it."""
+    (path,) = DIST.glob(f"*.{kind}")
+    session.install(f"{path}[lab]")
+    session.run("python", "-m", "pip", "check")
+    place = Path(session.create_tmp())
+    shutil.copy(ROOT / "notebooks" / "01_quickstart.ipynb", place)
+    shutil.copy(ROOT / "tools" / "try_installed.py", place)
+    session.chdir(place)
+    inherited = ("PYTHON", "ODPS_", "XDG_", "JUPYTER", "IPYTHON")
+    env = {name: None for name in os.environ if name.startswith(inherited)}
+    session.run("python", "try_installed.py", env={**env, "HOME": str(place)})
+
+
+@nox.session
+def sbom(session: nox.Session) -> None:
+    """Write what the wheel with the extra `lab` installs today, as CycloneDX, beside it."""
+    (wheel,) = DIST.glob("*.whl")
+    session.install(f"{wheel}[lab]")
+    for note in Path(session.virtualenv.location).glob(
+        "lib/*/site-packages/odps_nb-*/direct_url.json"
+    ):
+        note.unlink()  # names the folder of this machine that the wheel came from
+    target = DIST / f"odps_nb-{project()['version']}.cdx.json"
+    tool = Path(session.create_tmp()) / "tool"  # beside the environment that it lists
+    session.run("python", "-m", "venv", str(tool))
+    session.run(f"{tool}/bin/pip", "install", "-q", "cyclonedx-bom>=7", external=True)
+    program = (f"{tool}/bin/cyclonedx-py", "environment", f"{session.bin}/python")
+    options = ("--output-reproducible", "--of", "JSON", "-o", str(target))
+    session.run(*program, *options, external=True)
+
+
+@nox.session(venv_backend="none")
+def ready(session: nox.Session) -> None:
+    """Check that the changelog, the date and the commit are those of a release."""
+    version = project()["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased = changelog.partition("## Unreleased")[2].partition("\n## ")[0].strip()
+    status = session.run("git", "status", "--short", external=True, silent=True)
+    missing = [
+        *(["CHANGELOG.md: *Unreleased* is not empty"] if unreleased else []),
+        *(
+            []
+            if re.search(rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$", changelog, re.M)
+            else [f"CHANGELOG.md has no heading '## {version} (YYYY-MM-DD)'"]
+        ),
+        *(["there are uncommitted changes"] if status else []),
+    ]
+    if missing:
+        session.error("; ".join(missing))

@@ -1,0 +1,61 @@
+"""Files that end the process in which pyarrow looks at them, refused before it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from odps_nb.errors import ConversionError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+__all__ = ["check_encryption", "check_unions"]
+
+_SIGNATURE = 28  # bytes: a number that is used once, and a tag
+
+
+def check_encryption(data: bytes, metadata: FileMetaData) -> None:
+    """Refuse Parquet with encrypted columns below a footer that is not encrypted.
+
+    A signature follows the metadata in such a footer (Parquet's encryption format, 5.5). pyarrow
+    ends the process when it is asked about an encrypted column.
+
+    Raises
+    ------
+    ConversionError
+        It has encrypted columns.
+    """
+    footer = int.from_bytes(data[-8:-4], "little")
+    if footer == metadata.serialized_size + _SIGNATURE:
+        raise ConversionError(
+            "its columns are encrypted, and reading them needs their keys",
+            source_type="encrypted Parquet",
+            target_type="table",
+            hint="read blob.open(seek=True) with pyarrow.parquet.ParquetFile and its"
+            " decryption_properties=",
+        )
+
+
+def check_unions(schema: pa.Schema) -> None:
+    """Refuse unions whose type codes are not 0, 1, 2, ….
+
+    Raises
+    ------
+    ConversionError
+        One of the types, or a type inside of them, is such a union.
+    """
+    types = list(schema.types)
+    while types:
+        kind = types.pop()
+        types += [kind.field(at).type for at in range(kind.num_fields)]
+        if pa.types.is_dictionary(kind):
+            types.append(kind.value_type)
+        if pa.types.is_union(kind) and kind.type_codes != list(range(kind.num_fields)):
+            raise ConversionError(
+                "the table holds a union with type codes of its own, which pyarrow cannot read",
+                source_type=str(kind)[:200],
+                target_type="table",
+                hint="write it again with the type codes 0, 1, 2, …",
+            )

@@ -1,0 +1,39 @@
+"""Boxes of ISO base media files (MP4, M4A, QuickTime, 3GP), and where their index is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from odps_nb.notebook.preview.drawing import Excerpt
+
+__all__ = ["boxes", "place_of_index"]
+
+#: Boxes that are passed in search of the index.
+_BOXES: Final = 64
+
+
+def boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield name, begin and end of each box whose header is in ``data``."""
+    at = 0
+    for _ in range(_BOXES):
+        if at + 16 > len(data):
+            return
+        length, name = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        if length == 1:
+            length = int.from_bytes(data[at + 8 : at + 16], "big")
+        if length < 8:
+            return
+        yield name, at, at + length
+        at += length
+
+
+def place_of_index(excerpt: Excerpt) -> int | None:
+    """Return the byte where the index can stand at the earliest, if it was not read."""
+    if excerpt.whole or excerpt.size is None:
+        return None
+    found = list(boxes(excerpt.data))
+    if not found or any(name == b"moov" for name, _, _ in found):
+        return None
+    behind = found[-1][2]
+    return behind if len(excerpt.data) < behind < excerpt.size else None

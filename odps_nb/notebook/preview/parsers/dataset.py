@@ -1,0 +1,204 @@
+"""HDF5 and netCDF-4: names, shapes, types and attributes of the first datasets.
+
+Runs in the parser process. Only the descriptions are read: no value of a dataset is, so that no
+filter runs. Links to other places of the file or to other files are named and never followed, so
+that no other file is opened.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.notebook.preview.parsers.netcdf import attribute_text
+from odps_nb.notebook.preview.shared import count_of
+from odps_nb.parsing.reasons import reason_of, refusal_of
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["parse"]
+
+_OBJECTS: Final = 2_000  # that are visited
+_SHOWN: Final = 60
+_ATTRIBUTES: Final = 8  # that are shown of one object
+_VALUES: Final = 8  # of an attribute
+_SMALL: Final = 4_096  # bytes of an attribute that is read
+_LONGEST: Final = 200
+_HIDDEN: Final = frozenset(
+    {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
+)
+_NETCDF: Final = ("_NCProperties", "_nc3_strict")
+_ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
+"""What h5py raises where an object is cut, damaged, or of a type that numpy has not."""
+
+try:
+    import h5py
+except ImportError:  # said when a file is asked for
+    h5py = None
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return ``rows`` (name, shape, type, attributes), ``heading`` and ``facts``.
+
+    Parameters
+    ----------
+    options
+        ``length`` of the whole file, of which ``data`` is the beginning.
+
+    Raises
+    ------
+    UnshowableError
+        When it is cut or corrupt.
+    MissingDependencyError
+        Without h5py.
+    """
+    if h5py is None:
+        raise MissingDependencyError("contents of HDF5 files need h5py", extra="previews")
+    try:
+        with h5py.File(_Beginning(data, int(options["length"])), "r") as file:
+            return _read(file), b""
+    except UnshowableError:
+        raise
+    except _ERRORS as error:
+        raise UnshowableError(refusal_of(error)) from None
+
+
+class _Beginning(io.BytesIO):
+    """The beginning of a longer file, which has zeros where it was not read."""
+
+    def __init__(self, data: bytes, length: int) -> None:
+        super().__init__(data)
+        self._length = length
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence == io.SEEK_END:
+            return super().seek(self._length + offset)
+        return super().seek(offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        count = super().readinto(view)
+        rest = len(view) - count
+        view[count:] = bytes(rest)
+        return len(view)
+
+
+def _read(file: Any) -> dict[str, Any]:
+    rows: list[list[str]] = []
+    count, complete = 0, True
+    for name, found in _objects(file):
+        if found is None:
+            complete = False
+        elif isinstance(found, h5py.Dataset | str):
+            count += 1
+            if len(rows) < _SHOWN:
+                rows.append([name[:_LONGEST], *_described(found)])
+    if not (rows or complete):
+        raise UnshowableError("no dataset is described in the part that was read")
+    is_netcdf = any(name in file.attrs for name in _NETCDF)
+    fact = count_of(count, "dataset") if complete else "first datasets"
+    return {
+        "rows": rows,
+        "heading": list(_attributes(file)),
+        "facts": ["netCDF-4", fact] if is_netcdf else [fact],
+    }
+
+
+def _objects(file: Any) -> Iterator[tuple[str, Any]]:
+    """Iterate over paths and objects of a file, a group before its members.
+
+    A link that is not followed is a text. An object that cannot be read is ``None``, as is what
+    comes after the last one that is visited. A group with several names is visited once.
+    """
+    waiting, seen = [("", file)], set()
+    visited = 0
+    while waiting:
+        path, group = waiting.pop()
+        inner = []
+        try:
+            place = h5py.h5o.get_info(group.id).addr
+            names = [] if place in seen else list(group)
+            seen.add(place)
+        except _ERRORS:
+            yield "", None
+            continue
+        for name in names:
+            visited += 1
+            if visited > _OBJECTS:
+                yield "", None
+                return
+            inside = f"{path}/{name}" if path else name
+            found = _member(group, name)
+            if isinstance(found, h5py.Group):
+                inner.append((inside, found))
+            else:
+                yield inside, found
+        waiting += reversed(inner)
+
+
+def _member(group: Any, name: str) -> Any:
+    try:
+        link = group.get(name, getlink=True)
+        if isinstance(link, h5py.ExternalLink):
+            return f"in another file: {link.filename}:{link.path}"
+        if isinstance(link, h5py.SoftLink):
+            return f"link to {link.path}"
+        return group[name]
+    except _ERRORS:
+        return None
+
+
+def _described(found: Any) -> tuple[str, str, str]:
+    if isinstance(found, str):
+        return "", found[:_LONGEST], ""
+    try:
+        shape = found.shape
+        extents = "empty" if shape is None else " × ".join(f"{one:,}" for one in shape)
+        about = "; ".join(_attributes(found))
+        return extents or "scalar", _type_of(found), about[:_LONGEST]
+    except _ERRORS as error:
+        return "", f"not decoded here: {reason_of(error)}", ""
+
+
+def _type_of(found: Any) -> str:
+    kind = found.dtype
+    if h5py.check_string_dtype(kind) is not None:
+        return "text"
+    if (inner := h5py.check_vlen_dtype(kind)) is not None:
+        return f"lists of {inner}"[:_LONGEST]
+    if names := h5py.check_enum_dtype(kind):
+        return f"one of {', '.join(names)}"[:_LONGEST]
+    if kind.names:
+        return f"{', '.join(kind.names)}"[:_LONGEST]
+    return str(kind)[:_LONGEST]
+
+
+def _attributes(found: Any) -> Iterator[str]:
+    shown = 0
+    for name in found.attrs:
+        if name in _HIDDEN or name in _NETCDF:
+            continue
+        text = _attribute(found, name)
+        if text:
+            shown += 1
+            yield attribute_text(name, text)
+        if shown >= _ATTRIBUTES:
+            return
+
+
+def _attribute(found: Any, name: str) -> str:
+    """Return a small value as text; nothing of large ones, references and unknown types."""
+    try:
+        stored = found.attrs.get_id(name)
+        if stored.get_storage_size() > _SMALL:
+            return ""
+        value = found.attrs[name]
+    except _ERRORS:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if getattr(value, "shape", ()):
+        more = ", …" if value.size > _VALUES else ""
+        return ", ".join(str(one) for one in value.flat[:_VALUES]) + more
+    return "" if isinstance(value, h5py.Empty | h5py.Reference) else str(value)

@@ -1,0 +1,98 @@
+"""Pictures of numbers, such as heights or measurements: stretched over greys of 8 bits.
+
+Runs in the parser process. Places without data do not take part and are transparent: values that
+are no numbers, the value that GDAL's tag of a TIFF states, or one that is plainly a mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from odps_nb.errors import MissingDependencyError
+from odps_nb.parsing.values import UnshowableError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["grey", "stretched"]
+
+_NODATA: Final = 42113  # GDAL's tag of TIFF
+_HUGE: Final = 1e20
+"""Nothing measured is as large; netCDF marks places without data by 1e20 or 9.97e36."""
+
+
+def stretched(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
+    """Return a picture of one deep band in L or LA, and facts: what black and white stand for.
+
+    Raises
+    ------
+    UnshowableError
+        No place has data.
+    """
+    values = np.asarray(image)
+    hidden = ~np.isfinite(values)
+    marks = ["NaN"] if hidden.any() else []
+    for mark in _marks(image, values[~hidden]):
+        hidden |= values == mark
+        marks.append(f"{mark:.6g}")
+    valid = values[~hidden]
+    if not valid.size:
+        raise UnshowableError(f"no place has data: all are {' or '.join(marks)}")
+    low, high = float(valid.min()), float(valid.max())
+    made = grey(values, low, high)
+    facts = [f"{low:.6g} to {high:.6g}"]
+    if marks:
+        made.putalpha(grey(~hidden, 0, 1))
+        facts.append(f"no data: {', '.join(marks)}")
+    return made, tuple(facts)
+
+
+def _marks(image: Image.Image, values: np.ndarray[Any, Any]) -> list[float]:
+    """Return the values that mark places without data: the stated one, else those that look so.
+
+    It looks so when it repeats, is negative or huge, and all other values would fill less than
+    half of the scale beside it.
+    """
+    stated = getattr(image, "tag_v2", {}).get(_NODATA)
+    if stated is not None:
+        with contextlib.suppress(ValueError):  # a text: "-9999", "nan"
+            mark = float(str(stated).strip("\0 "))
+            return [mark] if (values == mark).any() else []
+    found = []
+    for is_top in (False, True):
+        if not values.size:
+            break
+        mark = float(values.max() if is_top else values.min())
+        rest = values[values != mark]
+        if (abs(mark) < _HUGE and (is_top or mark >= 0)) or not 0 < rest.size < values.size - 1:
+            continue
+        low, high = float(rest.min()), float(rest.max())
+        if 0 < high - low < (mark - high if is_top else low - mark):
+            found.append(mark)
+            values = rest
+    return found
+
+
+def grey(values: Any, low: float | None = None, high: float | None = None) -> Image.Image:
+    """Return an array of two dimensions as greys: ``low`` is black, ``high`` is white.
+
+    By default its smallest and its largest value; what is no number is black.
+
+    Raises
+    ------
+    MissingDependencyError
+        Without Pillow.
+    """
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingDependencyError("pictures need Pillow", extra="notebook") from None
+    low = float(np.nanmin(values)) if low is None else low
+    high = float(np.nanmax(values)) if high is None else high
+    scaled = np.subtract(values, low, dtype=np.float64)
+    scaled *= 255 / ((high - low) or 1.0)
+    np.clip(scaled, 0, 255, out=scaled)
+    return Image.fromarray(np.nan_to_num(scaled, copy=False).astype(np.uint8))

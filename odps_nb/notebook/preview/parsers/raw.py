@@ -1,0 +1,87 @@
+"""Camera RAW: the largest whole JPEG inside, which is what the camera showed of the picture.
+
+Runs in the parser process. Each maker has other places for it, so it is found by its first bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+from itertools import islice
+from typing import Any, Final
+
+from odps_nb.convert.pictures import open_picture
+from odps_nb.notebook.preview.parsers.picture import drawn
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.parsing.values import UnshowableError
+
+__all__ = ["parse"]
+
+# the marker of a start, and one of those that follow it in a JPEG (ITU-T T.81, B.1.1.3)
+_JPEG: Final = re.compile(rb"\xff\xd8\xff[\xc4\xdb\xdd\xe0-\xef\xfe]")
+_LOOKED_AT: Final = 32
+"""Places that look like a JPEG; in 100 MB of RAW data, about one does by chance."""
+_MODEL, _ORIENTATION = 272, 274
+_HEADER: Final = 1 << 20
+"""Bytes in which the first directory of tags is, and those in which a JPEG tells its size."""
+
+
+def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Return camera and size of the embedded picture, and a thumbnail of it as data.
+
+    Raises
+    ------
+    UnshowableError
+        When no JPEG is inside, or none that is whole.
+    """
+    size = Size(**options["size"])
+    places = [match.start() for match in islice(_JPEG.finditer(data), _LOOKED_AT)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tags = _tags(data)
+        for _, at in sorted(((_pixels(data, at), at) for at in places), reverse=True):
+            with contextlib.suppress(Exception):  # cut, of 12 bits, or no JPEG at all
+                return _shown(data[at:], tags, size)
+    raise UnshowableError("no embedded preview in the bytes that were read")
+
+
+def _pixels(data: bytes, at: int) -> int:
+    with (
+        contextlib.suppress(Exception),
+        open_picture(data[at : at + _HEADER], "image/jpeg") as image,
+    ):
+        return image.width * image.height
+    return 0
+
+
+def _shown(data: bytes, tags: dict[int, Any], size: Size) -> tuple[dict[str, Any], bytes]:
+    with open_picture(data, "image/jpeg") as image:
+        exif = image.getexif()
+        if _ORIENTATION not in exif and tags.get(_ORIENTATION) in range(2, 9):
+            exif[_ORIENTATION] = tags[_ORIENTATION]
+            image.info["exif"] = exif.tobytes()
+        model = str(tags.get(_MODEL) or exif.get(_MODEL) or "").strip("\0 ")[:80]
+        found, made = drawn(image, size)
+    (pixels,) = found["facts"]
+    facts = [fact for fact in (model, f"preview {pixels}") if fact]
+    note = "shown is the preview that the camera embedded, not the RAW data"
+    return {"facts": facts, "note": note}, made
+
+
+def _tags(data: bytes) -> dict[int, Any]:
+    """Return the first directory of tags; nothing where there is none."""
+    from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+    # in boxes (CR3) it has one of its own; makers have their own marks behind the byte order
+    at = data.find(b"CMT1", 0, _HEADER) + 4 if data[4:8] == b"ftyp" else 0
+    mark = {b"II": b"II*\0", b"MM": b"MM\0*"}.get(data[at : at + 2])
+    with contextlib.suppress(Exception):
+        if mark is not None:
+            file = io.BytesIO(mark + data[at + 4 : at + _HEADER])
+            tags = ImageFileDirectory_v2(file.read(8))
+            file.seek(tags.next)
+            tags.load(file)
+            return {tag: tags[tag] for tag in (_MODEL, _ORIENTATION) if tag in tags}
+    return {}

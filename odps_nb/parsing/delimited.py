@@ -1,0 +1,174 @@
+"""Texts whose lines have fields: what separates them, and where the table begins.
+
+A tile and a conversion ask the same function about the same first characters, so that both see
+the same table. A text of Hive has ``\\x01`` between the fields, no names and no quotes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+__all__ = ["HIVE", "Form", "form_of", "lines_of", "unevenness"]
+
+HIVE: Final = "\x01"
+_SEPARATORS: Final = "\t,;|"
+_CHARACTERS: Final = 16_384  # that are looked at
+_LINES: Final = 20
+_MOSTLY: Final = 0.8  # of the lines have the same number of fields
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NAME: Final = re.compile(r"[^\W\d]\w{0,63}")
+_RULE: Final = re.compile(r"[\s|:+-]+")  # between names and rows, in Markdown and of programs
+
+_Rows = list[list[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What separates the fields, and the character at which the line of names begins."""
+
+    separator: str
+    start: int = 0
+
+
+def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | None:
+    """Return the form of a table; ``None`` if the text is none.
+
+    Lines before the names that begin with ``#`` are comments; the last of them has the names if it
+    has as many fields as the rows.
+
+    Parameters
+    ----------
+    text
+        The text or its beginning.
+    whole
+        Whether it is all of it: the last line is not cut.
+    separator
+        What separates the fields, if it is known; then every text is a table.
+    """
+    if not separator and HIVE in text:  # no other text has it, see `odps_nb.parsing.encodings`
+        separator = HIVE
+    if separator == HIVE:
+        return Form(separator=HIVE)
+    sample = text[:_CHARACTERS]
+    whole = whole and len(sample) == len(text)
+    start, comment = _comments(sample)
+    for one in separator or _candidates(sample, start):
+        rows = _rows(sample[start:], one, whole=whole)
+        if separator or _is_table(rows, one, strict=True):
+            return Form(separator=one, start=_names_at(sample, start, comment, rows, one))
+    for one in _candidates(sample, start):
+        rows = _rows(sample[start:], one, whole=whole)
+        if _is_table(rows, one, strict=False):
+            return Form(separator=one, start=_names_at(sample, start, comment, rows, one))
+    rows = _rows(sample[start:], ",", whole=whole)
+    return Form(separator=",", start=start) if _is_column(rows) else None
+
+
+def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over the fields of the lines, the names first, each with the number of its line.
+
+    Blank lines are left out, and comments: lines that begin with ``#`` and have another number of
+    fields than the first line.
+
+    Raises
+    ------
+    ValueError
+        A field is too long, or a quote does not end.
+    """
+    file = io.StringIO(text[form.start :], newline="")
+    reader = csv.reader(
+        file,
+        delimiter=form.separator,
+        quoting=csv.QUOTE_NONE if form.separator == HIVE else csv.QUOTE_MINIMAL,
+    )
+    before, width = text.count("\n", 0, form.start), 0
+    try:
+        for row in reader:
+            blank = not row or (width > 1 and len(row) == 1 and not row[0].strip())
+            if blank or (width and len(row) != width and row[0].startswith("#")):
+                continue
+            width = width or len(row)
+            yield before + reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def unevenness(number: int, fields: int, names: int) -> str:
+    """Return the sentence about a line that has more or fewer fields than the first one."""
+    have = f"{fields:,} field" if fields == 1 else f"{fields:,} fields"
+    return f"line {number:,} has {have}, the first line {names:,}"
+
+
+def _comments(sample: str) -> tuple[int, int]:
+    """Return where the lines after the leading comments begin, and where the last comment does."""
+    at = last = 0
+    while sample.startswith("#", at):
+        end = sample.find("\n", at)
+        if end < 0:
+            return 0, 0
+        last, at = at, end + 1
+    return at, last
+
+
+def _candidates(sample: str, start: int) -> str:
+    """Return the separators, that which the first line has most of first."""
+    end = sample.find("\n", start)
+    line = sample[start : end if end >= 0 else len(sample)]
+    return "".join(sorted(_SEPARATORS, key=lambda one: -line.count(one)))
+
+
+def _rows(sample: str, separator: str, *, whole: bool) -> _Rows:
+    """Return the first lines; the last one is left out where it may be cut."""
+    try:
+        reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator)
+        rows = list(islice(reader, _LINES + 1))
+    except csv.Error:
+        return []
+    if not whole or len(rows) > _LINES:
+        rows = rows[:-1]
+    return [row for row in rows if any(cell.strip() for cell in row) or len(row) > 1]
+
+
+def _is_table(rows: _Rows, separator: str, *, strict: bool) -> bool:
+    """Whether the lines have the same number of fields, or most: two columns need three lines."""
+    if not rows or (separator == "|" and _is_drawn(rows)):
+        return False
+    width = len(rows[0])
+    even = [row for row in rows if len(row) == width]
+    if strict:
+        return len(even) == len(rows) and width >= 2 and len(rows) >= (3 if width == 2 else 2)
+    others = [row for row in rows if len(row) != width and not row[0].startswith("#")]
+    if width == 2 and others:
+        return False
+    return width >= 2 and len(even) >= 4 and len(even) >= _MOSTLY * (len(even) + len(others))
+
+
+def _is_drawn(rows: _Rows) -> bool:
+    """Whether ``|`` draws a table for people, as in Markdown."""
+    return all(not row[0] for row in rows) or any(_RULE.fullmatch("|".join(row)) for row in rows)
+
+
+def _is_column(rows: _Rows) -> bool:
+    """Whether the lines are a name and at least two numbers below it."""
+    if len(rows) < 3 or any(len(row) != 1 for row in rows):
+        return False
+    (name,), *values = rows
+    return bool(_NAME.fullmatch(name)) and all(_NUMBER.fullmatch(one.strip()) for (one,) in values)
+
+
+def _names_at(sample: str, start: int, comment: int, rows: _Rows, separator: str) -> int:
+    """Return where the names begin: at the last comment, behind its ``#``, if it has them."""
+    if start == comment or not rows:
+        return start
+    line = sample[comment:start].rstrip("\r\n")
+    names = line.lstrip("#").lstrip()
+    count = len(names.split(separator))
+    if count < 2 or count != len(rows[0]) or " " in names:  # words: it is a comment
+        return start
+    return start - len(sample[comment:start]) + len(line) - len(names)

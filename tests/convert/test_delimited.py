@@ -1,0 +1,153 @@
+"""Texts with separators: a tile and `to_table` see the same columns and rows."""
+
+import re
+
+import pytest
+
+from odps_nb.convert import blob_content, blob_conversion
+from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.tile import tile
+from odps_nb.parsing.delimited import form_of, lines_of
+from tests.support.previews import Seen, Value
+
+
+def table(text, **options):
+    """Return the rows of a text, read as ``Blob.to_table`` reads it."""
+    data = text.encode()
+    mime = sniff(data[: 64 * 1024], len(data)).mime
+    options["max_bytes"] = 1 << 20
+    found = blob_conversion.table(data, mime, **options)
+    assert found.equals(blob_content.as_table(data, mime, **options))
+    return found
+
+
+def shape_in_tile(text):
+    made = tile(Value(text.encode()))
+    assert made.format.kind == "table", made.text
+    found = re.search(r"([\d,]+) rows? × ([\d,]+) columns?", made.text)
+    return tuple(int(one.replace(",", "")) for one in found.groups())
+
+
+def cells_in_tile(text):
+    return re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", tile(Value(text.encode())).html)
+
+
+ROWS = [["id", "name", "price"], ["1", "tea", "3.5"], ["2", "cake", "4"], ["3", "pie", "1"]]
+
+TABLES = {
+    "comma": ",".join,
+    "semicolon": ";".join,
+    "pipe": "|".join,
+    "tab": "\t".join,
+}
+
+
+@pytest.mark.parametrize("join", TABLES.values(), ids=TABLES)
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("before", ["", "# made by hand\n# on a Monday, at noon\n"], ids=["", "#"])
+def test_a_tile_and_a_table_have_the_same_shape(join, end, before):
+    text = before + end.join(map(join, ROWS)) + end
+    assert shape_in_tile(text) == table(text).shape == (3, 3)
+    assert table(text).column_names == ROWS[0]
+
+
+EVEN = {
+    "one column": ("value\n1\n2.5\n-3e4\n", (3, 1), ["value"]),
+    "two columns": ("a|b\n1|x\n2|y\n", (2, 2), ["a", "b"]),
+    "blank lines": ("a,b,c\n\n1,2,3\n\n\n4,5,6\n", (2, 3), ["a", "b", "c"]),
+    "lines of blanks": ("a,b,c\n1,2,3\n   \n4,5,6\n7,8,9\n", (3, 3), ["a", "b", "c"]),
+    "names in a comment": ("##v1\n#at\tpos\tid\n1\t2\t3\n4\t5\t6\n", (2, 3), ["at", "pos", "id"]),
+    "a comment with commas": ("# a b\n# x, y\nm,n\n1,2\n3,4\n", (2, 2), ["m", "n"]),
+    "comments among rows": ("a,b,c\n1,2,3\n# x, y\n4,5,6\n7,8,9\n", (3, 3), ["a", "b", "c"]),
+    "a row with a hash": ("a,b,c\n#1,2,3\n#4,5,6\n", (2, 3), ["a", "b", "c"]),
+    "separators in quotes": ('a;b\n"1;2,3|";x\n"y";"z\nz"\n', (2, 2), ["a", "b"]),
+    "commas as decimal points": ("a;b\n1,5;2,5\n3,5;4,5\n", (2, 2), ["a", "b"]),
+    "Hive": ("1\x01tea\n2\x01cake\n3\x01\\N\n", (3, 2), ["f0", "f1"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVEN)
+def test_a_tile_and_a_table_agree_about(name):
+    text, shape, names = EVEN[name]
+    found = table(text)
+    assert found.shape == shape_in_tile(text) == shape
+    assert found.column_names == names
+    assert cells_in_tile(text)[: len(names)] == names
+
+
+RAGGED = "a,b,c\n1,2,3\n4,5\n6,7,8\n9,10,11\n12,13,14,15\n" + "16,17,18\n" * 8
+
+
+def test_lines_with_more_or_fewer_fields_are_an_error_that_both_tell():
+    with pytest.raises(ConversionError, match="line 3 has 2 fields, the first line 3") as caught:
+        table(RAGGED)
+    assert "ragged=True" in caught.value.hint
+    (note,) = tile(Value(RAGGED.encode())).notes
+    assert note.startswith("line 3 has 2 fields, the first line 3: to_table(ragged=True)")
+
+
+def test_ragged_lines_are_filled_and_get_columns_if_the_caller_says_so():
+    found = table(RAGGED, ragged=True)
+    assert found.shape == shape_in_tile(RAGGED) == (13, 4)
+    assert found.column_names == cells_in_tile(RAGGED)[:4] == ["a", "b", "c", "f3"]
+    assert found.to_pylist()[1] == {"a": 4, "b": 5, "c": None, "f3": None}
+    assert found["f3"].to_pylist()[4] == 15
+
+
+def test_a_ragged_line_behind_those_that_are_looked_at_is_told_too():
+    text = "a,b\n" + "1,2\n" * 40 + "3\n4,5\n"
+    assert shape_in_tile(text) == (42, 2)
+    assert "line 42 has 1 field, the first line 2" in tile(Value(text.encode())).notes[0]
+    with pytest.raises(ConversionError, match="line 42 has 1 field"):
+        table(text)
+    assert table(text, ragged=True).num_rows == 42
+
+
+def test_a_line_of_very_many_fields_is_bounded():
+    text = "a,b,c\n" + "1,2,3\n" * 30 + "," * 20_000 + "\n"
+    with pytest.raises(LimitExceededError, match="20,001 columns"):
+        table(text, ragged=True)
+
+
+TEXTS = {
+    "a poem": "Roses are red, violets are blue,\nsugar is sweet\nand so are you.\n",
+    "a table of Markdown": "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n",
+    "one without a frame": "a | b\n--- | ---\n1 | 2\n3 | 4\n",
+    "a table of psql": " a | b \n---+---\n 1 | 2\n 3 | 4\n",
+    "a list of words": "tea\ncake\npie\n",
+    "numbers without a name": "1\n2\n3\n",
+    "settings with comments": "# name, value\nname: x\nitems:\n  - one\n",
+    "comments alone": "# a, b\n# c, d\n# e, f\n",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_no_table_is_a_text_for_both(name):
+    text = TEXTS[name]
+    assert tile(Value(text.encode())).format.kind in ("text", "code")
+    with pytest.raises(ConversionError, match="no table") as caught:
+        table(text)
+    assert "separator=" in caught.value.hint
+
+
+def test_every_text_is_a_table_with_a_separator():
+    assert table("tea\ncake\npie\n", separator=",").to_pydict() == {"tea": ["cake", "pie"]}
+    assert table("a b\n1 2\n", separator=" ").to_pydict() == {"a": [1], "b": [2]}
+    assert table("# note\na:b\n1:2\n", separator=":").to_pydict() == {"a": [1], "b": [2]}
+
+
+def test_a_large_text_has_the_form_of_its_beginning():
+    text = "# c\n" + "a|b,b|c\n" + "1|2,2|3\n" * 20_000
+    assert tile(Value(text.encode())).format.kind == "table"
+    assert "first rows × 3 columns" in tile(Value(text.encode())).text
+    assert table(text).shape == (20_000, 3)
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_no_beginning_of_a_table_raises(size):
+    text = '# c\n#a;"b";c\n1;"x\ny";3\n4;5\n\n'[:size]
+    form = form_of(text)
+    if form is not None:
+        assert list(lines_of(text, form))
+    assert Seen(tile(Value(text.encode())).html).text

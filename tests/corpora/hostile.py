@@ -1,0 +1,174 @@
+"""The hostile files of the tests, and the peak memory that each takes.
+
+    python -m tests.corpora.hostile [NAME …]    prints the peaks of each as JSON
+
+Peaks are of resident memory above what a process had before. Of the parser process it is the fork
+that does the job: above the memory that it shares with its parent, pages of libraries included.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import tempfile
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from fuzz.document_files import files as documents
+from fuzz.office_files import docx, odf
+from odps_nb.access.blobs.content import MAX_PIXELS
+from odps_nb.convert import blob_conversion
+from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.local.samples import pictures
+from odps_nb.notebook.preview.parsers import document
+from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
+from odps_nb.parsing import client
+from odps_nb.parsing.values import Limits
+from tests.convert.test_hostile_content import PARQUET, repeated_string
+from tests.notebook.preview.test_budgets import arrow_bomb, parquet_bomb, zstd_bomb
+from tests.notebook.preview.test_decoders import BOMBS, WIDE, nested_forms
+from tests.support.previews import Value
+from tests.support.svgs import HOSTILE as SVGS
+from tests.support.svgs import nested
+
+MIB = 1 << 20
+
+
+def _wide_line() -> bytes:
+    line = "1,2,3," * 300_000
+    return f"{line}\n{line}\n".encode()
+
+
+def _long_sound() -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setparams((2, 4, 192_000, 0, "NONE", ""))
+        file.writeframes(bytes(7 * MIB))
+    return out.getvalue()
+
+
+#: Shown as a large preview.
+SHOWN: dict[str, Callable[[], bytes]] = {
+    **{name: make for name, (make, _) in BOMBS.items()},
+    **{name: lambda data=data: data for name, data in WIDE.items()},
+    **{f"SVG: {name}": lambda text=text: text.encode() for name, text in SVGS.items()},
+    "144 megapixels of PNG": pictures.bomb,
+    "400 megapixels of PNG": lambda: pictures.bomb(20_000),
+    "40 megapixels of PNG": lambda: pictures.bomb(6_300),
+    "a gigabyte of text as zstd": zstd_bomb,
+    "100 MB of text as gzip": lambda: gzip.compress(b"all work and no play\n" * (5 * MIB)),
+    "Arrow that promises too much": arrow_bomb,
+    "Parquet that promises too much": parquet_bomb,
+    "Parquet of one repeated value": lambda: repeated_string(400_000, 16_384),
+    "SVG: ten levels": lambda: nested('<use href="#l10"/>', 10).encode(),
+    "Word of many elements": lambda: docx(body="<w:x/>" * (document.MAX_UNPACKED // 6 + 1)),
+    "Word, nested": lambda: docx(body="<w:p>" * 100_000),
+    "OpenDocument, nested": lambda: odf("text", "<text:p>" * 100_000),
+    "a CSV of one wide line": _wide_line,
+    "JSON, nested": lambda: b"[" * 200_000,
+    "sound of 7 MiB": _long_sound,
+    # the last one: what comes after a job that ran out of time has less of it
+    "a page drawn for ever": nested_forms,
+}
+#: Converted: way, bytes, options.
+CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
+    "to_table: Parquet of one repeated value": (
+        "table",
+        lambda: repeated_string(400_000, 16_384),
+        {"mime": PARQUET, "max_bytes": 64 * MIB},
+    ),
+    "to_table: Parquet that unpacks": (
+        "table",
+        parquet_bomb,
+        {"mime": PARQUET, "max_bytes": 128 * MIB},
+    ),
+    "to_table: a CSV of one wide line": (
+        "table",
+        _wide_line,
+        {"mime": "text/csv", "max_bytes": 64 * MIB},
+    ),
+    "to_pil: 144 megapixels of PNG": (
+        "picture",
+        pictures.bomb,
+        {"mime": "image/png", "max_pixels": MAX_PIXELS},
+    ),
+    "to_pil: 40 megapixels of PNG": (
+        "picture",
+        lambda: pictures.bomb(6_300),
+        {"mime": "image/png", "max_pixels": MAX_PIXELS},
+    ),
+}
+
+_BOOT = (
+    "import sys; sys.path[:] = sys.argv[1:]; from tests.corpora.parser_peak import main; main({!r})"
+)
+
+
+def measure(name: str, noted: Path) -> dict[str, Any]:
+    """Return the peaks of both processes while this file is shown or converted, and the bounds."""
+    convert, data = _job(name)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = status("VmRSS")
+    noted.unlink(missing_ok=True)
+    said = convert()
+    kernel = max(0, status("VmHWM") - before)
+    # the parser process was not asked, or was ended from here
+    none = {"child": None, "memory": Limits().memory, "answer": Limits().answer}
+    peak = json.loads(noted.read_text()) if noted.exists() else none
+    bound = 2 * len(data) + peak["answer"] + TILE_BUDGET
+    return {"name": name, "size": len(data), "said": said, "kernel": kernel, "bound": bound, **peak}
+
+
+def main(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        noted = Path(place) / "peak.json"
+        client._BOOT = _BOOT.format(str(noted))
+        warm_up()
+        for name in names or [*SHOWN, *CONVERTED]:
+            print(json.dumps(measure(name, noted)), flush=True)
+
+
+def _job(name: str) -> tuple[Callable[[], str], bytes]:
+    if name in SHOWN:
+        data = SHOWN[name]()
+        return lambda: _said(Value(data, "", name)), data
+    way, make, options = CONVERTED[name]
+    data = make()
+
+    def convert() -> str:
+        try:
+            made = getattr(blob_conversion, way)(data, **options)
+        except (ConversionError, LimitExceededError) as error:
+            return str(error)
+        return f"{way} of {getattr(made, 'nbytes', 0) or made.size}"
+
+    return convert, data
+
+
+def _said(value: Value) -> str:
+    made = tile(value, size=SINGLE)
+    return "; ".join((made.words, *made.notes))
+
+
+def warm_up() -> None:
+    """Load what a kernel has loaded when the second blob comes."""
+    small = pictures.bomb(8)
+    for data in (*documents().values(), small):
+        tile(Value(data, "", "small"))
+    blob_conversion.picture(small, "image/png", max_pixels=100)
+    blob_conversion.table(b"a,b\n1,2\n", "text/csv", max_bytes=MIB)
+
+
+def status(name: str) -> int:
+    """Return a line of `/proc/self/status` in bytes."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{name}:")[1].split()[0]) * 1024
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

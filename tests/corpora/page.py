@@ -1,0 +1,164 @@
+"""Writes `docs/results/corpora.md` from what a run noted: `make corpora`.
+
+python -m tests.corpora.page FILE
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tests.corpora.agreed import is_disputed
+from tests.corpora.references import EQUAL, REFUSES
+from tests.support.corpora import NPM, PYPI, ROOT
+
+PAGE = ROOT / "docs" / "results" / "corpora.md"
+_FEW = 3
+_HEAD = """# Files of other projects
+
+Written by `make corpora` ({date}) from {count:,} files of {corpora}. Each is shown as a tile and
+converted (`to_pil`, `to_numpy`, `to_text`, `to_table`) in a child process. {ended} ended that
+process, {untyped} raised an error of another class than documented, and {internal} brought an
+address, the number of an error or the repr of an object into a text.
+
+## Formats
+
+- **compared**: another library read the same: Pillow (pictures), pandas (CSV and TSV), pyarrow
+  (Parquet, Arrow), fastavro (rows in tiles), numpy (arrays).
+- **right**: shown, and no comparison differs.
+- **refused**: the tile says why; most of these files are damaged on purpose. "too": the other
+  library refuses it as well.
+- **wrong**: another kind than libmagic tells, and no reason in
+  [the list of exceptions](../../tests/corpora/agreed.py), or another value than the other library.
+
+"""
+_TEXTS = """
+## Texts
+
+`to_text` without an encoding gives what the encoding of the folder gives for {right} of {all}
+texts of chardet's samples ({share:.0%}), in {encodings} encodings. {rest}
+
+"""
+_MEMORY = """
+## Memory of hostile files
+
+Peak of resident memory above what the process had before, in MB; for the parser process with the
+pages of libraries that it touches, and with a dash where it was not asked, or ended from outside.
+The bound of the kernel is twice the blob, and the longest answer of the parser, and a tile; the
+bound of the parser process is its limit (`Limits.memory`), for conversions the one that
+`blob_conversion` computes.
+
+| file | bytes | kernel | bound | parser | bound | how it ends |
+|---|--:|--:|--:|--:|--:|---|
+"""
+
+
+def page(notes: Iterable[str]) -> str:
+    """Return the page of these notes, one JSON document each; the last of each counts."""
+    corpora: dict[str, list[dict[str, Any]]] = {}
+    hostile: dict[str, dict[str, Any]] = {}
+    texts: dict[str, list[int]] = {}
+    for line in notes:
+        found = json.loads(line)
+        if "corpus" in found:
+            corpora[found["corpus"]] = found["files"]
+            for file in found["files"]:
+                if "mime" in file:
+                    file["is_disputed"] = is_disputed(found["corpus"], file)
+        if "hostile" in found:
+            hostile[found["hostile"]["name"]] = found["hostile"]
+        texts = found.get("texts", texts)
+    if missing := {*PYPI, *NPM} - corpora.keys():
+        raise SystemExit(f"nothing was noted of {', '.join(sorted(missing))}")
+    every = [file for files in corpora.values() for file in files]
+    files = [file for file in every if "mime" in file]
+    versions = {**PYPI, **NPM}
+    head = _HEAD.format(
+        date=dt.datetime.now(dt.UTC).date(),
+        count=len(every),
+        corpora=", ".join(f"{name} {versions[name]}" for name in sorted(corpora)),
+        ended=len(every) - len(files),
+        untyped=sum("untyped" in file["ends"].values() for file in files),
+        internal=sum(bool(file["internal"]) for file in files),
+    )
+    return head + _formats(files) + _of_texts(texts) + _of_memory(hostile.values())
+
+
+def _formats(files: list[dict[str, Any]]) -> str:
+    by_label: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for file in files:
+        by_label[file["label"]].append(file)
+    lines = ["| format | tried | right | compared | refused | wrong | reasons |"]
+    lines.append("|---|--:|--:|--:|--:|--:|---|")
+    for label, several in sorted(by_label.items(), key=lambda one: (-len(one[1]), one[0])):
+        wrong = [file for file in several if is_wrong(file)]
+        refused = [file for file in several if file["refused"] and file not in wrong]
+        equal = sum(said == EQUAL for file in several for said in file["compared"].values())
+        too = sum(
+            any(said.startswith(REFUSES) for said in file["compared"].values()) for file in refused
+        )
+        reasons = Counter(_reason(file["said"]) for file in refused).most_common(_FEW)
+        told = f"{len(refused)}" + (f" ({too} too)" if too else "")
+        right = len(several) - len(refused) - len(wrong)
+        words = "; ".join(f"{count} {reason}" for reason, count in reasons)
+        lines.append(
+            f"| {label} | {len(several)} | {right} | {equal or '–'} | {told} | {len(wrong)} "
+            f"| {words.replace('|', '/')} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def is_wrong(file: dict[str, Any]) -> bool:
+    """Whether a test fails for this file."""
+    differ = [s for s in file["compared"].values() if s != EQUAL and not s.startswith(REFUSES)]
+    return bool(differ or file["internal"] or file["is_disputed"])
+
+
+def _reason(said: str) -> str:
+    """Return the reason in what a tile says, without numbers, which differ."""
+    reason = said.split(" · ")[-1].split("; ")[0]
+    return re.sub(r"\d[\d,.]*", "N", reason.removeprefix("not decoded here: "))[:70]
+
+
+def _of_texts(texts: dict[str, list[int]]) -> str:
+    right, every = (sum(one) for one in zip(*texts.values(), strict=True))
+    wrong = [f"{name} {of - done} of {of}" for name, (done, of) in texts.items() if done < of]
+    rest = f"Not the same: {', '.join(wrong)}." if wrong else ""
+    return _TEXTS.format(
+        right=right, all=every, share=right / every, encodings=len(texts), rest=rest
+    )
+
+
+def _of_memory(hostile: Iterable[dict[str, Any]]) -> str:
+    rows = [
+        f"| {one['name']} | {one['size']:,} | {_mb(one['kernel'])} | {_mb(one['bound'])} "
+        f"| {_mb(one['child'])} | {_mb(one['memory'])} | {_end(one['said'])} |"
+        for one in hostile
+    ]
+    return _MEMORY + "\n".join(rows) + "\n"
+
+
+def _mb(count: int | None) -> str:
+    return "–" if count is None else f"{count / 1e6:,.1f}"
+
+
+def _end(said: str) -> str:
+    last = said.split("; ")
+    return (last[1] if len(last) > 1 else last[0].split(" · ")[-1])[:90].replace("|", "/")
+
+
+def main() -> None:
+    PAGE.parent.mkdir(exist_ok=True)
+    with Path(sys.argv[1]).open() as notes:
+        PAGE.write_text(page(notes), "utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

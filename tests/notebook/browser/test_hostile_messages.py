@@ -1,0 +1,239 @@
+"""Views in Chromium whose kernel sends hostile text in every place: it stays text.
+
+The test is the kernel. Names, values, comments, media types, errors and URLs come from the service
+or from files, so each of them may be markup, a script or an address.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route
+
+from odps_nb.notebook.gallery.view import Gallery
+from odps_nb.notebook.upload.uploader import Uploader
+
+if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+
+pytestmark = pytest.mark.browser
+
+SVG = base64.b64encode(b"<svg xmlns='http://www.w3.org/2000/svg' onload='odpsNbProbe=1'/>").decode()
+TEXTS = {
+    "markup": (
+        "\"'><img src=http://127.0.0.1:9/beacon onerror=odpsNbProbe=1>"
+        "<script>odpsNbProbe=1</script><style>*{background:url(http://127.0.0.1:9/style)}</style>"
+    ),
+    "script address": "javascript:odpsNbProbe=1",
+    "page": "data:text/html,<script>top.odpsNbProbe=1</script>",
+    "address": "http://127.0.0.1:9/picture.png",
+    "drawing": f"data:image/svg+xml;base64,{SVG}",
+    "two addresses": f"data:image/png;base64,AAAA\nhttp://127.0.0.1:9/\n{SVG}",
+    "prototype": "__proto__",
+}
+RENDER = """async ([script, texts]) => {
+  const module = await import("data:text/javascript;base64," + script);
+  const model = {get: (name) => texts[name] ?? "", on: (_, tell) => (window.tell = tell),
+                 off: () => {}, send: () => {}};
+  const el = document.body.appendChild(document.createElement("div"));
+  module.default.render({model, el});
+}"""
+TELL = """([message, cells]) =>
+  window.tell(message, cells === null ? [] : [new TextEncoder().encode(cells)])"""
+CLICK = """() => {
+  for (let turn = 0; turn < 3; turn++)
+    for (const one of document.querySelectorAll(
+      'th, td, button, g, .odps-g-tile, [data-act], [role=option], label'))
+      if (!one.querySelector('input') && one.textContent !== 'Upload')
+        one.dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}));
+}"""
+FOUND = """() => [...document.querySelectorAll('*')].flatMap((one) => [
+  ...(['SCRIPT', 'IFRAME', 'OBJECT', 'EMBED', 'A', 'LINK', 'BASE', 'FORM'].includes(one.tagName)
+      ? [one.outerHTML] : []),
+  ...[...one.attributes].filter(({name, value}) =>
+      name.startsWith('on') || name.endsWith('href')
+      || (name === 'style' && value.includes('url'))
+      || (['src', 'poster', 'srcdoc'].includes(name)
+          && !/^data:(image|audio|video)\\//.test(value))).map(({name, value}) => name + value)])"""
+
+TREE = """async (text) => {
+  const [{ fill, newRoot, rowsOf }, { Tree }, { insertRead }] = await Promise.all(
+    ["rows", "tree", "insert"].map((name) => import(`/${name}.js`)));
+  const root = newRoot();
+  const deeper = (node, answer) => {
+    node.open = true;
+    fill(node, answer);
+    return node.children[0];
+  };
+  const project = deeper(root, {kind: "projects", items: [text], current: ""});
+  const schema = deeper(project, {kind: "schemas", items: [text, "two"]});
+  const table = deeper(schema, {kind: "tables", items: [text], prefix: text});
+  const column = {name: text, type: text, comment: text, partition: true};
+  deeper(table, {kind: "columns", items: [column]});
+  project.children.pop();
+  const tree = new Tree({label: text, hint: text, onToggle() {}, onUse() {}});
+  tree.node.style.height = "400px";
+  document.body.append(tree.node);
+  tree.show(rowsOf(root, ""));
+  for (const row of document.querySelectorAll(".odpsNb-row")) row.click();
+  window.inserted = [];
+  const sharedModel = {getSource: () => "", updateSource: (...to) => window.inserted.push(to)};
+  const cell = {model: {type: "code", sharedModel}, editor: null};
+  insertRead({content: {activeCell: cell}}, table.full, {});
+}"""
+
+
+@pytest.fixture(params=TEXTS, scope="module")
+def text(request: pytest.FixtureRequest) -> str:
+    return TEXTS[request.param]
+
+
+@pytest.fixture
+def view(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Render a script as a view; tell the page and what it asked for."""
+    page = browser.new_page()
+    page.asked = []
+    page.failed = []
+    page.on("request", lambda one: page.asked.append(one.url))
+    page.on("pageerror", lambda error: page.failed.append(str(error)))
+
+    def render(script: str, **texts: str) -> Page:
+        page.evaluate(RENDER, [base64.b64encode(script.encode()).decode(), texts])
+        return page
+
+    yield render
+    page.close()
+
+
+def tell(page: Page, rows: Any = None, /, **message: Any) -> None:
+    page.evaluate(TELL, [message, None if rows is None else json.dumps(rows)])
+
+
+def check(page: Page, text: str) -> None:
+    """Click on everything, and look at what came of it."""
+    page.evaluate(CLICK)
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate(FOUND) == []
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    assert page.evaluate("() => ({}).polluted ?? null") is None
+    assert [url for url in page.asked if not url.startswith("data:")] == []
+    assert page.failed == []
+    assert text.split("\n")[0] in page.evaluate("() => document.body.textContent")
+
+
+def test_an_explorer_shows_text_and_pictures_of_its_own(
+    view: Callable[..., Page], odps: Connection, text: str
+) -> None:
+    page = view(odps.table("media").explore().widget()._esm)
+    kinds = {"number": False, "blob": False, "nested": False}
+    named = {"name": text, "type": text, "comment": text, **kinds}
+    columns = [named, {**named, "blob": True}]
+    tell(page, kind="table", title=text, rows=2, all_columns=2, page_rows=100, columns=columns)
+    tell(
+        page,
+        [[text, [text]], ["reference", None]],
+        kind="page",
+        start=0,
+        count=2,
+        total=2,
+        conditions=[text],
+        search=text,
+        order=0,
+        descending=True,
+        note=text,
+        code=text,
+    )
+    described = {
+        "words": text,
+        "rows": 2,
+        "nulls": 1,
+        "distinct": 2,
+        "more_distinct": False,
+        "least": text,
+        "greatest": text,
+        "is_range": True,
+        "bars": [[text, 1], [text, 1]],
+    }
+    tell(page, kind="profile", label=text, whole=False, columns=[described, described])
+    tell(page, kind="blobs", start=0, cells=[[0, 1, text, text]])
+    page.evaluate(CLICK)
+    tell(page, kind="cell", row=0, column=0, text=text, cut=True, src=text)
+    tell(page, kind="cell", row=0, column=1, text=text, cut=False, src=text)
+    tell(page, kind="busy", lane="page", text=text, share=0.5)
+    tell(page, kind="problem", lane="page", text=text)
+    check(page, text)
+
+
+def test_a_gallery_shows_text_and_pictures_of_its_own(
+    view: Callable[..., Page], odps: Connection, text: str
+) -> None:
+    page = view(Gallery(odps.table("media").blobs("content")).widget()._esm)
+    tell(
+        page,
+        kind="gallery", fresh=True, title=text, summary=text, view="grid", total=2, count=2,
+        note=text, menu=[[text, text]], chosen=text, search=text, order=text, descending=False,
+    )  # fmt: skip
+    told = {
+        "name": text, "words": text, "row": text, "kind": text, "verified": True,
+        "declared": text, "notes": [text], "failed": False,
+    }  # fmt: skip
+    rows = f"{text}\t{text}\n{text}"
+    tiles = [{"index": 0, "src": text, "text": text}, {"index": 1, "src": "", "text": rows}]
+    tell(page, kind="tiles", tiles=[{**told, **one} for one in tiles])
+    page.evaluate(CLICK)
+    for index in (0, 1):
+        tell(page, kind="large", tile={**told, **tiles[index], "player": text})
+    tell(page, kind="ask", text=text)
+    tell(page, kind="said", text=text)
+    tell(page, kind="busy", lane=text, text=text, share=None, stop=text)
+    tell(page, kind="problem", lane="save", text=text)
+    check(page, text)
+
+
+def test_a_file_picker_shows_names_of_files_and_errors_as_text(
+    view: Callable[..., Page], odps: Connection, text: str
+) -> None:
+    picker = odps.upload("picked")
+    assert isinstance(picker, Uploader)
+    page = view(picker.widget()._esm, where=text, accept=text)
+    picker.close()
+    tell(page, kind="ready", said=text)
+    file = {"name": text.replace("/", "_"), "mimeType": text, "buffer": b"12345"}
+    page.set_input_files("input[type=file]", [file, file])
+    page.get_by_role("button", name="Upload", exact=True).click()
+    tell(page, kind="busy", run=1, text=text, share=0.5, done=0, moving=[text, 3])
+    tell(page, kind="problem", run=1, state=text, lines=[text, text])
+    check(page, text)
+
+
+def test_a_sidebar_shows_names_types_and_comments_as_text(
+    browser: Browser, repo: Path, text: str
+) -> None:
+    page = browser.new_page()
+    asked: list[str] = []
+    static = repo / "labextensions" / "odps-nb" / "static"
+    page.route("http://sidebar.invalid/**", lambda route: _serve(route, static))
+    page.goto("http://sidebar.invalid/")
+    page.on("request", lambda one: asked.append(one.url))
+    page.evaluate(TREE, text)
+    assert page.evaluate("() => document.querySelectorAll('.odpsNb-row').length") == 4
+    assert page.evaluate(FOUND) == []
+    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
+    assert [url for url in asked if not url.startswith("http://sidebar.invalid/")] == []
+    for _, _, line in page.evaluate("() => window.inserted"):
+        assert re.fullmatch(r"%odps read [\w.]+ -n 1000 -o df", line)
+    page.close()
+
+
+def _serve(route: Route, static: Path) -> None:
+    name = route.request.url.rpartition("/")[2]
+    if name:
+        route.fulfill(path=static / name, content_type="text/javascript")
+    else:
+        route.fulfill(body="<!DOCTYPE html><body></body>", content_type="text/html")

@@ -1,0 +1,149 @@
+"""Search and filter in a gallery by what texts say once they are decoded, and by what blobs are."""
+
+import pytest
+
+from fuzz.preview_files import files
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.notebook.gallery import facts
+from odps_nb.notebook.gallery.facts import Choice, Facts
+from odps_nb.notebook.gallery.tiles import Tiles
+from odps_nb.notebook.gallery.view import Gallery
+from odps_nb.notebook.preview.registry import kinds
+from tests.support.previews import Value
+
+POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n" * 4
+RUSSIAN = "Сегодня очень хорошая погода.\nЯ иду в школу, а потом домой.\n" * 4
+TEXTS = {
+    "gbk": POEM.encode("gbk"),
+    "utf-16": POEM.encode("utf-16"),
+    "utf-8": POEM.encode(),
+    "koi8-r": RUSSIAN.encode("koi8-r"),
+    "latin": "Les élèves étaient à l'école, où ils étaient.\n".encode("cp1252") * 4,
+    "csv": "编号,名称,价格\n1,苹果,3.5\n2,香蕉,4.2\n3,葡萄,8.0\n".encode("gbk"),
+    "json": b'{"place": "Hamburg", "n": [1, 2]}',
+    "page": b"<!DOCTYPE html><title>Hamburg</title>",
+    "png": files()["photo.ppm"],
+    "bytes": "明月".encode("gbk") + bytes(range(20)),  # no text
+}
+
+
+class Opened(Value):
+    """A blob that counts how often it was opened."""
+
+    opened = 0
+
+    def open(self):
+        self.opened += 1
+        return super().open()
+
+
+class Column(list):
+    """Some blobs with a title, no two of which say anything in their row."""
+
+    title = "media.content"
+
+    def caption(self, index):
+        return ""
+
+
+@pytest.fixture
+def column():
+    return Column(Opened(data, "", f"{number}.bin") for number, data in enumerate(TEXTS.values()))
+
+
+def found(gallery):
+    names = list(TEXTS)
+    return [names[index] for index in gallery._chosen.indices]
+
+
+def test_texts_are_found_by_what_they_say_in_any_encoding(column):
+    gallery = Gallery(column)
+    gallery.search("明月")
+    assert found(gallery) == ["gbk", "utf-16", "utf-8"]
+    gallery.search("ХОРОШАЯ")  # whatever the case
+    assert found(gallery) == ["koi8-r"]
+    gallery.search("école")
+    assert found(gallery) == ["latin"]
+    gallery.search("香蕉")
+    assert found(gallery) == ["csv"]
+    gallery.search("hamburg")
+    assert found(gallery) == ["json", "page"]
+    gallery.search("no such word")
+    assert found(gallery) == []
+
+
+def test_names_are_found_as_well(column):
+    gallery = Gallery(column)
+    gallery.search("9.BIN")
+    assert found(gallery) == ["bytes"]
+
+
+def test_a_search_and_a_kind_mean_both(column):
+    gallery = Gallery(column)
+    gallery.search("明月")
+    gallery.show_only("table")
+    assert found(gallery) == []
+    gallery.search("苹果")
+    assert found(gallery) == ["csv"]
+    assert "kind table, search '苹果'" in repr(gallery)
+    gallery.show_only("all kinds")
+    assert found(gallery) == ["csv"]
+    assert "kind" not in repr(gallery)
+
+
+def test_texts_are_read_once_for_all_searches(column):
+    gallery = Gallery(column)
+    for word in ("明月", "школу", "明月", "hamburg"):
+        gallery.search(word)
+    assert [blob.opened for blob in column] == [1] * len(column)
+
+
+def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypatch):
+    monkeypatch.setattr(facts, "_KEPT", 0)
+    gallery = Gallery(column)
+    gallery.search("hamburg")
+    gallery.search("明月")
+    assert found(gallery) == ["gbk", "utf-16", "utf-8"]
+    once = {"png", "bytes"}
+    assert [blob.opened for blob in column] == [1 if name in once else 2 for name in TEXTS]
+    gallery.sort_by("name", descending=True)  # the same search asks for nothing
+    assert found(gallery) == ["utf-8", "utf-16", "gbk"]
+    assert max(blob.opened for blob in column) == 2
+
+
+def test_what_is_read_for_an_earlier_search_answers_no_later_one(column):
+    held = Facts(column)
+    early, late = Choice(search="hamburg"), Choice(search="明月")
+    places = held.missing(early)
+    reading = held.look(early, places, CancelToken())
+    assert next(reading) == 0
+    assert held.missing(late) != []
+    list(reading)
+    list(held.look(late, held.missing(late), CancelToken()))
+    assert held.missing(late) == []
+    assert [list(TEXTS)[index] for index in held.indices(late)] == ["gbk", "utf-16", "utf-8"]
+
+
+def test_only_the_beginning_of_a_text_is_searched():
+    long = b"word\n" * 20_000 + b"end\n"
+    column = Column([Opened(long), Opened(b"the end\n")])
+    gallery = Gallery(column)
+    gallery.search("end")
+    assert list(gallery._chosen.indices) == [1]
+    gallery.search("word")
+    assert list(gallery._chosen.indices) == [0]
+    assert column[0].was_read <= 2 * (64 * 1024 + 1)
+
+
+def test_a_filter_by_kind_agrees_with_the_tiles():
+    column = Column(Opened(data) for data in (*TEXTS.values(), *files().values()))
+    drawn = {
+        made["index"]: made["kind"]
+        for made in Tiles(column, Facts(column)).read(range(len(column)))
+    }
+    gallery = Gallery(column)
+    for kind in kinds():
+        gallery.show_only(kind.name)
+        assert list(gallery._chosen.indices) == [
+            at for at, one in drawn.items() if one == kind.name
+        ]

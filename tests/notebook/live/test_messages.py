@@ -1,0 +1,99 @@
+"""Messages of a browser that are not as our scripts send them: told in words, never raised."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from odps_nb.access.connection import Connection
+from odps_nb.notebook.gallery.view import Gallery
+
+VALUES: tuple[Any, ...] = (
+    *(None, True, -1, 10**400, math.inf, -math.inf, math.nan, "", "x", "9" * 6000, "\ud800"),
+    *([], [[]], [1], [[1, 2]], [[math.inf, 0]], [None], {}, {"a": 1}, "<img src=x onerror=x>"),
+)
+FILE = {"name": "a", "size": 3, "modified": 0.0}
+# what each view is asked for, with values that it takes
+VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] = {
+    "explorer": (
+        lambda odps: odps.table("media").explore(rows=3),
+        {
+            "page": {"start": 0},
+            "bar": {"column": 0, "bar": 0},
+            "unfilter": {"index": 0},
+            "search": {"text": "a"},
+            "sort": {"column": None},
+            "cancel": {"lane": "page"},
+            "cell": {"row": 0, "column": 0},
+            "blobs": {"start": 0, "cells": [[0, 0]]},
+        },
+    ),
+    "gallery": (
+        lambda odps: Gallery(odps.table("media").blobs("content", limit=2)),
+        {
+            "tiles": {"indices": [0]},
+            "large": {"index": 0},
+            "choose": {
+                "chosen": "all kinds",
+                "search": "",
+                "order": "row",
+                "descending": False,
+                "by": "",
+                "number": 1,
+            },
+            "copy": {"index": 0},
+            "cancel": {"lane": "choose"},
+            "select": {"by": ""},
+        },
+    ),
+    "uploader": (
+        lambda odps: odps.upload("messages"),
+        {
+            "upload": {"run": 1, "files": [FILE]},
+            "piece": {"run": 1, "file": 0, "start": 0, "size": 3},
+            "unreadable": {"run": 1, "file": 0, "why": ""},
+            "cancel": {},
+        },
+    ),
+}
+
+
+class Widget:
+    """Stands where the widget stands."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+
+    def send(self, message: Mapping[str, Any], buffers: Sequence[bytes] = ()) -> None:
+        self.kinds.add(message["kind"])
+
+    def close(self) -> None:
+        """Be a widget."""
+
+
+def odd_messages(shapes: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+    """Return what each view may be asked for, with one member missing or of a wrong value."""
+    found: list[Any] = [*VALUES, *({"do": value} for value in VALUES)]
+    for do, members in shapes.items():
+        for name in members:
+            found.append({"do": do, **{key: members[key] for key in members if key != name}})
+            found += [{"do": do, **members, name: value} for value in VALUES]
+    files = [{**FILE, name: value} for name in FILE for value in VALUES]
+    found += [{"do": "upload", "run": 1, "files": [file]} for file in files]
+    return found
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_no_message_raises_and_what_is_wrong_is_told(name: str, odps: Connection) -> None:
+    make, shapes = VIEWS[name]
+    view, widget = make(odps), Widget()
+    view._widget = widget
+    take = view.receive if name != "explorer" else lambda content, _: view.receive(content)
+    for content in odd_messages(shapes):
+        for buffers in ([], [b"abc"], [b"\xff" * 8]):
+            take(content, buffers)
+    view.close()
+    assert "problem" in widget.kinds

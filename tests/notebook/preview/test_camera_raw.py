@@ -1,0 +1,192 @@
+"""Camera RAW shows the JPEG that the camera put into it, and says so; large pictures say how."""
+
+import base64
+import io
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from odps_nb.convert import blob_content
+from odps_nb.errors import ConversionError
+from odps_nb.notebook.preview.kind import HEAD, MIB
+from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Seen, Value
+
+RED, BLUE = (200, 40, 40), (40, 40, 200)
+EMBEDDED = "shown is the preview that the camera embedded, not the RAW data"
+#: Stands for the data of a sensor; it has starts of JPEG in it that are none.
+SENSOR = (b"\xff\xd8\xff\xe0 no JPEG" + bytes(range(256)) * 16) * 4
+
+
+def jpeg(width, height, left=RED, right=BLUE, **options):
+    picture = Image.new("RGB", (width, height), left)
+    picture.paste(right, (width // 2, 0, width, height))
+    out = io.BytesIO()
+    picture.save(out, "JPEG", **options)
+    return out.getvalue()
+
+
+def tiff_of(tags, behind=b"", mark=b"II*\0", at=8):
+    """Return a TIFF, or what is like one: one directory, then its texts, then more bytes."""
+    order = "<" if mark[:2] == b"II" else ">"
+    entries, texts = b"", b""
+    first = at + 2 + 12 * len(tags) + 4
+    for tag, value in sorted(tags.items()):
+        if isinstance(value, bytes):
+            entries += struct.pack(f"{order}HHII", tag, 2, len(value), first + len(texts))
+            texts += value
+        else:
+            entries += struct.pack(f"{order}HHIHH", tag, 3, 1, value, 0)
+    begin = mark + struct.pack(f"{order}I", at)
+    directory = struct.pack(f"{order}H", len(tags)) + entries + bytes(4)
+    return begin + bytes(at - 8) + directory + texts + behind
+
+
+def camera(maker, model=b"Model 1\0", **more):
+    return {271: maker, 272: model, 254: 1, **more}
+
+
+INSIDE = jpeg(160, 120) + SENSOR + jpeg(640, 480, BLUE, RED) + SENSOR
+DNG = {**camera(b"Any\0"), 50706: 1}
+CANON = tiff_of({271: b"Canon\0", 272: b"Model 1\0"}, INSIDE, at=16)
+FILES = {
+    "NEF": tiff_of(camera(b"NIKON CORPORATION\0"), INSIDE),
+    "NEF big-endian": tiff_of(camera(b"NIKON CORPORATION\0"), INSIDE, b"MM\0*"),
+    "ARW": tiff_of(camera(b"SONY \0"), INSIDE),
+    "PEF": tiff_of({271: b"PENTAX Corporation \0", 272: b"Model 1\0", 259: 65535}, INSIDE),
+    "DNG": tiff_of(DNG, INSIDE),
+    "CR2": CANON[:8] + b"CR\x02\0" + CANON[12:],
+    "ORF": tiff_of(camera(b"OLYMPUS\0"), INSIDE, b"IIRO"),
+    "RW2": tiff_of(camera(b"Panasonic\0"), INSIDE, b"IIU\0", 24),
+    "CR3": struct.pack(">I4s4sI", 24, b"ftyp", b"crx ", 1)
+    + b"crx isom"
+    + b"\0\0\1\0CMT1"
+    + tiff_of({272: b"Model 1\0"}, INSIDE),
+    "RAF": b"FUJIFILMCCD-RAW 0201FF129502".ljust(84, b"\0") + struct.pack(">I", 148) + INSIDE,
+    "": tiff_of(camera(b"Unheard Of\0"), INSIDE),
+}
+
+
+def picture_of(made):
+    (source,) = Seen(made.html).values("src")
+    return Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))).convert("RGB")
+
+
+def near(picture, at, colour):
+    return all(abs(a - b) < 30 for a, b in zip(picture.getpixel(at), colour, strict=True))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_largest_embedded_picture_of_a_raw_file_is_shown(name):
+    made = tile(Value(FILES[name]), size=SINGLE)
+    label = f"camera RAW ({name.split()[0]})" if name else "camera RAW"
+    assert (made.format.kind, made.format.label) == ("raw", label)
+    assert "preview 640 × 480" in made.text
+    assert ("Model 1" in made.text) is (name != "RAF")
+    assert made.notes == (EMBEDDED,)
+    picture = picture_of(made)
+    assert near(picture, (100, 200), BLUE)
+    assert near(picture, (500, 200), RED)
+
+
+def test_a_raw_file_without_a_jpeg_says_so():
+    made = tile(Value(tiff_of(DNG, SENSOR)))
+    assert made.notes == ("no embedded preview in the bytes that were read",)
+
+
+def test_a_cut_jpeg_gives_way_to_one_that_is_whole():
+    data = tiff_of(DNG, jpeg(160, 120) + SENSOR + jpeg(640, 480)[:-400])
+    assert "preview 160 × 120" in tile(Value(data)).text
+
+
+def test_a_raw_picture_that_was_taken_upright_stands_upright():
+    made = tile(Value(tiff_of({**DNG, 274: 6}, jpeg(640, 480))), size=SINGLE)
+    assert "preview 480 × 640" in made.text
+    picture = picture_of(made)
+    assert near(picture, (200, 100), RED)
+    assert near(picture, (200, 500), BLUE)
+    told = Image.Exif()
+    told[274] = 1
+    data = tiff_of({**DNG, 274: 6}, jpeg(640, 480, exif=told.tobytes()))
+    assert "preview 640 × 480" in tile(Value(data)).text
+
+
+def test_of_a_large_raw_file_its_first_part_is_read_and_all_for_a_large_preview():
+    early = Value(tiff_of(DNG, jpeg(160, 120) + bytes(20 * MIB) + jpeg(640, 480)))
+    made = tile(early, size=GRID)
+    assert "preview 160 × 120" in made.text
+    assert early.was_read == 4 * MIB
+    assert "preview 640 × 480" in tile(early, size=SINGLE).text
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {271: b"NIKON CORPORATION\0"},
+        {254: 1},
+        {271: b"SONY\0", 254: 0},
+        {271: b"Scanner\0", 259: 5},
+    ],
+)
+def test_a_tiff_of_a_camera_or_a_small_one_is_no_raw_file(tags):
+    data = tiff_of(tags, INSIDE)
+    assert sniff(data[:HEAD], len(data)).label == "TIFF"
+
+
+@pytest.mark.parametrize("cut", [0, 4, 8, 9, 20, 21])
+def test_a_cut_header_of_a_raw_file_is_no_error(cut):
+    data = FILES["DNG"][:cut]
+    assert sniff(data, len(data)).kind in ("image", "binary", "empty", "text", "raw")
+
+
+def test_a_conversion_of_a_raw_file_names_the_library_that_develops_it():
+    with pytest.raises(
+        ConversionError, match="no picture: its bytes are image/x-adobe-dng"
+    ) as told:
+        blob_content.as_picture(FILES["DNG"], "image/x-adobe-dng", max_pixels=10**6)
+    assert "rawpy.imread" in told.value.hint
+
+
+# -- pictures of more bytes than a tile reads -----------------------------------------------------
+
+
+def large(form):
+    if form == "JPEG":  # more bytes behind the picture, as telephones put them there
+        return jpeg(4000, 3000) + bytes(17 * MIB)
+    pixels = np.zeros((2000, 3000, 3), np.uint8)
+    pixels[:, :1500], pixels[:, 1500:] = RED, BLUE
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, form, **({"compress_level": 0} if form == "PNG" else {}))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "says"), [("JPEG", "4000 × 3000"), ("PNG", "3000 × 2000"), ("TIFF", "3000 × 2000")]
+)
+def test_a_large_picture_is_drawn_where_it_is_opened_alone(form, says):
+    blob = Value(large(form))
+    assert blob.size > 16 * MIB
+    made = tile(blob, size=GRID)
+    assert "large picture" in Seen(made.html).text
+    assert says in made.text
+    assert made.notes[0].startswith("open it alone to see it: tiles read 16.8 MB")
+    assert blob.was_read == HEAD + 1
+    alone = tile(blob, size=SINGLE)
+    assert says in alone.text
+    assert alone.notes == ()
+    picture = picture_of(alone)
+    assert near(picture, (picture.width // 4, 50), RED)
+    assert near(picture, (picture.width * 3 // 4, 50), BLUE)
+
+
+def test_a_picture_that_is_too_large_for_any_preview_says_so():
+    blob = Value(jpeg(64, 48) + bytes(64 * MIB))
+    for size in (GRID, SINGLE):
+        made = tile(blob, size=size)
+        assert "64 × 48" in made.text
+        assert made.notes[0] == "pictures of more than 67.1 MB are not drawn"
+    assert blob.was_read == 2 * (HEAD + 1)

@@ -1,0 +1,161 @@
+"""What is inside files of science and archives, and files that are only named."""
+
+import io
+import struct
+
+import h5py
+import numpy as np
+import pytest
+
+from fuzz.science_files import hdf5, netcdf3, rar
+from odps_nb.notebook.preview.kind import MIB
+from odps_nb.notebook.preview.registry import sniff
+from odps_nb.notebook.preview.shared import SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Seen, Value
+
+
+def drawn(data):
+    return tile(Value(data), size=SINGLE)
+
+
+# -- HDF5 -----------------------------------------------------------------------------------------
+
+
+def test_datasets_of_hdf5_have_names_shapes_types_and_attributes():
+    page = Seen(drawn(hdf5()).html).text
+    assert "heat3 × 4float32units: K" in page
+    assert "station/names2text" in page
+    assert "station/stepscalarint32" in page
+    assert "station/points2x, label" in page
+
+
+def test_links_are_named_and_not_followed():
+    page = Seen(drawn(hdf5()).html).text
+    assert "softlink to /heat" in page
+    assert "otherin another file: /etc/hostname:/x" in page
+    assert "again" not in page  # a group inside itself has its members once
+
+
+def test_netcdf_4_is_hdf5_that_says_so():
+    made = drawn(hdf5(netcdf=True))
+    assert "HDF5 · netCDF-4 · 6 datasets" in made.text
+    assert "_NCProperties" not in made.html
+
+
+@pytest.mark.parametrize("before", [512, 1024, 2048])
+def test_hdf5_begins_after_a_head_of_another_program(before):
+    assert "HDF5 · 6 datasets" in drawn(b"MATLAB 7.3".ljust(before, b"\0") + hdf5()).text
+
+
+def test_hdf5_that_is_cut_is_damaged_and_says_nothing_of_the_library():
+    made = drawn(hdf5()[:3000])
+    assert made.notes == ("cut or damaged: its bytes end early",)
+
+
+def test_of_a_large_file_datasets_described_at_its_beginning_are_listed():
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        for name in ("first", "second"):
+            file.create_dataset(name, (3 << 20,), "f8")
+        for name in ("first", "second"):
+            file[name][...] = 1
+    value = Value(out.getvalue())
+    assert value.size > 8 * MIB
+    made = tile(value)
+    assert value.was_read <= MIB + 1
+    assert "first3,145,728float64" in Seen(made.html).text
+    assert made.notes[0].startswith("read: the first 1.0 MB of 50.3 MB")
+
+
+def test_of_a_large_file_that_describes_them_later_the_tile_says_so():
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        for number in range(20):
+            file[f"d{number}"] = np.zeros(1 << 16)
+    assert drawn(out.getvalue()).notes[0] == "no dataset is described in the part that was read"
+
+
+def test_of_many_datasets_the_first_are_listed():
+    out = io.BytesIO()
+    with h5py.File(out, "w") as file:
+        for number in range(3000):
+            file.create_dataset(f"d{number}", (1,), "i1")
+    made = drawn(out.getvalue())
+    assert "HDF5 · first datasets" in made.text
+    assert 20 < made.html.count("<tr") <= 61
+
+
+# -- netCDF-3 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [1, 2, 5])
+def test_netcdf_3_in_all_its_forms(version):
+    made = drawn(netcdf3(version))
+    assert "netCDF-3 · 2 variables · 2 dimensions" in made.text
+    page = Seen(made.html).text
+    assert "tidetime 5 × place 4int16units: m; valid_range: -5, 7" in page
+    assert "nameplace 4char" in page
+
+
+def test_netcdf_3_that_is_being_written_has_no_records_yet():
+    assert "time 0 × place 4" in Seen(drawn(netcdf3(records=0xFFFFFFFF)).html).text
+
+
+def test_every_cut_of_a_netcdf_3_header_is_told():
+    whole = netcdf3()[:-200]
+    for end in range(8, len(whole)):
+        notes = drawn(whole[:end]).notes
+        assert notes == ("cut or damaged: its header ends early",), end
+
+
+def test_netcdf_3_that_promises_too_much_is_damaged():
+    many = b"CDF\1" + struct.pack(">III", 1, 10, 0xFFFFFFF0)
+    assert drawn(many + bytes(100)).notes == ("cut or damaged: its header is none of netCDF",)
+
+
+# -- RAR ------------------------------------------------------------------------------------------
+
+
+def test_a_rar_that_is_cut_shows_the_first_names():
+    whole = rar()
+    assert "RAR · 1 file" in drawn(whole[: whole.index(b"dir/")]).text
+    assert drawn(whole[:16]).notes == ("cut or damaged: a header in it",)
+
+
+def test_a_rar_without_the_beginning_of_a_file_is_a_part():
+    made = drawn(rar(()))
+    assert made.notes == ("no file begins in it: it is a part of an archive",)
+
+
+def test_names_of_a_rar_can_be_locked():
+    assert drawn(rar(locked=True)).notes == ("locked with a password",)
+
+
+# -- named, with nothing of the inside ------------------------------------------------------------
+
+NAMED = {
+    "shapefile": (b"\0\0\x27\x0a".ljust(28, b"\0") + b"\xe8\3\0\0", "shapefile"),
+    "LAS": (b"LASF" + bytes(40), "LAS"),
+    "NIfTI": (struct.pack("<I", 348).ljust(344, b"\0") + b"n+1\0", "NIfTI"),
+    "NIfTI header": (struct.pack(">I", 348).ljust(344, b"\0") + b"ni1\0", "NIfTI"),
+    "NIfTI-2": (struct.pack("<I", 540) + b"n+2\0\r\n\x1a\n" + bytes(9), "NIfTI"),
+    "GRIB": (b"GRIB\0\0\x40\1" + bytes(9), "GRIB"),
+    "GRIB2": (b"GRIB\xff\xff\0\2" + bytes(9), "GRIB2"),
+    "pcap": (b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(9), "pcap"),
+    "pcapng": (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a" + bytes(9), "pcapng"),
+    "HDF4": (b"\x0e\3\x13\1" + bytes(9), "HDF4"),
+    "7z": (b"7z\xbc\xaf\x27\x1c" + bytes(9), "7z"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_files_of_other_programs_are_named(name):
+    data, label = NAMED[name]
+    found = sniff(data, len(data))
+    assert (found.kind, found.label) == ("binary", label)
+
+
+def test_a_mark_at_its_place_alone_names_nothing():
+    assert sniff(b"GRIB is the word\xff\0", 18).label == "binary"
+    assert sniff(bytes(28) + b"\xe8\3\0\0", 32).label == "binary"

@@ -1,0 +1,187 @@
+"""How tiles look: no walls of the same hex, no dead players, pictures where values are one."""
+
+import io
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fuzz.media_files import files as media
+from odps_nb.notebook.gallery.tiles import TILE
+from odps_nb.notebook.preview.kind import MIB
+from odps_nb.notebook.preview.parsers import font
+from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.tile import tile
+from tests.support.previews import Seen, Value
+
+
+def drawn(data, size=GRID):
+    return Seen(tile(Value(data), size=size).html)
+
+
+# -- hex ------------------------------------------------------------------------------------------
+
+
+def hex_lines(data, size=SINGLE):
+    text = Seen(tile(Value(data), size=size).drawing).text
+    return re.findall(r"(?m)^(?:[0-9a-f]{4,}  .*|\*)$", text)
+
+
+def test_lines_of_hex_that_repeat_are_one_star():
+    starts = [line[:8].strip() for line in hex_lines(b"\xff" * 48 + bytes(4096) + b"\x80\x81\xfe")]
+    assert starts == ["0000  ff", "*", "0030  00", "*", "1030  80"]
+
+
+def test_bytes_that_are_all_the_same_have_a_last_line():
+    lines = hex_lines(bytes(1 << 16))
+    assert [line[:4] for line in lines] == ["0000", "*", "fff0"]
+
+
+def test_lines_of_hex_that_differ_are_all_there():
+    data = b"\x80" + bytes(range(256)) * 4
+    assert "*" not in hex_lines(data, TILE)
+    assert len(hex_lines(data, TILE)) == TILE.lines
+
+
+# -- players --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.8])
+@pytest.mark.parametrize("name", ["clip.mp4", "clip.webm", "song.m4a", "song.flac", "song.ogg"])
+def test_a_player_is_there_only_where_something_was_decoded(name, part):
+    data = media()[name]
+    page = drawn(data[: int(len(data) * part)])
+    player = {"audio", "video"} & set(page.tags)
+    decoded = "img" in page.tags or page.values("poster")
+    assert bool(player) == bool(decoded), page.text
+
+
+def test_what_browsers_may_play_and_pyav_does_not_decode_has_a_player():
+    data = media()["clip.mp4"]
+    other = data.replace(b"avc1", b"dvh1").replace(b"avcC", b"dvcC")
+    page = drawn(other)
+    assert "not decoded here: its codec is" in page.text
+    assert "video" in page.tags
+
+
+# -- arrays ---------------------------------------------------------------------------------------
+
+
+def npy(values):
+    out = io.BytesIO()
+    np.save(out, values)
+    return out.getvalue()
+
+
+LEVELS = np.arange(40 * 48 * 4, dtype=np.uint8).reshape(40, 48, 4)
+PICTURES = {
+    "RGB": LEVELS[..., :3],
+    "RGBA": LEVELS,
+    "levels": LEVELS[..., 0],
+    "a mask": LEVELS[..., 0] > 99,
+    "larger than a head": np.zeros((200, 300, 3), np.uint8),
+}
+VALUES = {
+    "floats": LEVELS[..., 0].astype(float),
+    "two channels": LEVELS[..., :2],
+    "a small table": LEVELS[:12, :12, 0],
+    "columns first": np.asfortranarray(LEVELS[..., 0]),
+    "one row": LEVELS[0, :, 0],
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_an_array_of_a_picture_is_a_picture(name):
+    values = np.ascontiguousarray(PICTURES[name])
+    made = tile(Value(npy(values)))
+    page = Seen(made.html)
+    assert "img" in page.tags
+    assert "table" not in page.tags
+    assert f"NumPy · {' × '.join(map(str, values.shape))} {values.dtype}" in made.text
+    assert made.format.mime == "application/x-npy"
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_other_arrays_are_values(name):
+    page = drawn(npy(VALUES[name]))
+    assert "img" not in page.tags
+
+
+def test_only_an_array_that_may_be_a_picture_is_read_beyond_its_head():
+    numbers, picture = Value(npy(np.zeros((400, 400)))), Value(npy(np.zeros((3000, 3000, 3), "u1")))
+    for value in (numbers, picture):
+        made = tile(value)
+        assert value.was_read <= 64 * 1024 + 1
+        assert "read: the first 65.5 kB" in made.notes[-1]
+    assert picture.size > 8 * MIB
+
+
+def test_an_array_that_is_cut_is_no_picture():
+    page = drawn(npy(np.ascontiguousarray(PICTURES["RGB"]))[:-5])
+    assert "img" not in page.tags
+
+
+# -- fonts ----------------------------------------------------------------------------------------
+
+
+class Letters:
+    """Stands in for FreeType: each letter that the font has is a shape of its own."""
+
+    def __init__(self, letters):
+        self.letters = letters
+
+    def font_variant(self, *, size):
+        return self
+
+    def getmask(self, letter):
+        return Mask(letter if letter in self.letters else "□")
+
+
+class Mask(bytes):
+    size = (1, 1)
+
+    def __new__(cls, letter):
+        return super().__new__(cls, letter.encode())
+
+
+def test_letters_that_a_font_lacks_are_left_out():
+    letters = set("Aa Bb Cc 123HamburgefonstivÄäÉé&?!")
+    assert font._lines(Letters(letters))[:2] == ["Aa Bb Cc 123", "Hamburgefonstiv"]
+    assert font._lines(Letters(letters))[2] == "Ää Éé  & ?!"
+    assert font._lines(Letters(letters - set("ÄäÉé&?!"))) == ["Aa Bb Cc 123", "Hamburgefonstiv"]
+
+
+def test_a_font_of_icons_shows_icons():
+    icons = [chr(0xF000 + number) for number in range(60)]
+    lines = font._lines(Letters(set(icons)))
+    assert [line.split() for line in lines] == [icons[:8], icons[8:16], icons[16:24]]
+
+
+@pytest.mark.parametrize("letters", ["Привет", "明月光", "שלום", "한국"])
+def test_a_font_of_another_script_shows_its_letters(letters):
+    found = "".join(font._lines(Letters(set(letters)))).replace(" ", "")
+    assert set(found) <= set(letters)
+
+
+def test_a_font_without_letters_draws_nothing():
+    assert font._lines(Letters(set())) == []
+
+
+# -- captions -------------------------------------------------------------------------------------
+
+
+def test_a_long_declared_type_is_cut_by_the_page_and_whole_in_its_tooltip():
+    mime = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    page = Seen(tile(Value(b"%PDF-1.7 x", mime)).html)
+    assert f"declared {mime}" in page.text
+    assert mime in page.values("title")
+    (style,) = [one for one in page.values("style") if "235,140,20" in one]
+    assert "text-overflow:ellipsis;white-space:nowrap" in style
+
+
+def test_a_picture_that_is_transparent_has_a_backdrop_and_a_drawing_of_ours_has_none():
+    out = io.BytesIO()
+    Image.new("RGBA", (20, 20), (255, 0, 0, 90)).save(out, "PNG")
+    assert "conic-gradient" in tile(Value(out.getvalue())).html
+    assert "conic-gradient" not in tile(Value(media()["song.mp3"])).html

@@ -1,0 +1,147 @@
+"""Files of other projects, fetched by package name and kept outside of git.
+
+The source of a package comes from pip, that of an npm package from npm. pip builds metadata of
+each source; what is needed here is only the source that it unpacks, so a failed build is no fault.
+
+    python -m tests.support.corpora    fetches all that are missing
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACE = Path(os.environ.get("ODPS_NB_CORPORA") or ROOT / ".corpora")
+
+#: Package and version. Another version may have other files: raise it in a commit of its own.
+PYPI = {
+    "pillow": "13.0.0",
+    "pydicom": "3.0.2",
+    "fastavro": "1.13.1",
+    "python-calamine": "0.9.1",
+    "openpyxl": "3.1.5",
+    "tablib": "3.10.0",
+    "pypdf": "7.1.1",
+    "imageio": "2.38.1",
+    "tifffile": "2026.3.3",
+    "trimesh": "5.2.0",
+    "fonttools": "4.68.0",
+    "scikit-image": "0.26.0",
+    "mutagen": "1.48.1",
+    "tinytag": "2.3.2",
+    "chardet": "5.2.0",
+    "nbformat": "5.11.1",
+}
+NPM = {"vega-datasets": "3.2.1"}
+#: Files that are alike: of each of these extensions the first ones of a corpus are enough.
+_SOURCES = """.GDEF .GPOS .GSUB .build .c .cpp .css .designspace .fea .glif .h .js .md .otf
+    .plist .py .pyi .pyx .rst .ttf .ttx .typed .xml"""
+SOURCES = frozenset(_SOURCES.split())
+ENOUGH = 25
+_NO_NETWORK = re.compile(
+    r"NewConnectionError|ConnectTimeoutError|name resolution|network is unreachable"
+    r"|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ETIMEDOUT",
+    re.IGNORECASE,
+)
+
+
+class NoNetworkError(Exception):
+    """The registry could not be reached."""
+
+
+def folder(name: str) -> Path:
+    """Return the folder of a corpus, which is fetched where it is not there yet.
+
+    Raises
+    ------
+    NoNetworkError
+        The registry cannot be reached.
+    RuntimeError
+        It can, and the package does not come.
+    """
+    version = PYPI.get(name) or NPM[name]
+    place = PLACE / f"{name}-{version}"
+    if not place.exists():
+        PLACE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=PLACE) as work:
+            fetched = _from_pypi if name in PYPI else _from_npm
+            fetched(f"{name}=={version}", Path(work)).rename(place)
+    return place
+
+
+def files(name: str) -> Iterator[tuple[str, Path]]:
+    """Yield path inside the corpus and place of each file that is not empty, in a fixed order."""
+    place = folder(name)
+    counts: Counter[str] = Counter()
+    for path in sorted(place.rglob("*")):
+        made_by_pip = ".egg-info/" in path.as_posix()
+        if path.is_file() and not path.is_symlink() and path.stat().st_size and not made_by_pip:
+            counts[path.suffix] += 1
+            if path.suffix not in SOURCES or counts[path.suffix] <= ENOUGH:
+                yield path.relative_to(place).as_posix(), path
+
+
+def _from_pypi(wanted: str, work: Path) -> Path:
+    name = wanted.partition("==")[0]
+    unpacked = work / "unpacked"
+    unpacked.mkdir()
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+    command += ["--no-clean", "--no-build-isolation", "--no-binary", name, "-d", str(work), wanted]
+    said = _run(command, {"TMPDIR": str(unpacked)})
+    found = [path for path in unpacked.glob("pip-*/*") if path.name.startswith(f"{name}_")]
+    return _only(found, wanted, said)
+
+
+def _from_npm(wanted: str, work: Path) -> Path:
+    require("npm", "npm")
+    said = _run(["npm", "pack", "--silent", wanted.replace("==", "@")], {}, work)
+    packed = _only([*work.glob("*.tgz")], wanted, said)
+    with tarfile.open(packed) as archive:
+        archive.extractall(work, filter="data")
+    return work / "package"
+
+
+def _run(command: list[str], variables: dict[str, str], place: Path | None = None) -> str:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **variables},
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def require(program: str, package: str) -> None:
+    """Raise with what to install, where a program is missing."""
+    if shutil.which(program) is None:
+        raise RuntimeError(f"{program} is missing: install Debian's package {package}")
+
+
+def _only(found: list[Path], wanted: str, said: str) -> Path:
+    if len(found) == 1:
+        return found[0]
+    if _NO_NETWORK.search(said):
+        raise NoNetworkError(f"{wanted} was not fetched: the registry cannot be reached")
+    raise RuntimeError(f"{wanted} was not fetched:\n{said[-2000:]}")
+
+
+def main() -> None:
+    for name in (*PYPI, *NPM):
+        shown = sum(1 for _ in files(name))
+        print(f"{name}: {shown} files", flush=True)
+
+
+if __name__ == "__main__":
+    main()
