@@ -133,8 +133,10 @@ class PayloadStream(io.BufferedIOBase):
         self._pieces: Iterator[bytes] = iter(())
         self._ended = False
         self._run = _FIRST_RUN
-        self._set_window(b"")
-        self._base = 0  # payload bytes in front of the window
+        self._window, self._view = b"", memoryview(b"")
+        self._size: int = 0  # of the window
+        self._at: int = 0
+        self._base: int = 0  # payload bytes in front of the window
         self._state = ""
 
     def read(self, size: int | None = -1) -> bytes:

@@ -172,7 +172,8 @@ class _Zstd(Decoder):
         super().__init__(max_output)
         library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
         self._input = _Input()
-        self._reader = library.stream_reader(self._input, read_across_frames=True)
+        source: Any = self._input  # a file of which only `read` is called
+        self._reader = library.stream_reader(source, read_across_frames=True)
 
     def _decode(self, chunk: BytesLike) -> Iterator[bytes]:
         self._input.rest = chunk
