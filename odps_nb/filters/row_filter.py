@@ -78,17 +78,14 @@ class RowFilter:
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
         """Return the rows that satisfy the condition.
 
+        Raises `ArgumentError`: a value for which the condition has no meaning.
+
         Parameters
         ----------
         batch
             Rows with the columns that the filter needs among others, in any order.
         keep
             How many columns to keep, from the first on; all by default.
-
-        Raises
-        ------
-        ArgumentError
-            A value for which the condition has no meaning.
         """
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:

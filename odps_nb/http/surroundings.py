@@ -36,10 +36,8 @@ class ProxyEnvironment:
     def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` as requests' adapter takes them.
 
-        Raises
-        ------
-        ConfigError
-            A variable holds an invalid proxy address, or certificates that do not exist.
+        Raises `ConfigError`: a variable holds an invalid proxy address, or certificates that do not
+        exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)

@@ -450,7 +450,7 @@ def test_date_round_trips(seconds: int) -> None:
         ("Thu, 20 Nov 2025 22:04:05", NOW),
         ("Thu, 20 Nox 2025 22:04:05 GMT", None),
         ("Thu, 31 Nov 2025 22:04:05 GMT", None),
-        ("Mon, 01 Jan 0001 22:04:05 +0300 GMT+99", None),
+        ("Thu, 20 Nov 2025 22:04:05 +9999", None),
         ("", None),
     ],
 )

@@ -24,7 +24,7 @@ from odps_nb.errors import (
     ProtocolError,
 )
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression
+from odps_nb.terms import BlobReference, Compression, shorten
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
 
@@ -304,10 +304,8 @@ def place_note(place: int) -> str:
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
     """Return the error for a reference that the service does not know."""
-    token = reference.token
-    shown = token if len(token) <= 80 else token[:79] + "…"
     made = NotFoundError(
-        f"the service does not know the blob reference {shown!r}: {error}",
+        f"the service does not know the blob reference {shorten(reference.token, 80)!r}: {error}",
         status=error.status,
         code=error.code,
         request_id=error.request_id,

@@ -38,7 +38,7 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy, may_have_been_done
 from odps_nb.http.surroundings import is_loopback
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
-from odps_nb.http.upload import open_upload
+from odps_nb.http.upload import Upload
 from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
 from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
 from odps_nb.wire.control import (
@@ -212,7 +212,7 @@ class StorageClient:
         def refused(response: HttpResponse) -> ServiceError:
             return refusal(response, self._now())
 
-        upload = open_upload(self._transport, with_body, reject=refused)
+        upload = Upload(self._transport, with_body, reject=refused)
         return CallUpload(request, upload, accepted, lambda: self._forget_tunnel(endpoint))
 
     def rest(

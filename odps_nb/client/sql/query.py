@@ -29,6 +29,7 @@ from odps_nb.errors import (
     ServiceError,
     TransportError,
 )
+from odps_nb.terms import shorten
 from odps_nb.wire.control import (
     COST_TASK,
     SQL_TASK,
@@ -66,7 +67,6 @@ _log = logging.getLogger("odps_nb")
 FIRST_POLL, LAST_POLL = 0.05, 2.0
 #: The setting of a statement that says where it reads times (the stock client sends it, too).
 SQL_ZONE = "odps.sql.timezone"
-_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +86,7 @@ class SqlInstance:
     @property
     def title(self) -> str:
         """The query in one line, for a caption."""
-        text = " ".join(self.sql.split())
-        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        return shorten(" ".join(self.sql.split()), 80)
 
 
 def submit_sql(

@@ -1,4 +1,4 @@
-"""`StreamWriter` and `BlobStreamWriter`: request bodies of writes and blob uploads (face)."""
+"""`StreamWriter` and `BlobStreamWriter`: request bodies of writes and blob uploads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from odps_nb._stream_io.called import opener_of
-from odps_nb._stream_io.raw import close_raw
-from odps_nb._stream_io.reader import Status, status_of
 from odps_nb.errors import ChecksumError, ConversionError, FramingError, StateError
+from odps_nb.stream_io.called import opener_of
+from odps_nb.stream_io.payload import close_raw
+from odps_nb.stream_io.reader import Status, status_of
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.calls import WriteBlobAnswer, WriteRowsAnswer
 from odps_nb.wire.calls.core import REQUEST_ID, find_header

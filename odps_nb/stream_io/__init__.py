@@ -1,4 +1,4 @@
-"""The stream classes of the SDK, with verified reads and typed errors (face).
+"""The stream classes of the SDK, with verified reads and typed errors.
 
 Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
 ``get_request_id``); failures are always typed errors, never ``None`` or ``False``.
@@ -17,12 +17,11 @@ managers; ``close`` is idempotent, and use after it raises `odps_nb.errors.State
 ============================  ====================================================
 """
 
-from odps_nb._stream_io.arrow import ArrowReader
-from odps_nb._stream_io.arrow_writer import ArrowWriter
-from odps_nb._stream_io.blobs import BlobDataIterator, BlobStreamReader
-from odps_nb._stream_io.payload import CrcStrippingStream
-from odps_nb._stream_io.reader import Status, StreamReader
-from odps_nb._stream_io.writers import (
+from odps_nb.stream_io.blobs import BlobDataIterator, BlobStreamReader
+from odps_nb.stream_io.payload import CrcStrippingStream
+from odps_nb.stream_io.reader import Status, StreamReader
+from odps_nb.stream_io.rows import ArrowReader, ArrowWriter
+from odps_nb.stream_io.writers import (
     BlobStreamWriter,
     StreamWriter,
     WriteBlobResult,

@@ -1,4 +1,4 @@
-"""`StreamReader`: the body of a response as a file-like object (face)."""
+"""`StreamReader`: the body of a response as a file-like object."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from odps_nb._stream_io.raw import close_raw
 from odps_nb.errors import StateError, TruncatedError
+from odps_nb.stream_io.payload import close_raw
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 

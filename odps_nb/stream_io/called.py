@@ -1,4 +1,4 @@
-"""Uploads by a function of the user, which gets the body as an argument (face).
+"""Uploads by a function of the user, which gets the body as an argument.
 
 ``lambda body: requests.post(url, data=body)`` needs a body to read from, but a writer is given it
 piece by piece. The function runs in a thread and reads from a pipe what the writer writes.
@@ -10,11 +10,11 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from odps_nb._stream_io.raw import close_raw
-from odps_nb._stream_io.reader import status_of
 from odps_nb.errors import BrokenStreamError, ServiceError
 from odps_nb.http.transport import HttpRequest
 from odps_nb.http.upload import Upload
+from odps_nb.stream_io.payload import close_raw
+from odps_nb.stream_io.reader import status_of
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 

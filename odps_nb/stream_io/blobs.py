@@ -1,4 +1,4 @@
-"""`BlobDataIterator` and `BlobStreamReader`: the blobs of a download (face)."""
+"""`BlobDataIterator` and `BlobStreamReader`: the blobs of a download."""
 
 from __future__ import annotations
 
@@ -7,17 +7,110 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from odps_nb._stream_io.blob_source import BlobSource, FrameSource, RawSource
-from odps_nb._stream_io.payload import open_payload
 from odps_nb.errors import ProtocolError, StateError
+from odps_nb.stream_io.payload import open_payload, read_into_new
 from odps_nb.terms import Compression
-from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobRecord, ChecksumKind, FrameScanner
+from odps_nb.wire.frames import (
+    DEFAULT_MAX_BLOB,
+    RETAINED_BYTES,
+    BlobEnd,
+    BlobRecord,
+    BlobStart,
+    ChecksumKind,
+    FrameDecoder,
+    check_data_size,
+)
 
 __all__ = ["BlobDataIterator", "BlobStreamReader"]
 
-
 _SKIP = 256 << 10
 _SMALL = 128 << 10  # a cut frame is worth completing in the window when less than this is there
+_RAW_START = BlobStart(0, None, None, None, {})
+_NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
+
+
+class _Blobs:
+    """The blobs of a payload stream, one at a time.
+
+    `FrameDecoder` says how many bytes it wants and is fed these; the data of blobs goes past it.
+    ``length`` and ``left`` of the current blob are ``None`` while unknown, as of a raw one.
+    """
+
+    def __init__(self, body: Any, count: int, coding: Any, **limits: Any) -> None:
+        if count < 0:
+            raise ValueError(f"expected_count is {count}; references are at least 0")
+        self._max_blob: int = limits.pop("max_blob")
+        self.stream = open_payload(body, coding, **limits)
+        self.count, self.is_raw = count, count == 1
+        self.frames = FrameDecoder(count, max_blob=self._max_blob)
+        self.index = -1
+        self.length: int | None = 0
+        self.left: int | None = 0
+        self.start = _RAW_START
+        self.end = _NO_END
+
+    def open_next(self) -> bool:
+        """Go to the next blob; the current one must be at its end. ``False`` after the last."""
+        self.index += 1
+        self.end = _NO_END
+        if self.is_raw:
+            self.length = self.left = None if self.index == 0 else 0
+            return self.index == 0
+        if self.index == self.count:
+            self._feed(1)  # refused, if there is one
+            return False
+        self._feed_to(BlobStart)
+        self.length = self.left = self.start.length
+        if not self.left:
+            self._feed_to(BlobEnd)
+        return True
+
+    def take(self, size: int) -> bytes:
+        """Return ``size`` bytes of the blob, fewer only at its end; the rest when negative."""
+        wanted = size if self.left is None or 0 <= size < self.left else self.left
+        if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
+            data = self.stream.read(wanted)
+            self._account(data, wanted)  # kept until the footer: no copy, for these are bytes
+            return data
+        return read_into_new(self.take_into, wanted)
+
+    def take_into(self, target: memoryview) -> int:
+        """Fill ``target`` with the blob, unless it ends; return the number of bytes."""
+        target = target[: self.left]
+        count = self.stream.readinto(target) if target else 0
+        self._account(target[:count], len(target))
+        return count
+
+    def _account(self, data: bytes | memoryview, wanted: int) -> None:
+        is_short = len(data) < wanted or wanted < 0
+        if self.left is None:
+            check_data_size(self.stream.tell(), self._max_blob, 0)
+            if is_short:
+                self.length, self.left = self.stream.tell(), 0
+        elif wanted:
+            self.frames.feed_data(data)
+            self.left -= len(data)
+            if is_short:
+                self.frames.feed_eof()
+            if not self.left:
+                self._feed_to(BlobEnd)
+
+    def _feed_to(self, kind: type[BlobStart | BlobEnd]) -> None:
+        while (self._feed(self.frames.wanted)) is not kind:
+            pass
+
+    def _feed(self, size: int) -> type | None:
+        """Feed the next bytes; return the kind of the last event that they give."""
+        data = self.stream.read(size)
+        events = self.frames.feed(data)
+        if len(data) < size:
+            self.frames.feed_eof()
+        for event in events:
+            if isinstance(event, BlobStart):
+                self.start = event
+            elif isinstance(event, BlobEnd):
+                self.end = event
+        return type(events[-1]) if events else None
 
 
 class BlobDataIterator(Iterator[BlobRecord]):
@@ -69,15 +162,9 @@ class BlobDataIterator(Iterator[BlobRecord]):
         max_output: int | None = None,
         max_blob: int = DEFAULT_MAX_BLOB,
     ) -> None:
-        if expected_count < 0:
-            raise ValueError(f"expected_count is {expected_count}; references are at least 0")
-        self._stream = open_payload(raw_stream, content_encoding, max_output=max_output)
-        self._source: BlobSource = (
-            RawSource(self._stream, max_blob=max_blob)
-            if expected_count == 1
-            else FrameSource(self._stream, expected_count, max_blob=max_blob)
+        self._source = _Blobs(
+            raw_stream, expected_count, content_encoding, max_output=max_output, max_blob=max_blob
         )
-        self._scanner = FrameScanner(max_blob=max_blob)
         self._ready: list[BlobRecord] = []  # last first
         self._pop = self._ready.pop
         self._left = expected_count
@@ -86,7 +173,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
     @property
     def expected_count(self) -> int:
         """The number of blobs that the body must hold."""
-        return self._source.expected_count
+        return self._source.count
 
     def __iter__(self) -> BlobDataIterator:
         return self
@@ -120,8 +207,8 @@ class BlobDataIterator(Iterator[BlobRecord]):
         # The last frame is left to _next_whole, which also checks that nothing follows it.
         if self._left < 2:
             return None
-        stream, records = self._stream, self._scan_window()
-        if not records and stream._size - stream._at < _SMALL and stream._widen():
+        stream, records = self._source.stream, self._scan_window()
+        if not records and stream.ready < _SMALL and stream.widen():
             records = self._scan_window()  # a frame that the window had cut is whole now
         if not records:
             return None
@@ -132,9 +219,8 @@ class BlobDataIterator(Iterator[BlobRecord]):
         return self._pop()
 
     def _scan_window(self) -> list[BlobRecord]:
-        stream = self._stream
-        records, stream._at = self._scanner.scan(stream._window, stream._at, self._left - 1)
-        return records
+        frames = self._source.frames
+        return self._source.stream.take_window(lambda window, at: frames.scan(window, at, leave=1))
 
     def _next_whole(self) -> BlobRecord | None:
         source = self._source
@@ -142,16 +228,16 @@ class BlobDataIterator(Iterator[BlobRecord]):
             return None
         record = BlobRecord(
             source.take(-1),
-            source.header.content_type,
-            source.header.custom_file_name,
-            verified=source.expected_count != 1,
+            source.start.content_type,
+            source.start.custom_file_name,
+            verified=not source.is_raw,
         )
         self._left -= 1
         if not self._left:
             source.open_next()
         return record
 
-    def _hand_over(self) -> BlobSource:
+    def _hand_over(self) -> _Blobs:
         if self._state or self._source.index >= 0:
             raise StateError("the iterator is in use", hint="stream from a fresh BlobDataIterator")
         self._state = "was handed over to a BlobStreamReader"
@@ -161,7 +247,7 @@ class BlobDataIterator(Iterator[BlobRecord]):
         """Close the raw stream. Idempotent."""
         self._state = "is closed"
         self._ready.clear()
-        self._stream.close()
+        self._source.stream.close()
 
     def __enter__(self) -> BlobDataIterator:
         return self
@@ -213,12 +299,12 @@ class BlobStreamReader(io.BufferedIOBase):
     @property
     def mime_type(self) -> str | None:
         """Content type of the current blob, where its frame says so."""
-        return self._current().header.content_type
+        return self._current().start.content_type
 
     @property
     def custom_file_name(self) -> str | None:
         """File name of the current blob, where its frame says so."""
-        return self._current().header.custom_file_name
+        return self._current().start.custom_file_name
 
     @property
     def size(self) -> int | None:
@@ -228,12 +314,12 @@ class BlobStreamReader(io.BufferedIOBase):
     @property
     def checksum_kind(self) -> ChecksumKind:
         """Which checksum the footer of the current blob has; known at its end."""
-        return self._current().checksum_kind
+        return self._current().end.checksum_kind
 
     @property
     def checksum_verified(self) -> bool:
         """Whether the footer's checksum was compared; blocks are verified in any case."""
-        return self._current().checksum_verified
+        return self._current().end.verified
 
     def read(self, size: int | None = -1) -> bytes:
         """Return ``size`` bytes of the current blob, fewer only at its end; or the rest."""
@@ -275,7 +361,7 @@ class BlobStreamReader(io.BufferedIOBase):
             self._state = "closed"
             self._source.stream.close()
 
-    def _current(self) -> BlobSource:
+    def _current(self) -> _Blobs:
         if self._state == "closed":
             raise StateError("the reader is closed", hint="read it before closing it")
         if self._state == "failed":
@@ -289,7 +375,7 @@ class BlobStreamReader(io.BufferedIOBase):
         try:
             result = step(*arguments)
         except ProtocolError as error:
-            error.add_note(f"blob {self._source.index} of {self._source.expected_count}")
+            error.add_note(f"blob {self._source.index} of {self._source.count}")
             raise
         self._state = before
         return result

@@ -1,4 +1,4 @@
-"""odps_nb.torch: rows and blobs of a table for a torch DataLoader, shuffled and resumable (face).
+"""odps_nb.torch: rows and blobs of a table for a torch DataLoader, shuffled and resumable.
 
 ::
 
@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from odps_nb._torch import Loader, RowDataset
     from odps_nb.access.learning.samples import Samples
     from odps_nb.access.learning.source import RowSource
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
+    from odps_nb.torch.datasets import Loader, RowDataset
 
 __all__ = ["blobs", "loader", "rows"]
 
@@ -197,8 +197,8 @@ def loader(
         This is no dataset of odps_nb, or an option does not go with a state.
     """
     _require_torch()
-    from odps_nb._torch import Loader, RowDataset
     from odps_nb.errors import ArgumentError
+    from odps_nb.torch.datasets import Loader, RowDataset
 
     if not isinstance(dataset, RowDataset):
         raise ArgumentError(
@@ -224,9 +224,9 @@ def _dataset(
 ) -> RowDataset:
     """Check the arguments, open the session, and return its rows; see `rows`."""
     _require_torch()
-    from odps_nb._torch import RowDataset, place_in_group
     from odps_nb.access.learning.epochs import Epochs
     from odps_nb.access.learning.order import EpochOrder
+    from odps_nb.torch.datasets import RowDataset, place_in_group
 
     rank, world_size = place_in_group(rank, world_size)
     opened = source._whole()._row_source(read_ahead=_count("read_ahead", read_ahead))
