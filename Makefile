@@ -12,7 +12,7 @@ SEEDS ?= 0-20000
 # a tree whose .pyc may not be written is compiled anew by each of the gate's thousand processes
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate durability corpora soak versions typed package release docs pictures clean
+.PHONY: help setup demo lab test check nightly lint types collected coverage bench explore fuzz sweep simulate corpora soak versions typed package release docs pictures clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -77,11 +77,6 @@ simulate: setup ## histories of reads and writes in a simulated world (SEEDS=0-2
 
 soak: setup ## mixed work in one kernel for MINUTES=60, and whether anything grows: docs/results/soak.md (ARGS="--json FILE")
 	$(PY) -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
-
-durability: setup ## the embedded service under kills, power loss and failing disks; writes docs/results/durability.md
-	@rm -f build/durability.jsonl; mkdir -p build
-	ODPS_NB_DURABILITY=$(CURDIR)/build/durability.jsonl $(PY) -m pytest tests/durability -n 2 --dist load -rN --tb=short --timeout 3600
-	@$(PY) -m tests.durability.page build/durability.jsonl
 
 corpora: setup ## files of other projects, fetched by package name: shown, converted, compared; writes docs/results/corpora.md
 	@rm -f build/corpora.jsonl; mkdir -p build

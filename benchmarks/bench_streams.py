@@ -21,7 +21,7 @@ from odps.maxstorage.io.arrow_reader import ArrowStreamReader
 from benchmarks import _body_server
 from benchmarks._measure import Case, Goal, compare, header, summary
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
-from odps_nb.http.upload import open_upload
+from odps_nb.http.upload import Upload
 from odps_nb.stream_io import (
     ArrowReader,
     BlobDataIterator,
@@ -101,7 +101,7 @@ def blob_from_file(url: str, mib: int) -> Callable[[], int]:
         def request(body: Any) -> HttpRequest:
             return HttpRequest(method="POST", url=f"{url}/upload", body=body)
 
-        with BlobStreamWriter(open_upload(transport, request)) as writer:
+        with BlobStreamWriter(Upload(transport, request)) as writer:
             for _ in range(mib):
                 writer.write(piece)
         return writer.finish().size

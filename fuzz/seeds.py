@@ -11,9 +11,9 @@ from urllib.parse import urlencode
 
 import pyarrow as pa
 
-from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.routes import tunnel_rows
 from odps_nb.local.routes.tunnel_rows import encode_rows
+from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.schema import TableSchema
 from odps_nb.terms import (
     BlobReference,

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from odps_nb import errors
 
 if TYPE_CHECKING:
-    from odps_nb._faces import connect
     from odps_nb.access.blob import Blob, BlobColumn, NewBlob
+    from odps_nb.access.connect import connect
     from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
@@ -65,7 +65,7 @@ _LAZY = {
     "Result": "odps_nb.access.sql",
     "Scan": "odps_nb.access.scan",
     "Table": "odps_nb.access.table",
-    "connect": "odps_nb._faces",
+    "connect": "odps_nb.access.connect",
 }
 
 

@@ -1,6 +1,6 @@
 """The MaxCompute type tree, columns and table schemas as values.
 
-Must not know: formats. Text and JSON forms are in ``odps_nb.wire.type_text`` and
+Text and JSON forms are in ``odps_nb.wire.type_text`` and
 ``odps_nb.wire.schema_json``, Arrow in ``odps_nb.convert``. Type codes are those of
 ``docs/protocol.md`` section 3.11.
 """

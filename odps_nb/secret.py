@@ -2,7 +2,6 @@
 
 Tracebacks with local variables (``%xmode Verbose``, error collectors) show the repr of all local
 variables. Secrets become `Secret` where they enter, so that no frame of this package shows them.
-Must not know: profiles, signatures.
 """
 
 from __future__ import annotations

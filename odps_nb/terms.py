@@ -340,9 +340,8 @@ def check_partition_value(key: str, value: str) -> None:
     """
     problem = _doubt(value)
     if problem:
-        shown = value if len(value) <= 80 else value[:80] + "…"
         raise ArgumentError(
-            f"the value {shown!r} of the partition key {key!r} {problem}: "
+            f"the value {shorten(value, 80)!r} of the partition key {key!r} {problem}: "
             "no request can name it unambiguously",
             code=_INVALID,
             hint="write rows under another value; rows that have it are found by reading the "
@@ -442,9 +441,8 @@ class BlobReference:
         try:
             base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            shown = text if len(text) <= 40 else text[:40] + "…"
             raise ArgumentError(
-                f"{shown!r} is not a blob reference",
+                f"{shorten(text, 40)!r} is not a blob reference",
                 hint="pass a value of a BLOB column as it was read; it is padded base64 text",
             ) from None
         return cls(text)

@@ -86,7 +86,7 @@ def test_no_example_is_skipped():
         "odps_nb.spark.pushdown.query.explain_sql",
         "odps_nb.spark.launch.session_factory.session",
         "odps_nb.access.receipt.Receipt",
-        "odps_nb._faces.connect",
+        "odps_nb.access.connect.connect",
         *(f"odps_nb.stream_io.{name}" for name in odps_nb.stream_io.__all__ if "Stream" in name),
         "odps_nb.stream_io.ArrowReader",
         "odps_nb.stream_io.ArrowWriter",

@@ -163,9 +163,8 @@ def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
 #: error, or a caller in the package catches it.
 BUILT_IN = {
     "__init__.py": "AttributeError",
-    "_torch.py": "TypeError",  # len() of a dataset whose length is not known
+    "torch/datasets.py": "TypeError",  # len() of a dataset whose length is not known
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
-    "access/faces.py": "NotImplementedError",  # IPython then asks for another form
     "client/blob/seekable.py": "ValueError",  # as files raise it
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",

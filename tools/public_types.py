@@ -21,7 +21,7 @@ PYRIGHT = "pyright[nodejs]==1.1.414"
 # So does odps_nb.torch: the bases of its classes are torch's, which is not installed here.
 INTERNAL = (
     *("odps_nb.local.", "odps_nb.notebook.", "odps_nb.probe.", "odps_nb.spark.source."),
-    *("odps_nb.torch.", "odps_nb._torch."),
+    "odps_nb.torch.",
     *("odps_nb.convert.arrow_blob.ArrowBlob", "odps_nb.convert.blob_array.Blob"),
 )
 

@@ -165,14 +165,6 @@ def ensure_chromium() -> None:
         )
 
 
-def ensure_compiler() -> None:
-    if shutil.which("cc") is None and not (apt_install("gcc", "libc6-dev") and shutil.which("cc")):
-        stop(
-            "the durability tests need a C compiler and none was found: "
-            "install Debian's gcc and libc6-dev, then try again"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("extra", choices=sorted(CONTAINS))
@@ -188,7 +180,6 @@ def main() -> None:
     link_labextension()
     if wanted.extra == "dev":
         ensure_older_pyodps()
-        ensure_compiler()
     if wanted.java:
         ensure_java()
     if wanted.chromium:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from typing import Any
 
-from odps_nb.client.sql.excerpt import excerpt
+from odps_nb.client.sql.query import excerpt
 from odps_nb.errors import OdpsNbError, ServiceError
 from odps_nb.http.body import BodyResponse
 from odps_nb.terms import PartitionSpec, TableName

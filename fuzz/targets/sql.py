@@ -10,15 +10,15 @@ from functools import cache
 
 import duckdb
 import pyarrow as pa
+from odps_nb.local.sql.spelling import looks_outside
 
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.filters.row_filter import RowFilter
+from odps_nb.local.duck import Duck
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
-from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.query import translate
-from odps_nb.local.sql.spelling import looks_outside
 from odps_nb.local.sql.statements import Change, CreateTable, CreateView, Insert, Merge, Query
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, Table

@@ -1,7 +1,7 @@
 """`Blob`, `BlobColumn` and `NewBlob`: blobs as a Python user holds them.
 
 A `Blob` is a handle: making one sends no request; its bytes are verified before they are returned.
-`Faces` draws blobs; ``odps_nb.client.blob.many`` fetches them.
+``odps_nb.client.blob.many`` fetches them, ``odps_nb.notebook`` draws them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from odps_nb.access.blobs.content import BlobContent
 from odps_nb.access.blobs.saving import file_name_for, save_stream
 from odps_nb.access.checks import is_missing
-from odps_nb.access.faces import PLAIN, Faces
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
 from odps_nb.terms import BlobReference, format_bytes
 
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pandas as pd
-    from PIL.Image import Image
+    import pyarrow as pa
+    from PIL import Image
 
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.connection import Connection
-    from odps_nb.access.faces import Gallery
     from odps_nb.client.blob.glances import Glance
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
@@ -36,11 +34,16 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.notebook.gallery.view import Gallery
 
-__all__ = ["Blob", "BlobColumn", "NewBlob", "reference_of"]
+__all__ = ["Blob", "BlobColumn", "NewBlob", "iter_glances", "reference_of"]
 
 _CHUNK = 1 << 20
 _RECEIVE_BUFFER = 128 << 10  # while only a head is wanted
+MAX_PIXELS = 40_000_000
+"""Pixels of the largest picture that is decoded unless more are allowed; as for previews."""
+MAX_BYTES = 1 << 30
+"""Bytes of the largest blob that is converted unless more are allowed, also when unpacked."""
 _HEAD = 1 << 16  # what is looked at to recognise a blob
 
 
@@ -65,7 +68,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
     return BlobReference.from_text(value)
 
 
-class Blob(BlobContent):
+class Blob:
     """Handle of one blob; made by ``odps.blob(reference)``.
 
     `size`, `mime_type` and `file_name` cost one small request at their first use: they come at the
@@ -80,18 +83,10 @@ class Blob(BlobContent):
     (True, True)
     """
 
-    def __init__(
-        self,
-        storage: StorageClient | Connection,
-        reference: BlobReference,
-        *,
-        faces: Faces = PLAIN,
-    ) -> None:
-        self._source, self._reference, self._faces = storage, reference, faces
+    def __init__(self, storage: StorageClient | Connection, reference: BlobReference) -> None:
+        self._source, self._reference = storage, reference
         self._size: int | None = None
-        self._mime_type: str | None = None
-        self._file_name: str | None = None
-        self._has_head = False
+        self._head: BlobHead | None = None
         self._verified = False
 
     @property
@@ -114,35 +109,22 @@ class Blob(BlobContent):
     @property
     def size(self) -> int:
         """Number of bytes."""
-        if self._size is None:
-            self._load_head()
-        assert self._size is not None  # set by _load_head
-        return self._size
+        return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
         """The media type stated by the uploader; empty if none. Not verified."""
-        self._load_head()
-        return self._mime_type or ""
+        return self._fetch_head().mime_type
 
     @property
     def file_name(self) -> str:
         """The file name stated by the uploader; empty if none. Not verified."""
-        self._load_head()
-        return self._file_name or ""
+        return self._fetch_head().file_name
 
     @property
     def head(self) -> BlobHead | None:
         """Size, type and name as one value if they are known already; sends no request."""
-        from odps_nb.client.blob.head import BlobHead
-
-        if not self._has_head:
-            return None
-        return BlobHead(
-            size=self._size or 0,
-            mime_type=self._mime_type or "",
-            file_name=self._file_name or "",
-        )
+        return self._head
 
     def bytes(self) -> bytes:
         """Fetch the whole blob into memory; each call is one request.
@@ -226,6 +208,158 @@ class Blob(BlobContent):
         self._size, self._verified = size, True
         return saved
 
+    def to_pil(
+        self,
+        *,
+        max_pixels: int = MAX_PIXELS,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
+    ) -> Image.Image:
+        """Return a picture as a decoded ``PIL.Image.Image``; of a moving one the first frame.
+
+        What the bytes are is recognised from them, never from the stated media type. They are
+        decoded in a process aside, which is bounded in memory and time: a file that was made to
+        crash a decoder does not end yours. Pixels are as the file has them; what colours they mean
+        is in ``info``: ``icc_profile``, ``gamma``, ``srgb``, ``chromaticity``. Needs Pillow. Like
+        `to_numpy`, `to_text` and `to_table` it costs one request, or none if the blob is cached;
+        see `open`.
+
+        Parameters
+        ----------
+        max_pixels, max_bytes
+            Pixels of the picture, and bytes of the blob, that are accepted.
+        trusted
+            Decode it in this process: faster for many small pictures, for files that you made.
+
+        Raises
+        ------
+        ConversionError
+            The bytes are no picture, one that was damaged before its upload, or one that stopped
+            the decoder.
+        LimitExceededError
+            The picture has more pixels, or the blob more bytes; nothing was decoded.
+        MissingDependencyError
+            Pillow is not installed.
+
+        Examples
+        --------
+        >>> photo = odps.table("media").blobs("content", limit=1)[0]
+        >>> photo.to_pil().format
+        'JPEG'
+        """
+        data = self._content(max_bytes)
+        return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
+
+    def to_numpy(
+        self,
+        *,
+        max_pixels: int = MAX_PIXELS,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
+    ) -> np.ndarray[Any, Any]:
+        """Return the pixels of a picture, or the array of an ``.npy`` file.
+
+        A picture has the shape (height, width), or (height, width, channels), as Pillow decodes it:
+        mostly 8 bits, red first. Nothing is unpickled. Parameters and errors are those of `to_pil`.
+
+        Examples
+        --------
+        >>> photo = odps.table("media").blobs("content", limit=1)[0]
+        >>> pixels = photo.to_numpy()
+        >>> pixels.shape[2], pixels.dtype
+        (3, dtype('uint8'))
+        """
+        from odps_nb.convert.blob_content import as_array, pixels_of
+        from odps_nb.convert.pictures import PICTURES
+
+        data = self._content(max_bytes)
+        mime = self._recognise(data)
+        if mime in PICTURES:
+            return pixels_of(_picture(data, mime, max_pixels, trusted=trusted))
+        return as_array(data, mime)
+
+    def to_text(self, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> str:
+        """Return a text; line ends stay as they are.
+
+        Parameters
+        ----------
+        encoding
+            Name of the encoding. By default the one that the text states (byte order mark, XML,
+            HTML, ``coding:``), else UTF-8, else one guessed by ``charset-normalizer``.
+        max_bytes
+            Bytes of the blob that are accepted.
+
+        Raises
+        ------
+        ConversionError
+            The bytes are no text of that encoding.
+        LimitExceededError
+            The blob has more bytes.
+        """
+        from odps_nb.convert.blob_content import as_text
+
+        return as_text(self._content(max_bytes), encoding)
+
+    def to_table(
+        self,
+        *,
+        encoding: str | None = None,
+        separator: str | None = None,
+        ragged: bool = False,
+        max_bytes: int = MAX_BYTES,
+        trusted: bool = False,
+    ) -> pa.Table:
+        """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
+
+        The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
+        comments (lines that begin with ``#``) are left out. A text of Hive, whose fields end with
+        ``\\x01``, has no names and ``\\N`` for null. The file is read in a process aside, as in
+        `to_pil`.
+
+        Parameters
+        ----------
+        encoding
+            Of a text; see `to_text`.
+        separator
+            The character between the fields of a text; by default a tab, ``,``, ``;`` or ``|``, as
+            the first lines tell.
+        ragged
+            Accept lines with fewer or more fields than the first one: missing fields are empty, and
+            further ones get columns ``f3``, ``f4``, … by their place. By default such a line is an
+            error: the text may be cut.
+        max_bytes
+            Bytes that are accepted: of the blob, and of its rows when unpacked.
+        trusted
+            Read it in this process: for files that you made.
+
+        Raises
+        ------
+        ConversionError
+            The bytes are no table of these, one that was damaged before its upload, or one that
+            stopped the parser.
+        LimitExceededError
+            There is more of it.
+
+        Examples
+        --------
+        >>> parquet = odps.table("media").blobs("content", where="name = 'weather.parquet'")[0]
+        >>> parquet.to_table().num_columns
+        5
+        """
+        from odps_nb.convert import blob_content, blob_conversion
+
+        data = self._content(max_bytes)
+        convert = blob_content.as_table if trusted else blob_conversion.table
+        mime = self._recognise(data)
+        return convert(
+            data,
+            mime,
+            max_bytes=max_bytes,
+            encoding=encoding,
+            separator=separator,
+            ragged=ragged,
+        )
+
     def _content(self, max_bytes: int) -> builtins.bytes:
         from odps_nb.client.blob.seekable import read_whole
 
@@ -235,29 +369,30 @@ class Blob(BlobContent):
         return data
 
     def _recognise(self, data: builtins.bytes) -> str:
-        return self._faces.media_type(data[:_HEAD], len(data), "")
+        from odps_nb.notebook.preview.registry import media_type
+
+        return media_type(data[:_HEAD], len(data), "")
 
     def _ask_size(self) -> int:
-        if self._size is None:
-            self._load_head(receive_buffer=_RECEIVE_BUFFER)
-        return self.size
+        if self._size is not None:
+            return self._size
+        return self._fetch_head(receive_buffer=_RECEIVE_BUFFER).size
 
-    def _load_head(self, *, receive_buffer: int | None = None) -> None:
-        if self._has_head:
-            return
-        from odps_nb.client.blob.head import fetch_blob_head
+    def _fetch_head(self, *, receive_buffer: int | None = None) -> BlobHead:
+        if self._head is None:
+            from odps_nb.client.blob.head import fetch_blob_head
 
-        head = fetch_blob_head(
-            self._storage,
-            self._reference,
-            cancel=self._storage.operation(),
-            receive_buffer=receive_buffer,
-        )
-        self._learn(head)
+            storage, token = self._storage, self._storage.operation()
+            return self._learn(
+                fetch_blob_head(
+                    storage, self._reference, cancel=token, receive_buffer=receive_buffer
+                )
+            )
+        return self._head
 
-    def _learn(self, head: BlobHead) -> None:
-        self._size, self._mime_type = head.size, head.mime_type
-        self._file_name, self._has_head = head.file_name, True
+    def _learn(self, head: BlobHead) -> BlobHead:
+        self._head, self._size = head, head.size
+        return head
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Blob) and other._reference == self._reference
@@ -269,15 +404,22 @@ class Blob(BlobContent):
         known = [
             repr(self._reference.token[:21] + ("…" if len(self._reference.token) > 21 else ""))
         ]
-        known += [self._mime_type] if self._mime_type else []
+        known += [self._head.mime_type] if self._head and self._head.mime_type else []
         known += [format_bytes(self._size)] if self._size is not None else []
         return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        from odps_nb.access.blobs.glances import iter_glances
+        from odps_nb.notebook.preview.tile import mimebundle
 
         with closing(iter_glances([self])) as looked_at:
-            return _shown(self, lambda: self._faces.preview(next(looked_at)))
+            return _shown(self, lambda: mimebundle(next(looked_at)))
+
+
+def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image.Image:
+    from odps_nb.convert import blob_content, blob_conversion
+
+    convert = blob_content.as_picture if trusted else blob_conversion.picture
+    return convert(data, mime, max_pixels=max_pixels)
 
 
 class BlobColumn(Sequence[Blob]):
@@ -301,13 +443,12 @@ class BlobColumn(Sequence[Blob]):
         *,
         title: str,
         summary: str = "",
-        faces: Faces = PLAIN,
         captions: Sequence[str] | None = None,
         labels: Sequence[Any] | None = None,
         source: FrameBlobs | None = None,
         name: str = "",
     ) -> None:
-        self._blobs, self._title, self._faces = tuple(blobs), title, faces
+        self._blobs, self._title = tuple(blobs), title
         self._name = name or title
         self._captions = None if captions is None else tuple(captions)
         self._labels = None if labels is None else tuple(labels)
@@ -387,15 +528,10 @@ class BlobColumn(Sequence[Blob]):
         ['mountains.jpg', 'mandelbrot.png']
         """
         from odps_nb.access.blobs.many import Fetch, References, save_blobs
-        from odps_nb.client.calls.progress import listener_of
 
         if not self._blobs:
             return []
-        listener = self._faces.listener
-        fetch = Fetch(
-            storage=self._blobs[0]._storage,
-            listener=lambda: listener_of(progress, default=listener),
-        )
+        fetch = Fetch(storage=self._blobs[0]._storage, progress=progress)
         wanted = References(self._blobs)
         return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
 
@@ -413,8 +549,6 @@ class BlobColumn(Sequence[Blob]):
         >>> [glance.open().read(4) for glance in column.glances([0, 1])]
         [b'\\xff\\xd8\\xff\\xe0', b'\\x89PNG']
         """
-        from odps_nb.access.blobs.glances import iter_glances
-
         return iter_glances([self._blobs[place] for place in places], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
@@ -424,7 +558,6 @@ class BlobColumn(Sequence[Blob]):
         return BlobColumn(
             [self._blobs[place] for place in places],
             title=self._title,
-            faces=self._faces,
             captions=None if captions is None else [captions[place] for place in places],
             labels=[known[place] for place in places],
             source=self._source,
@@ -451,20 +584,45 @@ class BlobColumn(Sequence[Blob]):
 
     def _ipython_display_(self) -> None:
         if self._gallery is None:
-            self._gallery = self._faces.work(self)
+            from odps_nb.notebook.gallery.view import Gallery
+
+            self._gallery = Gallery(self, summary=self.summary)
         self._gallery._ipython_display_()  # NotImplementedError: no notebook, IPython asks below
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        return _shown(self, lambda: self._faces.gallery(self))
+        from odps_nb.notebook.gallery.view import mimebundle
+
+        return _shown(self, lambda: mimebundle(self, summary=self.summary))
 
 
-def _shown(thing: object, make: Any) -> Mapping[str, Any]:
+def iter_glances(
+    blobs: Sequence[Blob], cancel: CancelToken | None = None
+) -> Generator[Glance, None, None]:
+    """Iterate over blobs to look at; taking the next one leaves the one before.
+
+    Several come in one request where they are small. The handles learn the heads.
+    """
+    from odps_nb.client.blob import glances
+
+    if not blobs:
+        return
+    references = [blob.reference for blob in blobs]
+    found = glances.iter_glances(blobs[0]._storage, references, cancel=cancel)
+    with closing(found):
+        for blob, glance in zip(blobs, found, strict=True):
+            try:
+                yield glance
+            finally:
+                if glance.known is not None:
+                    blob._learn(glance.known)
+
+
+def _shown(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return what a notebook shows; an error becomes three lines instead of a traceback."""
     try:
-        bundle: Mapping[str, Any] = make()
+        return make()
     except OdpsNbError as error:
         return {"text/plain": "\n".join([repr(thing), *explain(error)])}
-    return bundle or {"text/plain": repr(thing)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -491,7 +649,7 @@ class NewBlob:
     >>> odps.drop_table("doc_new_blob")
     """
 
-    data: bytes | bytearray | memoryview | Path | BinaryIO | Image | np.ndarray[Any, Any]
+    data: bytes | bytearray | memoryview | Path | BinaryIO | Image.Image | np.ndarray[Any, Any]
     mime_type: str | None = None
     file_name: str | None = None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import importlib
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
-from odps_nb.errors import ArgumentError, NotFoundError
+from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
@@ -22,6 +23,7 @@ __all__ = [
     "check_whole_partition",
     "did_you_mean",
     "is_missing",
+    "require",
 ]
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
@@ -223,3 +225,20 @@ def _check_spelling(value: str | None, column: Column) -> None:
 
 
 _WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
+
+
+def require(module: str) -> Any:
+    """Import a library that an extra of the same name installs.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    extra = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError(
+            f"{error.name} is not installed", extra=extra, hint=f"pip install 'odps-nb[{extra}]'"
+        ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -48,29 +49,20 @@ def remember(connection: Connection) -> None:
 
 
 def connect_again(
-    address: Address,
-    make: Callable[[Callable[[], Profile], Address], Connection],
-    local_keys: Callable[[str], Mapping[str, str]] | None = None,
+    address: Address, make: Callable[[Callable[[], Profile]], Connection]
 ) -> Connection:
     """Return the connection of an address: the very one where it is open here, else a new one.
 
-    Parameters
-    ----------
-    make
-        Makes the new one of its address and of what finds the profile. That is called at the
-        first use, so that a process without credentials fails in the caller's code.
-    local_keys
-        Reads the credentials of an embedded service from its folder.
+    ``make`` makes the new one of a function that finds the profile at the first use, so that a
+    process without credentials fails in the caller's code.
     """
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:
         return found
-    return make(lambda: _profile_here(address, local_keys), address)
+    return make(partial(_profile_here, address))
 
 
-def _profile_here(
-    address: Address, local_keys: Callable[[str], Mapping[str, str]] | None
-) -> Profile:
+def _profile_here(address: Address) -> Profile:
     """Find credentials: of a connection that is open here, of an embedded service, or configured.
 
     Raises
@@ -87,9 +79,11 @@ def _profile_here(
                 name: settings.get(name) for name in ("schema", "timezone", "quota")
             }
             return replace(connection.profile, **fixed)
-    if address.root is not None and local_keys is not None:
+    if address.root is not None:
+        from odps_nb.local.server.launch import read_keys
+
         settings.pop("name", None)
-        keys: Mapping[str, Any] = local_keys(address.root)
+        keys: Mapping[str, Any] = read_keys(address.root)
         return Profile(**settings, **keys)
     return profile_from_settings(settings)
 

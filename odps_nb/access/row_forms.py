@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
-from odps_nb.access.faces import Explorer
 from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
+    from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.schema import TableSchema
 
 __all__ = ["RowForms", "T", "as_table"]
@@ -70,6 +70,10 @@ class RowForms(ABC):
         self, schema: pa.Schema, *, read_ahead: int | None = None
     ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in exactly the types that were promised for their columns."""
+
+    @abstractmethod
+    def _replacing(self) -> RowForms:
+        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
 
     @abstractmethod
     def _unit_is_open(self) -> bool:
@@ -160,7 +164,7 @@ class RowForms(ABC):
         >>> odps.sql("select count(*) as rows from orders where id = 1000001").to_polars().item()
         1
         """
-        from odps_nb.access.engines.missing import require
+        from odps_nb.access.checks import require
         from odps_nb.access.engines.polars_frame import to_polars
 
         require("polars")  # before rows are read
@@ -215,10 +219,14 @@ class RowForms(ABC):
         MissingDependencyError
             Without the extra ``notebook``.
         """
-        return self._connection.faces.explore(self, rows, sample, seed)
+        from odps_nb.notebook.explore.explorer import explore
+
+        return explore(self, rows=rows, sample=sample, seed=seed)
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        return self._connection.faces.rows(self)
+        from odps_nb.notebook.explore.static import mimebundle
+
+        return mimebundle(self)
 
 
 def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema]) -> pa.Table:

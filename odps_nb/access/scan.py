@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.arriving import fitting, in_reach
 from odps_nb.access.row_forms import RowForms, T
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
+from odps_nb.client.calls.progress import Progress, ProgressTracker
 
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
-from odps_nb.client.read.far_times import asks_for_micro, refused_in_micro
+from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
-from odps_nb.convert.left_out import columns_with_types
 from odps_nb.convert.references import present_batch
-from odps_nb.convert.warning import warn
+from odps_nb.convert.warning import columns_with_types, warn
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable
@@ -222,15 +222,15 @@ class Scan(RowForms, ForEngines):
         ArgumentError
             The read has ``max_bytes``: they bound what comes here, and nothing would.
         """
+        from odps_nb.spark import read_scan
+
         if self._max_bytes is not None:
             raise _no_bound("Spark, whose tasks read the rows themselves")
         with self._lock:
             untouched = self._session is None and self._reopens is None
             if untouched and self._plan.timestamp_unit is None:
                 self._plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
-        return self._connection.faces.to_spark(
-            self, spark, self._progress if progress is None else progress
-        )
+        return read_scan(spark, self, progress=self._progress if progress is None else progress)
 
     def cancel(self) -> None:
         """Cancel all reading of this scan, from any thread; the readers raise."""
@@ -445,7 +445,7 @@ class Scan(RowForms, ForEngines):
             return self._session
 
     def _tracker(self, progress: Progress) -> ProgressTracker:
-        listener = listener_of(progress, self._progress, default=self._connection.faces.listener)
+        listener = listener_of(progress, self._progress)
         return ProgressTracker("read", str(self._plan.table), listener=listener)
 
     def _cancellable(self) -> _Registered:

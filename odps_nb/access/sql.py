@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
+from odps_nb.access.progress import listener_of
 from odps_nb.access.reading.arriving import fitting, in_reach
 from odps_nb.access.row_forms import RowForms, T, as_table
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
-from odps_nb.client.read.far_times import asks_for_micro
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
+from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.client.sql.query import (
     SqlInstance,
     cancel_sql,
@@ -226,12 +227,14 @@ class Result(RowForms):
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
+        from odps_nb.spark.reading.dataframe import local_dataframe
+
         with self._tracker(progress) as tracker:
             # Instants need a zone here, or Spark would read them in the zone of its session.
             zone = self._zone or "UTC"
             batches = self._batches(tracker, zone, unit=TimeUnit.MICRO)  # Spark has no other
             rows = as_table(batches, lambda: self._columns(zone))
-        return self._connection.faces.rows_to_spark(spark, rows, self.schema)
+        return local_dataframe(spark, rows, self.schema)
 
     def cancel(self) -> None:
         """Cancel the query on the service; calls that wait for it raise. Idempotent."""
@@ -373,7 +376,7 @@ class Result(RowForms):
             raise
 
     def _tracker(self, progress: Progress) -> ProgressTracker:
-        listener = listener_of(progress, default=self._connection.faces.listener)
+        listener = listener_of(progress)
         return ProgressTracker("sql", self._instance.title, listener=listener)
 
     def __repr__(self) -> str:

@@ -1,11 +1,13 @@
-"""`Table`: the handle of a table, to read it and write to it.
+"""`Table`: the handle of a table, its metadata, and methods to read it and write to it.
 
-Making one sends no request. Must not know: the wire, what a notebook shows.
+Making one sends no request; metadata are fetched once, at the first use.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import (
@@ -14,31 +16,52 @@ from odps_nb.access.checks import (
     check_count,
     check_overwrite,
     check_partition,
+    check_whole_partition,
 )
 from odps_nb.access.engines.offered import ForEngines
-from odps_nb.access.table_metadata import TableMetadata
-from odps_nb.access.writing.upserting import ByKey
-from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
+from odps_nb.access.progress import listener_of
+from odps_nb.client.calls.progress import Progress, ProgressTracker
+from odps_nb.client.catalog import (
+    fetch_primary_key,
+    fetch_table,
+    iter_partitions,
+    table_exists,
+)
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
-from odps_nb.errors import ArgumentError
-from odps_nb.terms import Compression, PartitionSpec, TextOptions, TimeUnit
+from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
+from odps_nb.lifetime import renew_after_fork
+from odps_nb.schema import TableSchema
+from odps_nb.terms import (
+    Compression,
+    PartitionSpec,
+    TableName,
+    TextOptions,
+    TimeUnit,
+    format_bytes,
+)
+from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blob import Blob, BlobColumn
-    from odps_nb.access.faces import Explorer
+    from odps_nb.access.connection import Connection
+    from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.scan import Scan
     from odps_nb.access.writing.open_write import OpenWrite
-    from odps_nb.client.write.values import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
+    from odps_nb.notebook.explore.explorer import Explorer
+    from odps_nb.wire.control import TableInfo
 
 __all__ = ["Table"]
 
+_SHOWN_COLUMNS = 60
 
-class Table(TableMetadata, ByKey, ForEngines):
+
+class Table(ForEngines):
     """A table of the service; made by ``odps.table(name)``.
 
     Examples
@@ -49,6 +72,131 @@ class Table(TableMetadata, ByKey, ForEngines):
     0  1000001  2024-01-01
     1  1000002  2024-01-01
     """
+
+    def __init__(self, connection: Connection, name: TableName) -> None:
+        self._connection, self._name = connection, name
+        self._lock = threading.Lock()
+        self._info: TableInfo | None = None
+        self._partition_count: int | None = None
+        self._primary_key: tuple[str, ...] | None = None
+        renew_after_fork(self)
+
+    def _after_fork(self) -> None:
+        """Use new locks in a forked child: a thread of the parent may be fetching."""
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._connection, self._name)
+
+    @property
+    def name(self) -> TableName:
+        """Project, schema and table."""
+        return self._name
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the table."""
+        return self._connection
+
+    @property
+    def info(self) -> TableInfo:
+        """All metadata: owner, comment, times, size; one request, then remembered."""
+        with self._lock:
+            if self._info is None:
+                self._info = fetch_table(self._connection.storage, self._name)
+            return self._info
+
+    @property
+    def schema(self) -> TableSchema:
+        """Columns and partition columns; one request, then remembered.
+
+        Raises
+        ------
+        NotFoundError
+            No such table; the hint names similar ones.
+        """
+        return self.info.schema
+
+    @property
+    def primary_key(self) -> tuple[str, ...]:
+        """Columns of the primary key, empty without one; one request, then remembered."""
+        with self._lock:
+            if self._primary_key is None:
+                self._primary_key = fetch_primary_key(self._connection.storage, self._name)
+            return self._primary_key
+
+    def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
+        """Return the current partitions, in the service's order.
+
+        Parameters
+        ----------
+        under
+            Only those inside this partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``.
+
+        Raises
+        ------
+        ArgumentError
+            The table has no partitions.
+        """
+        if not self.schema.partition_columns:
+            raise ArgumentError(f"{self._name} has no partitions")
+        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
+        found = [
+            one.spec for one in iter_partitions(self._connection.storage, self._name, under=spec)
+        ]
+        if not spec.items:
+            self._partition_count = len(found)
+        return found
+
+    def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
+        """Return rows, size and times of each partition; one request for each of them.
+
+        Parameters
+        ----------
+        under
+            As for `partitions`.
+
+        Raises
+        ------
+        ArgumentError
+            The table has no partitions.
+
+        Examples
+        --------
+        >>> (day,) = odps.table("orders").partition_details("ds=2024-01-02")
+        >>> day.rows, day.partition
+        (243008, 'ds=2024-01-02')
+        >>> import pandas as pd
+        >>> pd.DataFrame(odps.table("orders").partition_details()).rows.sum()
+        np.int64(2048000)
+        """
+        from odps_nb.access.partitions import fetch_details
+
+        if not self.schema.partition_columns:
+            raise ArgumentError(f"{self._name} has no partitions")
+        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
+        return fetch_details(self._connection.storage, self._name, spec)
+
+    def reload(self) -> Table:
+        """Drop the cached metadata; the next use fetches it again."""
+        with self._lock:
+            self._info = self._partition_count = self._primary_key = None
+        return self
+
+    def exists(self, partition: PartitionLike | None = None) -> bool:
+        """Whether the table, or the given partition, exists now; one request each time.
+
+        Examples
+        --------
+        >>> odps.table("orders").exists(), odps.table("no_such_table").exists()
+        (True, False)
+        >>> odps.table("orders").exists("ds=1999-01-01")
+        False
+        """
+        storage = self._connection.storage
+        if partition is None:
+            return table_exists(storage, self._name)
+        return table_exists(storage, self._name, self._one_partition(partition))
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -145,8 +293,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        from odps_nb.access.reading.options import ReadOptions
-        from odps_nb.access.reading.planning import plan_read
+        from odps_nb.access.reading.planning import ReadOptions, plan_read
         from odps_nb.access.scan import Scan
 
         increment = None
@@ -220,7 +367,7 @@ class Table(TableMetadata, ByKey, ForEngines):
             storage = self._connection.storage
             specs = choose_partitions(partitions, self.schema, self._name, storage)
         shown = TextOptions.of(text, char_padding=char_padding)
-        listener = listener_of(progress, default=self._connection.faces.listener)
+        listener = listener_of(progress)
         with ProgressTracker("read", str(self._name), listener=listener) as tracker:
             found = preview_rows(
                 self, rows, partitions=specs, columns=columns, text=shown, tracker=tracker
@@ -267,9 +414,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         "odps.table('orders').read()"
         >>> view.close()
         """
-        from odps_nb.access.looking.opening import opened_read
-
-        return opened_read(self).explore(rows=rows, sample=sample, seed=seed)
+        return _opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
     def blobs(
         self,
@@ -308,7 +453,7 @@ class Table(TableMetadata, ByKey, ForEngines):
         >>> pictures[0].file_name, pictures[0].bytes()[:4]
         ('mandelbrot.png', b'\\x89PNG')
         """
-        from odps_nb.access.blobs.gather import gather_blobs
+        from odps_nb.access.blobs.frames import gather_blobs
 
         scan_of = self.read
         return gather_blobs(
@@ -489,6 +634,194 @@ class Table(TableMetadata, ByKey, ForEngines):
             conversions=Conversions(decimals=decimals, text=text),
         )
 
+    def upsert(
+        self,
+        data: Any,
+        *,
+        partition: PartitionLike | None = None,
+        deleted: str | None = None,
+        index: bool | None = None,
+        compression: str | Compression | None = None,
+        decimals: DecimalConversion = "exact",
+        text: TextConversion = "exact",
+        progress: Progress = None,
+    ) -> Receipt:
+        """Replace rows with the same key, or add them; all in one commit, or none.
+
+        Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
+        so it should have one row per key. All rows go through one stream, which keeps their order.
+
+        Parameters
+        ----------
+        data, partition, index, compression, decimals, text
+            As for `write`. A column that the data lacks becomes null, also in rows that are there.
+        deleted
+            A boolean column of the data that the table does not have: rows where it is true are
+            deleted by their key, in the same commit.
+
+        Raises
+        ------
+        ArgumentError
+            The table has no primary key.
+        ConversionError
+            Columns, types or values do not fit: all of them are listed, with rows.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> result = odps.sql("CREATE TABLE doc_upsert (id BIGINT NOT NULL, v STRING,"
+        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
+        >>> table = odps.table("doc_upsert")
+        >>> table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]})).verb
+        'upserted'
+        >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()
+        ['c', 'b']
+        >>> table.read(since=1, changes=True).to_arrow().column("_change").to_pylist()
+        ['insert', 'insert']
+        >>> odps.drop_table("doc_upsert")
+        """
+        from odps_nb.access.writing.upserting import change_rows
+
+        return change_rows(
+            self,
+            data,
+            partition,
+            compression,
+            progress,
+            index=index,
+            delete=False,
+            deleted=deleted,
+            conversions=Conversions(decimals=decimals, text=text),
+        )
+
+    def delete(
+        self,
+        data: Any,
+        *,
+        partition: PartitionLike | None = None,
+        index: bool | None = None,
+        compression: str | Compression | None = None,
+        text: TextConversion = "exact",
+        progress: Progress = None,
+    ) -> Receipt:
+        """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
+
+        Parameters
+        ----------
+        data
+            As for `write`, of which the columns of the key (and partition columns that
+            ``partition`` leaves open) are looked at and no others. Rows without names, such as
+            tuples, have the values of the key and then of those partition columns. For a key of
+            one column also a list, an array or a Series of its values.
+        partition, index, compression, text
+            As for `write`.
+
+        Raises
+        ------
+        ArgumentError
+            The table has no primary key.
+
+        Examples
+        --------
+        >>> result = odps.sql("CREATE TABLE doc_delete (id BIGINT NOT NULL, v STRING,"
+        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
+        >>> result = odps.sql("INSERT INTO doc_delete VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+        >>> table = odps.table("doc_delete")
+        >>> table.delete([1, 3]).rows
+        2
+        >>> table.read(["v"]).to_arrow().column("v").to_pylist()
+        ['b']
+        >>> odps.drop_table("doc_delete")
+        """
+        from odps_nb.access.writing.upserting import change_rows
+
+        return change_rows(
+            self,
+            data,
+            partition,
+            compression,
+            progress,
+            index=index,
+            delete=True,
+            conversions=Conversions(text=text),
+        )
+
+    # -- changes ------------------------------------------------------------------------------
+
+    def truncate(self, partition: PartitionLike | None = None) -> None:
+        """Delete all rows of the table, or of one partition; the table or partition stays, empty.
+
+        Raises
+        ------
+        NotFoundError
+            No such table or partition.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> table = odps.create_table("doc_truncate", "id bigint", partitioned_by="ds string")
+        >>> table.add_partition("ds=1")
+        >>> table.write(pd.DataFrame({"id": [1, 2]}), partition="ds=2").rows
+        2
+        >>> table.truncate("ds=2")
+        >>> [str(spec) for spec in table.partitions()], table.read().row_count
+        (['ds=1', 'ds=2'], 0)
+        >>> table.drop_partition("ds=1")
+        >>> table.exists("ds=1")
+        False
+        >>> odps.drop_table("doc_truncate")
+        """
+        from odps_nb.client.table_changes import truncate_table
+
+        spec = PartitionSpec() if partition is None else self._one_partition(partition)
+        truncate_table(self._connection.storage, self._name, spec)
+        self.reload()
+
+    def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
+        """Create an empty partition; `write` creates its own if necessary.
+
+        Parameters
+        ----------
+        partition
+            A value for each partition column, e.g. ``"ds=2024-01-01,hour=3"``.
+        if_not_exists
+            Leave one that is there as it is.
+
+        Raises
+        ------
+        ConflictError
+            It is there already.
+        """
+        from odps_nb.client.table_changes import add_partition
+
+        spec = self._one_partition(partition)
+        add_partition(self._connection.storage, self._name, spec, if_not_exists=if_not_exists)
+        self.reload()
+
+    def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
+        """Drop one partition with its rows.
+
+        Parameters
+        ----------
+        partition
+            A value for each partition column: a part of them could mean many partitions.
+
+        Raises
+        ------
+        NotFoundError
+            There is none, and ``if_exists`` is not set.
+        """
+        from odps_nb.client.table_changes import drop_partition
+
+        spec = self._one_partition(partition)
+        drop_partition(self._connection.storage, self._name, spec, if_exists=if_exists)
+        self.reload()
+
+    def _one_partition(self, partition: PartitionLike) -> PartitionSpec:
+        return check_whole_partition(PartitionSpec.of(partition), self.schema, self._name)
+
+    # -- inside -------------------------------------------------------------------------------
+
     def _whole(self) -> Scan:
         return self.read()
 
@@ -496,9 +829,105 @@ class Table(TableMetadata, ByKey, ForEngines):
         keyed, names = bool(self.primary_key), self.schema.names
         return plan_increment(since, until, changes=changes, keyed=keyed, names=names)
 
+    # -- looks --------------------------------------------------------------------------------
+
+    def _loaded(self) -> None:
+        info = self.info
+        if info.schema.partition_columns and self._partition_count is None:
+            self.partitions()
+
+    def _facts(self) -> str:
+        info = self.info
+        facts = ["view"] if info.is_view else ["external table"] if info.is_external else []
+        if info.schema.partition_columns:
+            count = self._partition_count
+            told = "" if count is None else f"{count:,} "
+            facts.append(f"{told}partition{'' if count == 1 else 's'}")
+        if info.record_count is not None and not info.is_view:
+            facts.append(f"{info.record_count:,} rows")
+        if info.size is not None and not info.is_view:
+            facts.append(format_bytes(info.size))
+        return " · ".join([*facts, *([info.comment] if info.comment else [])])
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for kind, columns in (
+            ("", self.schema.columns),
+            ("partition", self.schema.partition_columns),
+        ):
+            for c in columns:
+                made = f": {c.generated.text}" if c.generated is not None else ""
+                rows.append((c.name, format_type(c.type), kind + made, c.comment))
+        return rows
+
+    def __repr__(self) -> str:
+        """Name the table, with its cached metadata; sends no request."""
+        if self._info is None:
+            return f"Table {self._name}"
+        rows = self._rows()
+        width = max((len(str(row[0])) for row in rows), default=0)
+        lines = [f"Table {self._name}", *([self._facts()] if self._facts() else [])]
+        lines += [
+            f"  {row[0]!s:{width}}  {row[1]}{f'  ({row[2]})' if row[2] else ''}"
+            for row in rows[:_SHOWN_COLUMNS]
+        ]
+        if len(rows) > _SHOWN_COLUMNS:
+            lines.append(f"  … and {len(rows) - _SHOWN_COLUMNS} more columns")
+        return visible("\n".join(lines))
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+        from odps_nb.notebook.display.listing import Listing
+
+        try:
+            self._loaded()
+        except OdpsNbError as error:
+            return {"text/plain": "\n".join([repr(self), *explain(error)])}
+        text = repr(self)
+        caption = " · ".join(part for part in (str(self._name), self._facts()) if part)
+        listing = Listing(
+            headers=("column", "type", "", "comment"),
+            rows=tuple(self._rows()),
+            caption=caption,
+            empty="no columns",
+        )
+        return {**listing._repr_mimebundle_(), "text/plain": text}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Table)
+            and other._name == self._name
+            and other._connection is self._connection
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
 
 def _time_unit(text: str | None) -> TimeUnit | None:
     units = {None: None, "us": TimeUnit.MICRO, "ns": TimeUnit.NANO}
     if text not in units:
         raise ArgumentError(f"timestamp_unit is {text!r}", hint="it is 'us' or 'ns'")
     return units[text]
+
+
+def _opened_read(table: Table) -> Scan:
+    """Return a read of the whole table with its session open, and its columns with comments.
+
+    Both are asked for at the same time.
+
+    Raises
+    ------
+    NotFoundError
+        No such table.
+    """
+
+    def ask() -> None:
+        with suppress(OdpsNbError):  # the session will tell
+            table.schema  # noqa: B018
+
+    asking = threading.Thread(target=ask, name="odps-nb-columns", daemon=True)
+    asking.start()
+    scan = table.read()
+    scan.row_count  # noqa: B018
+    asking.join()
+    return scan._learn(table.schema)

@@ -83,12 +83,9 @@ class PlainColumns:
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a validated batch of the stream in plain types.
 
-        Raises
-        ------
-        ConversionError
-            A value does not fit its type; a `FarTimeError` where microseconds may hold it.
-        LimitExceededError
-            Dictionaries, runs, views or nulls become more bytes than accepted.
+        Raises `ConversionError`: a value does not fit its type; a `FarTimeError` where microseconds
+        may hold it; `LimitExceededError`: dictionaries, runs, views or nulls become more bytes than
+        accepted.
         """
         if not self._changed:
             return batch

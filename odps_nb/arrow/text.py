@@ -95,6 +95,8 @@ def fit_text(
 
     Bytes that no row shows (below a null, or outside of all lists) never raise.
 
+    Raises `ConversionError`: a text that is wanted as text is not UTF-8, and the mode is strict.
+
     Parameters
     ----------
     types
@@ -103,11 +105,6 @@ def fit_text(
         Names a row of the batch for an error, in words and as a number.
     unprotected
         Whether the bytes may have been changed on the way without a trace.
-
-    Raises
-    ------
-    ConversionError
-        A text that is wanted as text is not UTF-8, and the mode is strict.
     """
     arrays = batch.columns
     changed = [n for n, kind in enumerate(types) if not arrays[n].type.equals(kind)]

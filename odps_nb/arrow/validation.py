@@ -22,10 +22,7 @@ __all__ = ["Validator", "validate"]
 def validate(batch: pa.RecordBatch) -> None:
     """Raise unless every value of a batch lies inside of its buffers and every text is UTF-8.
 
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        One does not, or is not.
+    Raises `pyarrow.ArrowInvalid`: one does not, or is not.
     """
     found = Validator(batch.schema).validate(batch)
     if found is not batch:
@@ -44,15 +41,12 @@ class Validator:
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raise unless every value of a batch of the schema lies inside of its buffers.
 
+        Raises `pyarrow.ArrowInvalid`: one does not.
+
         Returns
         -------
         pyarrow.RecordBatch
             The same batch; a column with text that is not UTF-8 as binary.
-
-        Raises
-        ------
-        pyarrow.ArrowInvalid
-            One does not.
         """
         batch.validate()  # of lengths and the ends of buffers, which is quick
         columns = batch.columns

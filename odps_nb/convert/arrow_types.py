@@ -192,7 +192,7 @@ def _homeless(arrow: pa.DataType) -> ConversionError:
 
 def is_text(arrow: pa.DataType) -> bool:
     """Whether the values are text, in any of Arrow's layouts."""
-    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or _is_view(arrow, "string_view"))
+    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow))
 
 
 def is_bytes(arrow: pa.DataType) -> bool:
@@ -201,7 +201,7 @@ def is_bytes(arrow: pa.DataType) -> bool:
         pt.is_binary(arrow)
         or pt.is_large_binary(arrow)
         or pt.is_fixed_size_binary(arrow)
-        or _is_view(arrow, "binary_view")
+        or pt.is_binary_view(arrow)
     )
 
 
@@ -211,12 +211,9 @@ def is_list(arrow: pa.DataType) -> bool:
         pt.is_list(arrow)
         or pt.is_large_list(arrow)
         or pt.is_fixed_size_list(arrow)
-        or str(arrow).startswith(("list_view<", "large_list_view<"))
+        or pt.is_list_view(arrow)
+        or pt.is_large_list_view(arrow)
     )
-
-
-def _is_view(arrow: pa.DataType, name: str) -> bool:
-    return str(arrow) == name  # pyarrow 16 does not have the predicates for views yet
 
 
 def length_of(odps: OdpsType) -> int | None:

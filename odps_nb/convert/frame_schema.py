@@ -25,17 +25,35 @@ Files that a column names are not opened. Arrow data follows ``odps_nb.convert.a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from odps_nb.convert.arrow_schema import column_type, refuse_twins
-from odps_nb.convert.fitting.inference import object_type
+from odps_nb.convert.arrow_types import BARE_DECIMAL, odps_type
+from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
+from odps_nb.convert.fitting.leaf import kind_of
+from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.pandas_frame import check_names, column_array
-from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
+from odps_nb.errors import ConversionError
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    OdpsType,
+    PrimitiveType,
+    StructField,
+    StructType,
+    TableSchema,
+    TypeCode,
+)
 
-__all__ = ["frame_schema"]
+__all__ = ["frame_schema", "object_type"]
 
 
 def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSchema:
@@ -74,3 +92,117 @@ def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
     if series.dtype == object:
         return object_type(list(series), name)
     return column_type(column_array(series.iloc[:0], name).type, name)
+
+
+def object_type(values: Sequence[Any], name: str) -> OdpsType:
+    """Return the type of a column of Python objects; nothing but nulls is STRING.
+
+    Parameters
+    ----------
+    name
+        Of the column, for the error.
+
+    Raises
+    ------
+    ConversionError
+        Objects of no type, of several that do not go together, or dicts without any key.
+    """
+    present = [value for value in values if not is_missing(value)]
+    if not present:
+        return PrimitiveType(TypeCode.STRING)
+    lists = [items_of(value) for value in present]
+    if all(one is not None for one in lists):
+        return ArrayType(_element_type(lists, f"{name}.element"))
+    if all(isinstance(value, Mapping) for value in present):
+        return _struct_type(present, name)
+    parts, strangers = parts_of(present)
+    if strangers:
+        raise _unknown(present[strangers[0]], name)
+    return _plain_type([array for _, array in parts], present, name)
+
+
+def _element_type(lists: Sequence[Any], name: str) -> OdpsType:
+    if all(isinstance(one, np.ndarray) and _is_plain(one.dtype) for one in lists):
+        found = {odps_type(pa.from_numpy_dtype(one.dtype)) for one in lists if one.ndim == 1}
+        if len(found) == 1:
+            return found.pop()
+    return object_type([value for one in lists for value in one], name)
+
+
+def _is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether Arrow has the type of a NumPy dtype."""
+    return dtype.kind in "biuf" or (
+        dtype.kind in "mM" and np.datetime_data(dtype) in [(u, 1) for u in ("s", "ms", "us", "ns")]
+    )
+
+
+def _struct_type(present: Sequence[Mapping[Any, Any]], name: str) -> StructType:
+    keys = list(dict.fromkeys(key for value in present for key in value))
+    if not keys:
+        raise ConversionError(
+            f"the dicts of {name!r} are all empty, so a STRUCT of them would have no members",
+            column=name,
+            source_type="dict",
+            hint="make the table first, e.g. with odps.create_table(…, 'c map<string,string>')",
+        )
+    if strange := [key for key in keys if not isinstance(key, str)]:
+        raise ConversionError(
+            f"the key {shorten(strange[0])} in {name!r} is not text, so it names no STRUCT member",
+            column=name,
+            source_type=type(strange[0]).__name__,
+            hint="make the table first, with a MAP column",
+        )
+    spelled: dict[str, list[str]] = {}  # names that differ only in case are one member
+    for key in keys:
+        spelled.setdefault(key.casefold(), []).append(key)
+    members = []
+    for ways in spelled.values():
+        values = [next((one[key] for key in ways if key in one), None) for one in present]
+        members.append(StructField(ways[0], object_type(values, f"{name}.{ways[0]}")))
+    return StructType(tuple(members))
+
+
+def _plain_type(arrays: Sequence[pa.Array], present: Sequence[Any], name: str) -> OdpsType:
+    kinds = {kind_of(array.type) for array in arrays}
+    if kinds == {"date", "timestamp"}:
+        return PrimitiveType(TypeCode.TIMESTAMP)
+    if kinds == {"integer", "float"}:
+        return PrimitiveType(TypeCode.DOUBLE)
+    if "decimal" in kinds and kinds <= {"decimal", "integer"}:
+        return _decimal_type(arrays)
+    if len(kinds) > 1:
+        shown = ", ".join(sorted({type(value).__name__ for value in present}))
+        raise ConversionError(
+            f"the column {name!r} has values of several types: {shown}",
+            column=name,
+            source_type=shown,
+            hint="convert them to one type, or make the table first",
+        )
+    found = [odps_type(array.type) for array in arrays]
+    order = [TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP]
+    return max(found, key=lambda one: order.index(one.code) if one.code in order else 0)
+
+
+def _decimal_type(arrays: Sequence[pa.Array]) -> DecimalType:
+    """Return the bare DECIMAL's size where it holds the values, else one that does."""
+    whole = scale = 0
+    for array in arrays:
+        if pt.is_integer(array.type):
+            array = array.cast(pa.decimal128(20, 0))
+        most = max(abs(pc.min(array).as_py()), abs(pc.max(array).as_py()))
+        whole = max(whole, most.adjusted() + 1 if most else 0)
+        scale = max(scale, array.type.scale)
+    precision, usual = BARE_DECIMAL
+    if scale <= usual and whole <= precision - usual:
+        return DecimalType(precision, usual)
+    return DecimalType(max(whole + scale, 1), scale)
+
+
+def _unknown(value: Any, name: str) -> ConversionError:
+    kind = type(value).__name__
+    return ConversionError(
+        f"the column {name!r} has {shorten(value)} ({kind}), for which there is no type",
+        column=name,
+        source_type=kind,
+        hint="convert it to a number, a text, a date or another plain value",
+    )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterable
 
 from odps_nb.errors import OdpsNbWarning
+from odps_nb.schema import Column, OdpsType
+from odps_nb.wire.type_text import format_type
 
-__all__ = ["warn"]
+__all__ = ["columns_with_types", "warn"]
 
 
 def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
@@ -17,3 +20,22 @@ def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in inside:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, OdpsNbWarning, stacklevel=level)
+
+
+def columns_with_types(
+    columns: Iterable[Column], has_type: Callable[[OdpsType], bool], what: str
+) -> tuple[Column, ...]:
+    """Return the columns that ``what`` has a type for; one warning names the others.
+
+    Without any such column all are returned: the error of the first says more.
+    """
+    columns = tuple(columns)
+    kept = tuple(column for column in columns if has_type(column.type))
+    if not kept or len(kept) == len(columns):
+        return columns
+    others = [f"{one.name} ({format_type(one.type)})" for one in columns if one not in kept]
+    warn(
+        f"{what} has no type for {', '.join(others)}: left out. "
+        "Pass columns=[…] to avoid this warning; to_arrow() of a read gives all columns"
+    )
+    return kept

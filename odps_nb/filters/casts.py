@@ -1,4 +1,4 @@
-"""Checks ``cast(… as …)`` in a condition: only casts with an unambiguous result (pure)."""
+"""Checks ``cast(… as …)`` in a condition: only casts with an unambiguous result."""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ _FROM: dict[Kind, tuple[Kind, ...]] = {
 def cast(value: Node, to: Any) -> Node:
     """Return the value cast to the type that a node of sqlglot names.
 
-    Raises
-    ------
-    ArgumentError
-        The result would be rounded, depend on a time zone, or is not documented.
+    Raises `ArgumentError`: the result would be rounded, depend on a time zone, or is not
+    documented.
     """
     name = to.this.name if hasattr(to.this, "name") else str(to.this)
     if value.kind is Kind.NULL:

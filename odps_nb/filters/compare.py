@@ -1,4 +1,4 @@
-"""Decides what a comparison of two values means, by their kinds, before rows arrive (pure).
+"""Decides what a comparison of two values means, by their kinds, before rows arrive.
 
 The rules are those that MaxCompute documents for relational operators ("Type conversions",
 "Operators"): text and numbers are compared as DOUBLE, text and DATETIME as DATETIME, DECIMAL and
@@ -38,10 +38,7 @@ _EXACT_FLOAT = 2**24  # whole numbers up to here are equal as FLOAT and as DOUBL
 def compare(operator: str, left: Node, right: Node, zone: ZoneInfo) -> Node:
     """Return the comparison with both sides converted to one kind, a constant on the right.
 
-    Raises
-    ------
-    ArgumentError
-        The kinds do not meet, or not in a way that is written down.
+    Raises `ArgumentError`: the kinds do not meet, or not in a way that is written down.
     """
     if Kind.NULL in (left.kind, right.kind):
         return Constant(Kind.BOOLEAN, None)

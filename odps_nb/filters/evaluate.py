@@ -58,15 +58,12 @@ _KERNELS: dict[str, Callable[[Values, Values], Values]] = {
 def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
     """Return a mask of the rows that satisfy a condition; null where the condition is null.
 
+    Raises `ArgumentError`: a value for which the condition has no meaning.
+
     Parameters
     ----------
     columns
         At least the columns that the condition names, in its spelling, each with ``rows`` values.
-
-    Raises
-    ------
-    ArgumentError
-        A value for which the condition has no meaning.
     """
     try:
         found = _value(condition, columns)

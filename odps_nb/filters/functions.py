@@ -1,4 +1,4 @@
-"""Checks calls in a condition: the functions that MaxCompute and Arrow define alike (pure).
+"""Checks calls in a condition: the functions that MaxCompute and Arrow define alike.
 
 ``upper`` and ``lower`` are excluded: they differ for letters beyond ASCII; regular expressions,
 too, since their dialects differ.
@@ -18,10 +18,7 @@ __all__ = ["call"]
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
     """Return a call that sqlglot parsed, or ``None`` for an unknown function.
 
-    Raises
-    ------
-    ArgumentError
-        Arguments of kinds, or in a number, that are not taken.
+    Raises `ArgumentError`: arguments of kinds, or in a number, that are not taken.
     """
     name = type(tree).__name__.casefold()
     make = _KNOWN.get(name)

@@ -1,4 +1,4 @@
-"""Parses constants of a condition: times, numbers, and unambiguous escapes (pure).
+"""Parses constants of a condition: times, numbers, and unambiguous escapes.
 
 Forms are those that MaxCompute documents ("Type conversions"): ``yyyy-mm-dd hh:mi:ss`` for a
 DATETIME, with leading zeros. What is not documented is refused.

@@ -6,6 +6,7 @@ either applied exactly as MaxCompute documents it, or not at all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +24,6 @@ from odps_nb.filters.literals import (
     refuse,
     zone_of,
 )
-from odps_nb.filters.patterns import regex_of
 from odps_nb.filters.tree import (
     AllOf,
     AnyOf,
@@ -36,53 +36,39 @@ from odps_nb.filters.tree import (
     Node,
     Not,
 )
-from odps_nb.schema import DecimalType, OdpsType, TableSchema, TypeCode, UnknownType
+from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
+from odps_nb.terms import shorten
+from odps_nb.type_facts import TYPE_FACTS
 
-__all__ = ["MAX_LENGTH", "parse_condition"]
+__all__ = ["MAX_LENGTH", "column_value", "kind_of", "parse_condition"]
 
 MAX_LENGTH = 256 * 1024
 _LONG = 2**63
 
-_KINDS: dict[TypeCode, Kind] = {
-    TypeCode.BOOLEAN: Kind.BOOLEAN,
-    TypeCode.TINYINT: Kind.INTEGER,
-    TypeCode.SMALLINT: Kind.INTEGER,
-    TypeCode.INT: Kind.INTEGER,
-    TypeCode.BIGINT: Kind.INTEGER,
-    TypeCode.FLOAT: Kind.FLOAT,
-    TypeCode.DOUBLE: Kind.DOUBLE,
-    TypeCode.DECIMAL: Kind.DECIMAL,
-    TypeCode.STRING: Kind.TEXT,
-    TypeCode.VARCHAR: Kind.TEXT,
-    TypeCode.CHAR: Kind.CHAR,
-    TypeCode.DATE: Kind.DATE,
-    TypeCode.DATETIME: Kind.INSTANT,
-    TypeCode.TIMESTAMP: Kind.INSTANT,
-    TypeCode.TIMESTAMP_NTZ: Kind.CLOCK,
-    TypeCode.INTERVAL_DAY_TIME: Kind.DURATION,
-    TypeCode.BINARY: Kind.BYTES,
-}
-
 
 def kind_of(odps: OdpsType) -> Kind:
     """Return the kind that values of a type are compared as."""
-    return Kind.DECIMAL if isinstance(odps, DecimalType) else _KINDS.get(odps.code, Kind.OTHER)
+    return Kind[TYPE_FACTS[odps.code].kind]
+
+
+def column_value(column: Column) -> ColumnValue:
+    """Return the node of a column."""
+    odps = column.type
+    text = odps.text if isinstance(odps, UnknownType) else odps.code.name
+    return ColumnValue(column.name, kind_of(odps), odps.code, text)
 
 
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
     """Parse a condition over the columns of a table.
+
+    Raises `ArgumentError`: it cannot be read, names an unknown column, is no condition, or says
+    something whose meaning here and in MaxCompute is not proved to be the same.
 
     Parameters
     ----------
     timezone
         Where texts such as ``'2024-01-31 10:00:00'`` are read when a DATETIME or TIMESTAMP is
         compared with them.
-
-    Raises
-    ------
-    ArgumentError
-        It cannot be read, names an unknown column, is no condition, or says something whose
-        meaning here and in MaxCompute is not proved to be the same.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
@@ -200,9 +186,7 @@ class _Reader:
                 code="NoSuchColumn",
                 hint=f"{said}its columns are: {shown}",
             )
-        odps = column.type
-        text = odps.text if isinstance(odps, UnknownType) else odps.code.name
-        return ColumnValue(column.name, kind_of(odps), odps.code, text)
+        return column_value(column)
 
     def _literal(self, tree: Any) -> Node:
         if tree.is_string:
@@ -304,8 +288,7 @@ def _text(tree: Any) -> str:
     except SqlglotError:
         function = tree.find(exp.Func)
         spelled = f"{function.sql_name()}(…)" if function is not None else "a part of it"
-    text = " ".join(spelled.split())
-    return text if len(text) <= 60 else text[:59] + "…"
+    return shorten(" ".join(spelled.split()), 60)
 
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
@@ -330,3 +313,26 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
     if operator == "/" or kinds != {Kind.INTEGER}:
         return Arithmetic(operator, as_double(left), as_double(right), Kind.DOUBLE)
     return Arithmetic(operator, left, right, Kind.INTEGER)
+
+
+def regex_of(pattern: str) -> str:
+    r"""Return a LIKE pattern as a regular expression of RE2, which Arrow uses.
+
+    ``%`` is any number of characters, ``_`` one, a backslash takes the next one as it is written
+    (in SQL text the backslash itself is doubled: ``'50\\%'``).
+
+    Raises `ArgumentError`: a backslash stands before what needs none, or at the end.
+    """
+    made, rest = [], iter(pattern)
+    for character in rest:
+        if character == "\\":
+            taken = next(rest, "")
+            if taken not in ("%", "_", "\\"):
+                raise refuse(
+                    f"the pattern {pattern!r} has a backslash before {taken or 'its end'!r}",
+                    r"escape %, _ and \ only, and double the backslash in quotes: '50\\%'",
+                )
+            made.append(re.escape(taken))
+        else:
+            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return "(?s)^" + "".join(made) + "$"

@@ -55,6 +55,13 @@ class RowFilter:
         with a time that has more digits, which is refused.
         """
         condition = parse_condition(text, schema, timezone=timezone)
+        return cls.of(condition, schema, unit=unit, text=text)
+
+    @classmethod
+    def of(
+        cls, condition: Node, schema: TableSchema, *, unit: TimeUnit | None = None, text: str = ""
+    ) -> RowFilter:
+        """Return the filter of a condition over the columns of a table; see `parse`."""
         if unit is TimeUnit.MICRO and any(map(_needs_nanoseconds, nodes_of(condition))):
             raise refuse(
                 "it has a time in nanoseconds, and the times of this read have microseconds",
@@ -71,17 +78,14 @@ class RowFilter:
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
         """Return the rows that satisfy the condition.
 
+        Raises `ArgumentError`: a value for which the condition has no meaning.
+
         Parameters
         ----------
         batch
             Rows with the columns that the filter needs among others, in any order.
         keep
             How many columns to keep, from the first on; all by default.
-
-        Raises
-        ------
-        ArgumentError
-            A value for which the condition has no meaning.
         """
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:

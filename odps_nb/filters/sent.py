@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 
 from odps_nb.filters.tree import (
@@ -56,13 +57,21 @@ def predicate_of(condition: Node, schema: TableSchema) -> str:
         for one in types_in(column.type)
     ):
         return ""
-    parts = condition.parts if isinstance(condition, AllOf) else (condition,)
+    parts = list(_parts(condition))
     taken, room = [], MAX_LENGTH
     for text in dict.fromkeys(text for text in map(_text, parts) if text):
         if len(text) <= room:
             taken.append(text)
             room -= len(text) + len(" and ")
     return " and ".join(taken)
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    if isinstance(node, AllOf):
+        for part in node.parts:
+            yield from _parts(part)
+    else:
+        yield node
 
 
 def _text(node: Node) -> str | None:

@@ -23,6 +23,7 @@ from odps_nb.errors import (
 from odps_nb.http.abort import Abort
 from odps_nb.http.waiting import SilentError, TooSlowError
 from odps_nb.secret import forget_locals
+from odps_nb.terms import shorten
 
 __all__ = ["CHECK_PROXY", "translate"]
 
@@ -168,5 +169,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _short(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
-    return text if len(text) <= 200 else text[:200] + "…"
+    return shorten(str(error) or type(error).__name__, 200)

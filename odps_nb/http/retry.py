@@ -6,6 +6,7 @@ acted?). See ``docs/protocol.md`` section 8.4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from odps_nb.errors import (
@@ -22,8 +23,9 @@ from odps_nb.errors import (
     TruncatedError,
 )
 from odps_nb.wire.calls.errors import is_time_overflow
+from odps_nb.wire.http_date import parse_date
 
-__all__ = ["RetryPolicy", "may_have_been_done"]
+__all__ = ["RetryPolicy", "may_have_been_done", "seconds_until_retry"]
 
 
 def may_have_been_done(error: BaseException) -> bool:
@@ -126,3 +128,22 @@ def _may_repeat(error: BaseException, *, idempotent: bool) -> bool:
     if isinstance(error, (TruncatedError, ChecksumError, FramingError)):
         return idempotent  # the bytes were damaged on their way; the next copy may be whole
     return False
+
+
+def seconds_until_retry(headers: Mapping[str, str], now: float) -> float | None:
+    """Return the seconds until the date in ``Retry-After``; ``None`` where there is none.
+
+    The form in seconds needs no clock and is parsed by `wire`. ``now`` is in seconds of the epoch,
+    for a response without ``Date``: the clock of the server is the better one.
+
+    Examples
+    --------
+    >>> until, now = "Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:29 GMT"
+    >>> seconds_until_retry({"retry-after": until, "date": now}, now=0.0)
+    30.0
+    """
+    until = parse_date(headers.get("retry-after", ""))
+    if until is None:
+        return None
+    told = parse_date(headers.get("date", ""))
+    return max(0.0, until - (now if told is None else told))

@@ -20,7 +20,7 @@ from urllib3.util import parse_url
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret
 
-__all__ = ["ProxyEnvironment"]
+__all__ = ["ProxyEnvironment", "is_loopback"]
 
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests asks
 
@@ -36,10 +36,8 @@ class ProxyEnvironment:
     def of(self, url: str) -> Hidden:
         """Return ``proxies``, ``verify`` and ``cert`` as requests' adapter takes them.
 
-        Raises
-        ------
-        ConfigError
-            A variable holds an invalid proxy address, or certificates that do not exist.
+        Raises `ConfigError`: a variable holds an invalid proxy address, or certificates that do not
+        exist.
         """
         parts = urlsplit(url)
         key = (parts.scheme, parts.netloc)
@@ -54,7 +52,7 @@ class ProxyEnvironment:
     def _look(self, url: str, host: str) -> Hidden:
         found = Hidden(self._session.merge_environment_settings(url, {}, True, None, None))
         found.pop("stream")
-        if _is_loopback(host):
+        if is_loopback(host):
             found["proxies"] = {}  # nobody else's loopback is meant
         _check_proxy(Secret(select_proxy(url, found["proxies"]) or ""), url)
         if isinstance(found["verify"], str) and not Path(found["verify"]).exists():
@@ -71,7 +69,8 @@ class ProxyEnvironment:
         self._session.close()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -113,12 +113,8 @@ class HttpResponse:
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, unless the body ends first; return the number of bytes.
 
-        Raises
-        ------
-        BrokenStreamError
-            The connection broke, or ended before HTTP says that the body does.
-        RequestTimeoutError
-            Nothing came for ``read_timeout`` seconds.
+        Raises `BrokenStreamError`: the connection broke, or ended before HTTP says that the body
+        does; `RequestTimeoutError`: nothing came for ``read_timeout`` seconds.
         """
         if not self._readable():
             return 0
@@ -260,12 +256,8 @@ class RequestsTransport:
     def send(self, request: HttpRequest) -> HttpResponse:
         """Send and return the response once its headers have arrived; 3xx is an error.
 
-        Raises
-        ------
-        TransportError
-            The class tells which: not reachable, timed out, connection broken.
-        CancelledError
-            ``request.abort`` was stopped.
+        Raises `TransportError`: the class tells which: not reachable, timed out, connection broken;
+        `CancelledError`: ``request.abort`` was stopped.
         """
         if self._closed:
             raise StateError("the transport is closed")

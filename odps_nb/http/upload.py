@@ -18,7 +18,7 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-__all__ = ["Upload", "open_upload"]
+__all__ = ["Upload"]
 
 _WAIT = 0.1  # seconds; what Ctrl-C may take
 _PIECE = 1 << 18  # bytes of one chunk on the wire
@@ -104,6 +104,15 @@ class Upload:
 
     A context manager: leaving it without `finish` aborts, and the server then sees a body that
     was cut. Use it from one thread; `abort` may come from any.
+
+    Parameters
+    ----------
+    request_factory
+        Makes the request around the body it is given.
+    pending
+        Bytes that may wait for the peer; `write` waits beyond that.
+    reject
+        Turns an answer that came too early into the error that the writer gets.
     """
 
     def __init__(
@@ -138,10 +147,8 @@ class Upload:
     def write(self, data: Any) -> int:
         """Write all of ``data`` (any buffer of bytes); blocks while the peer is slow.
 
-        Raises
-        ------
-        OdpsNbError
-            The sending failed, or the server has answered already and wants no more.
+        Raises `OdpsNbError`: the sending failed, or the server has answered already and wants no
+        more.
         """
         self._home.require("this upload")
         if self._finished or self._aborted:
@@ -167,10 +174,7 @@ class Upload:
     def finish(self) -> HttpResponse:
         """End the body and return the response; the same one if called again.
 
-        Raises
-        ------
-        TransportError
-            No answer came. Whether the server acted is then unknown.
+        Raises `TransportError`: no answer came. Whether the server acted is then unknown.
         """
         self._home.require("this upload")
         if self._aborted:
@@ -247,24 +251,3 @@ class Upload:
             self._error = error
         finally:
             self._pipe.desert()
-
-
-def open_upload(
-    transport: Transport,
-    request_factory: Callable[[Iterator[bytes]], HttpRequest],
-    *,
-    pending: int = _PENDING,
-    reject: Callable[[HttpResponse], Exception] = refuse_early,
-) -> Upload:
-    """Begin a request whose body is written to the `Upload`.
-
-    Parameters
-    ----------
-    request_factory
-        Makes the request around the body it is given.
-    pending
-        Bytes that may wait for the peer; `Upload.write` waits beyond that.
-    reject
-        Turns an answer that came too early into the error that the writer gets.
-    """
-    return Upload(transport, request_factory, pending=pending, reject=reject)

@@ -40,10 +40,7 @@ def wait_until_ready(
 ) -> None:
     """Wait until the socket is ready for reading or writing.
 
-    Raises
-    ------
-    TimeoutError
-        Neither, for ``timeout`` seconds.
+    Raises `TimeoutError`: neither, for ``timeout`` seconds.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     while not wait_for_socket(sock, read=read, write=write, timeout=_slice(deadline)):
@@ -54,10 +51,7 @@ def wait_until_ready(
 def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
     """Connect; later operations on the socket have the same ``timeout``.
 
-    Raises
-    ------
-    OSError
-        The system's own error; a `TimeoutError` when nothing answers.
+    Raises `OSError`: the system's own error; a `TimeoutError` when nothing answers.
     """
     sock.settimeout(0.0)
     code = sock.connect_ex(address)

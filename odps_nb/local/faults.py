@@ -5,6 +5,10 @@ They are values of the shared error tree, independent of the HTTP framework.
 
 from __future__ import annotations
 
+import errno
+import sqlite3
+from collections.abc import Iterator
+
 from odps_nb.errors import (
     AccessDeniedError,
     ConflictError,
@@ -13,19 +17,21 @@ from odps_nb.errors import (
     ServerFaultError,
     SessionExpiredError,
 )
-from odps_nb.local.server import full_disk
 from odps_nb.wire.calls.errors import with_advice
 
 __all__ = [
+    "DISK_FAILED",
+    "DISK_FULL",
     "disk_failed",
     "disk_full",
-    "disk_unsure",
     "expired",
     "forbidden",
+    "has_failed",
     "instance_over",
     "internal",
     "invalid",
     "invalid_state",
+    "is_full",
     "lacks",
     "malformed",
     "no_such",
@@ -42,6 +48,14 @@ __all__ = [
     "table_modified",
     "time_overflow",
 ]
+
+
+DISK_FULL = "the disk of the service is full; nothing that was committed is lost"
+DISK_FAILED = (
+    "the disk of the service cannot be read or written (input/output error); nothing that was"
+    " committed is lost"
+)
+_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def invalid(message: str, *, code: str = "InvalidArgument") -> InvalidRequestError:
@@ -187,19 +201,37 @@ def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:
 
 def disk_full() -> ServerFaultError:
     """The disk of the service is full."""
-    return ServerFaultError(full_disk.MESSAGE, status=507, code="InsufficientStorage")
+    return ServerFaultError(DISK_FULL, status=507, code="InsufficientStorage")
 
 
 def disk_failed() -> ServerFaultError:
     """The disk of the service could not be read or written."""
-    return ServerFaultError(full_disk.FAILED, status=500, code="StorageFailure")
-
-
-def disk_unsure() -> ServerFaultError:
-    """The catalogue could not be forced to disk: the service answers nothing any more."""
-    return ServerFaultError(full_disk.UNSURE, status=500, code="StorageFailure")
+    return ServerFaultError(DISK_FAILED, status=500, code="StorageFailure")
 
 
 def internal(message: str) -> ServerFaultError:
     """A defect of the service itself."""
     return ServerFaultError(message, status=500, code="InternalServerError")
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Return whether an error, or its cause or context, is a full disk."""
+    return any(_is(one, _ERRNOS, "No space left on device", "disk is full") for one in _all(error))
+
+
+def has_failed(error: BaseException | None) -> bool:
+    """Return whether an error, or its cause or context, is a disk that fails."""
+    texts = ("Input/output error", "disk I/O error")
+    return any(_is(one, (errno.EIO,), *texts) for one in _all(error))
+
+
+def _is(error: BaseException, numbers: tuple[int, ...], system: str, sqlite: str) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in numbers or system in str(error)
+    return isinstance(error, sqlite3.OperationalError) and sqlite in str(error)
+
+
+def _all(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

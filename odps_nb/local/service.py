@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
-from odps_nb.local.server.rights import Rights
-from odps_nb.local.sql.duck import Duck
+from odps_nb.local.rights import Rights
 from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.instances import Instances
 from odps_nb.local.sql.queries import Queries, QueryLimits
@@ -41,10 +41,9 @@ WORKERS = 16
 class Settings:
     """Settings of a service.
 
-    ``verify`` off accepts every request (for experiments only); ``set_aside`` moves data files
-    that the catalogue does not know out of the way, instead of refusing to start. ``reads`` says
-    how coarsely reads are split and filtered; by default as the real service does. ``forms`` says
-    what it sends where the evidence about the real one is weak.
+    ``verify`` off accepts every request (for experiments only). ``reads`` says how coarsely reads
+    are split and filtered; by default as the real service does. ``forms`` says what it sends where
+    the evidence about the real one is weak.
     """
 
     project: str = DEFAULT_PROJECT
@@ -54,7 +53,6 @@ class Settings:
     schemas: bool = False
     verify: bool = True
     durable: bool = True
-    set_aside: bool = False
     max_body: int = 16 * 2**30
     query_limits: QueryLimits | None = None
     rights: Mapping[str, Mapping[str, str]] | None = None
@@ -84,9 +82,9 @@ class Service:
         self.clock = clock
         self.folder = Folder(root, durable=self.settings.durable)
         try:
-            check_without_catalogue(self.folder, set_aside=self.settings.set_aside)
             if prepare is not None:
                 prepare(self.folder)
+            check_without_catalogue(self.folder)
             self._open()
         except BaseException:
             self.folder.close()
@@ -97,12 +95,10 @@ class Service:
         self.keys = self.folder.access_keys(settings.keys)
         self.owner = next(iter(self.keys))
         self.rights = Rights(settings.rights)
-        self.status_token = secrets.token_urlsafe(24)
         self.route_token = f"local-{secrets.token_hex(8)}"
-        self.started = clock()
         self.database = Database(self.folder.catalog, durable=settings.durable)
         try:
-            Ledger(self.database, self.folder).check(set_aside=settings.set_aside)
+            Ledger(self.database, self.folder).check()
         except BaseException:
             self.database.close()
             raise

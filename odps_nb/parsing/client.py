@@ -7,24 +7,20 @@ See ``docs/decisions/previews.md``.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from odps_nb.child_process import Child, IdleTimer
 from odps_nb.errors import (
     ConversionError,
     LimitExceededError,
     MissingDependencyError,
     OdpsNbError,
 )
-from odps_nb.parsing.process import LENGTHS
 from odps_nb.parsing.values import Limits, UnshowableError
 
 __all__ = ["Parsed", "Parser", "ParserStoppedError", "at_exit"]
@@ -121,10 +117,9 @@ class Parser:
     """
 
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._resting: threading.Timer | None = None
+        self._process: Child | None = None
+        self._resting = IdleTimer(idle_seconds, self.close)
         self._asking = False
         self._strikes = 0
 
@@ -150,10 +145,10 @@ class Parser:
         with self._lock:
             # a gallery of blobs that run over time must come to an end: each gets less of it
             allowed = replace(limits, seconds=max(1, limits.seconds >> self._strikes // 2))
-            self._stop_resting()
+            self._resting.stop()
             job = {"parser": parser, "options": options, "limits": asdict(allowed)}
             found, answer = self._ask(job, data, allowed)
-            self._rest_later()
+            self._resting.start()
             late = found.get("stopped") == "too much time"
             self._strikes = min(8, self._strikes + 2) if late else max(0, self._strikes - 1)
         if "missing" in found:
@@ -171,28 +166,15 @@ class Parser:
     def close(self) -> None:
         """Stop the process; the next job starts a new one."""
         with self._lock:
-            self._stop_resting()
+            self._resting.stop()
             self._end()
 
     def forget(self) -> None:
         """Forget the process of the parent, after a fork."""
         process, self._process, self._lock = self._process, None, threading.Lock()
-        self._resting = None  # its thread is not here
+        self._resting.timer = None  # its thread is not here
         if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                # past the buffer: another thread may have been writing when the fork was made
-                pipe.raw.close()  # type: ignore[union-attr]
-            process.returncode = 0  # not ours to wait for
-
-    def _rest_later(self) -> None:
-        self._resting = threading.Timer(self._idle_seconds, self.close)
-        self._resting.daemon = True
-        self._resting.start()
-
-    def _stop_resting(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
-            self._resting = None
+            process.forget()
 
     # -- one job ------------------------------------------------------------------------------
 
@@ -207,14 +189,15 @@ class Parser:
 
         def end() -> None:
             late.set()
-            _kill(process)
+            process.kill()
 
         timer = threading.Timer(limit, end)
         timer.daemon = True
         self._asking = True
         timer.start()
         try:
-            answer = _exchange(process, job, data, limits)
+            process.send(job, data)
+            answer = process.receive(limits.answer)
             self._asking = False
         except (OSError, EOFError, ValueError, RecursionError) as error:
             _stop(timer)
@@ -228,19 +211,14 @@ class Parser:
         _stop(timer)
         return answer
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Child:
         if self._process is None:
             kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
             package = str(Path(__file__).resolve().parents[2])
             path = [package, *_library_folders()]
             try:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", _BOOT, *path],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    env={**kept, **_SET},
-                    start_new_session=True,  # Ctrl-C is for the kernel, which ends this one
+                self._process = Child(
+                    [sys.executable, "-I", "-c", _BOOT, *path], {**kept, **_SET}, quiet=True
                 )
             except (OSError, ValueError, TypeError) as error:
                 raise UnshowableError(f"the parser does not start: {error}") from None
@@ -248,15 +226,7 @@ class Parser:
 
     def _end(self) -> int:
         process, self._process, self._asking = self._process, None, False
-        if process is None:
-            return 0
-        _kill(process)
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # what it did not read
-                if pipe is not None:
-                    pipe.close()
-        return code
+        return 0 if process is None else process.end()
 
 
 def _library_folders() -> list[str]:
@@ -270,46 +240,6 @@ def _stop(timer: threading.Timer) -> None:
     """Cancel the timer, or wait until it has run."""
     timer.cancel()
     timer.join()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and the job that it forked."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if hasattr(os, "killpg"):
-                os.killpg(process.pid, signal.SIGKILL)
-            else:
-                process.kill()
-
-
-def _exchange(
-    process: subprocess.Popen[bytes], job: dict[str, Any], data: bytes, limits: Limits
-) -> tuple[dict[str, Any], bytes]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    text = json.dumps(job).encode()
-    process.stdin.write(LENGTHS.pack(len(text), len(data)) + text)
-    process.stdin.write(data)
-    process.stdin.flush()
-    return _answer(process.stdout, limits.answer)
-
-
-def _answer(source: IO[bytes], limit: int) -> tuple[dict[str, Any], bytes]:
-    length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
-    if length + size > limit:
-        raise ValueError("answer too long")
-    found = json.loads(_exactly(source, length))
-    data = _exactly(source, size)
-    if not isinstance(found, dict):
-        raise ValueError("invalid answer")
-    return found, data
-
-
-def _exactly(source: IO[bytes], count: int) -> bytes:
-    data = source.read(count)
-    if len(data) < count:
-        raise EOFError("the process has ended")
-    return data
 
 
 def _refusal(found: dict[str, Any]) -> OdpsNbError:

@@ -5,8 +5,7 @@ were made for that. Here, that ends this process and nothing else.
 
 ::
 
-    stdin    u32 length of JSON · u64 length of data · JSON (which parser, its options) · data
-    stdout   the same two lengths · JSON (plain texts and numbers) · data
+    JSON of a job: {"parser": …, "options": …, "limits": …}, with the bytes as data
     JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}
                        {"refused": class, …}  {"stopped": why}
 
@@ -21,25 +20,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import json
 import os
 import pkgutil
 import signal
-import struct
 import sys
-from importlib.abc import MetaPathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from odps_nb.child_process import LENGTHS, die_first, hide_pandas, pack, unpack
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
-__all__ = ["GROUP", "LENGTHS", "main"]
+__all__ = ["GROUP", "main"]
 
-LENGTHS: Final = struct.Struct(">IQ")
 #: Entry points of parsers that other packages have: modules with `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
@@ -52,12 +48,13 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # what a library prints must not get among the answers
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _sacrifice()
-    sys.meta_path.insert(0, _WithoutPandas())
-    while head := requests.read(LENGTHS.size):
-        length, size = LENGTHS.unpack(head)
-        job = json.loads(requests.read(length))
-        data = requests.read(size)
+    die_first()
+    hide_pandas()
+    while True:
+        try:
+            job, data = unpack(requests)
+        except EOFError:
+            return
         limits = Limits(**job["limits"])
         if _FORKS:
             answer = _in_fork(job, data, limits, answers.fileno())
@@ -66,14 +63,6 @@ def main() -> None:
         answers.write(answer)
         answers.flush()
         del data, answer
-
-
-class _WithoutPandas(MetaPathFinder):
-    """Makes pandas look missing: pyarrow would load it, which takes half a second in each fork."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("no preview needs pandas", name="pandas")
 
 
 def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> bytes:
@@ -94,7 +83,7 @@ def _in_fork(job: dict[str, Any], data: bytes, limits: Limits, answers: int) -> 
     if len(answer) > limits.answer:
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return _bounded(answer, limits) if code == 0 else _pack({"stopped": _why(code)})
+    return _bounded(answer, limits) if code == 0 else pack({"stopped": _why(code)})
 
 
 def _work(job: dict[str, Any], data: bytes, limits: Limits, writing: int) -> None:
@@ -112,22 +101,22 @@ def _work(job: dict[str, Any], data: bytes, limits: Limits, writing: int) -> Non
 def _done(job: dict[str, Any], data: bytes) -> bytes:
     try:
         found, picture = _parser(job["parser"]).parse(data, job["options"])
-        return _pack({"done": found}, picture)
+        return pack({"done": found}, picture)
     except MissingDependencyError as error:
-        return _pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
+        return pack({"missing": str(error), "extra": error.extra, "hint": error.hint})
     except (ConversionError, LimitExceededError) as error:
         # what a caller of a conversion catches: its class, its words and its attributes
         facts = {name: getattr(error, name) for name in error.fact_names}
-        return _pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
+        return pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
     except ImportError as error:
-        return _pack({"missing": f"a library does not load: {error}"})
+        return pack({"missing": f"a library does not load: {error}"})
     except UnshowableError as error:
-        return _pack({"unshowable": str(error)})
+        return pack({"unshowable": str(error)})
     except MemoryError:
-        return _pack({"stopped": "too much memory"})
+        return pack({"stopped": "too much memory"})
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours, and
         # these raise what they like; the reason is shown on the tile
-        return _pack({"unshowable": refusal_of(error)})
+        return pack({"unshowable": refusal_of(error)})
 
 
 @functools.cache
@@ -144,18 +133,13 @@ def _parser(name: str) -> ModuleType:
     raise ValueError(f"there is no parser {name!r}")
 
 
-def _pack(found: dict[str, Any], data: bytes = b"") -> bytes:
-    text = json.dumps(found).encode()
-    return LENGTHS.pack(len(text), len(data)) + text + data
-
-
 def _bounded(answer: bytes, limits: Limits) -> bytes:
     """Return the answer if it has the length that it states, else an error in its place."""
     if len(answer) > limits.answer:
-        return _pack({"stopped": "answer too long"})
+        return pack({"stopped": "answer too long"})
     lengths = LENGTHS.unpack(answer[: LENGTHS.size]) if len(answer) >= LENGTHS.size else (0, 0)
     whole = len(answer) == LENGTHS.size + sum(lengths)
-    return answer if whole else _pack({"stopped": "invalid answer"})
+    return answer if whole else pack({"stopped": "invalid answer"})
 
 
 def _why(code: int) -> str:
@@ -195,12 +179,6 @@ def _mapped() -> int:
     except OSError:
         return 2 << 30
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _sacrifice() -> None:
-    """Let the system kill this process, not the kernel, when it runs out of memory."""
-    with contextlib.suppress(OSError):  # only Linux has it
-        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sends the requests of a question and records them with their answers (room probe).
+"""Sends the requests of a question and records them with their answers.
 
 Each request is sent once. Rows are read up to the question's bound. Must not
 know: single questions.
@@ -328,10 +328,7 @@ class Asker:
     def run(self, sql: str, settings: Mapping[str, str] | None = None) -> SqlInstance:
         """Run a statement and wait for its end.
 
-        Raises
-        ------
-        ServiceError
-            It failed, or was refused.
+        Raises `ServiceError`: it failed, or was refused.
         """
         left = max(0.1, self._transport.seconds_left - CANCEL_SECONDS)
         request = {"action": "SQL", "text": sql}

@@ -1,4 +1,4 @@
-"""Questions about ``BlobRead`` (room probe)."""
+"""Questions about ``BlobRead``."""
 
 from __future__ import annotations
 

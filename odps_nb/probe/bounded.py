@@ -1,4 +1,4 @@
-"""A transport that enforces the bounds of a question on requests and time (room probe).
+"""A transport that enforces the bounds of a question on requests and time.
 
 Every request goes through it, also those of SQL and the lookup of the endpoint.
 """

@@ -1,4 +1,4 @@
-"""The list of all questions, in the order in which they are asked (room probe)."""
+"""The list of all questions, in the order in which they are asked."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ QUESTIONS: tuple[Question, ...] = (
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
     """Return the questions with these ids; without ids, all of them.
 
-    Raises
-    ------
-    ConfigError
-        There is no question of an id.
+    Raises `ConfigError`: there is no question of an id.
     """
     wanted = set(ids)
     unknown = wanted - {one.id for one in QUESTIONS}

@@ -1,4 +1,4 @@
-"""``odps-nb probe``: asks the questions, prints verdicts and writes a report (room probe; prints).
+"""``odps-nb probe``: asks the questions, prints verdicts and writes a report.
 
 The tables that it made are dropped before it ends, also when it is interrupted or terminated.
 """

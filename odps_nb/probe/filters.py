@@ -1,4 +1,4 @@
-"""Questions about filters: blocks, accepted forms, meaning of conditions in SQL (room probe)."""
+"""Questions about filters: blocks, accepted forms, meaning of conditions in SQL."""
 
 from __future__ import annotations
 

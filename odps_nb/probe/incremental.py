@@ -1,4 +1,4 @@
-"""Questions about incremental reads of primary-key tables (room probe)."""
+"""Questions about incremental reads of primary-key tables."""
 
 from __future__ import annotations
 

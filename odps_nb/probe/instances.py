@@ -1,4 +1,4 @@
-"""Questions about results of SQL queries (room probe)."""
+"""Questions about results of SQL queries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A question to the real service as a value, and the verdict on an answer (room probe).
-
-Must not know: how questions are sent, and which there are.
-"""
+"""A question to the real service as a value, and the verdict on an answer."""
 
 from __future__ import annotations
 

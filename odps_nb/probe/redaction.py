@@ -1,7 +1,7 @@
-"""Keeps names and secrets out of reports (room probe).
+"""Keeps names and secrets out of reports.
 
 Of answers only the members on a list are recorded; requests are made here, and every name in them
-is replaced by a placeholder, the same one throughout a report. Must not know: questions.
+is replaced by a placeholder, the same one throughout a report.
 """
 
 from __future__ import annotations

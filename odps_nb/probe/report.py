@@ -1,7 +1,4 @@
-"""Formats findings as a JSON document and as a page of text (room probe).
-
-Must not know: how findings are made. Its input is redacted already.
-"""
+"""Formats findings as a JSON document and as a page of text. Its input is redacted already."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import Any
 
 from odps_nb.probe.question import AS_ASSUMED
 from odps_nb.probe.running import Finding
+from odps_nb.terms import shorten
 
 __all__ = ["FORMAT", "as_document", "as_page"]
 
@@ -74,4 +72,4 @@ def _finding(one: Mapping[str, Any]) -> list[str]:
 
 def _brief(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return shorten(text, _SHOWN)

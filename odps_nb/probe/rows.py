@@ -1,4 +1,4 @@
-"""Questions about ``TableRead`` and ``TablePreview`` (room probe)."""
+"""Questions about ``TableRead`` and ``TablePreview``."""
 
 from __future__ import annotations
 

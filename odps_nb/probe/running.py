@@ -1,4 +1,4 @@
-"""Asks the questions one after the other and collects the findings (room probe).
+"""Asks the questions one after the other and collects the findings.
 
 A question that fails does not affect the others. Tables are made before the question that needs
 them, and dropped at the end whatever happens.
@@ -93,10 +93,8 @@ class Prober:
     def start(self) -> None:
         """Connect to the service, and check that no table of another owner is in the way.
 
-        Raises
-        ------
-        OdpsNbError
-            The service does not answer, or a table of a name to be made is somebody's own.
+        Raises `OdpsNbError`: the service does not answer, or a table of a name to be made is
+        somebody's own.
         """
         self._asker.begin(requests=2, rows=0, seconds=60.0)
         self.redactor.hide(urlsplit(self._storage.tunnel_endpoint).netloc, "host")

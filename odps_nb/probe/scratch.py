@@ -1,8 +1,8 @@
-"""Makes and drops the tables of ``--write`` (room probe).
+"""Makes and drops the tables of ``--write``.
 
 Their names begin with the one that the user gave, their comment marks them as made by the probe,
 and their lifecycle is a day: what a killed run leaves behind is dropped by the next run, or by the
-service. Must not know: questions.
+service.
 """
 
 from __future__ import annotations
@@ -173,10 +173,7 @@ class Scratch:
     def start_clean(self) -> None:
         """Drop the tables that a killed run has left.
 
-        Raises
-        ------
-        ConfigError
-            A table of that name is somebody's own.
+        Raises `ConfigError`: a table of that name is somebody's own.
         """
         for name in self._names.values():
             self._begin()

@@ -1,4 +1,4 @@
-"""Questions about read sessions and their refusals (room probe)."""
+"""Questions about read sessions and their refusals."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Requests shared by many questions: sessions, ranges, streams (room probe).
+"""Requests shared by many questions: sessions, ranges, streams.
 
-Each function sends one request unless its docstring says otherwise. Must not know: single
-questions.
+Each function sends one request unless its docstring says otherwise.
 """
 
 from __future__ import annotations

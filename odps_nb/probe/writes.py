@@ -1,4 +1,4 @@
-"""Questions about write sessions and streams; each uses tables made for it (room probe)."""
+"""Questions about write sessions and streams; each uses tables made for it."""
 
 from __future__ import annotations
 

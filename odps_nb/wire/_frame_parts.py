@@ -56,10 +56,7 @@ _KINDS = tuple(ChecksumKind)  # the index is the number on the wire
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
     """Return the JSON object in ``data``; no bytes at all stand for ``{}``.
 
-    Raises
-    ------
-    FramingError
-        When it is not UTF-8, not JSON, or not an object.
+    Raises `FramingError` when it is not UTF-8, not JSON, or not an object.
     """
     if not data:
         return {}
@@ -80,12 +77,7 @@ def _no_constant(name: str) -> NoReturn:
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
     """Return the length of a header or footer that may be read.
 
-    Raises
-    ------
-    FramingError
-        When it is negative.
-    LimitExceededError
-        When it is over ``limit``.
+    Raises `FramingError` when it is negative; `LimitExceededError` when it is over ``limit``.
     """
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
@@ -150,10 +142,7 @@ class FrameHeader:
     def of(cls, fields: Mapping[str, Any]) -> FrameHeader:
         """Check the types of a parsed header; unknown keys are left alone.
 
-        Raises
-        ------
-        FramingError
-            When a known key has a value of another type.
+        Raises `FramingError` when a known key has a value of another type.
         """
         values, index = fields.get("PartitionValues"), fields.get("ColumnIndex")
         if values is not None and not (
@@ -196,10 +185,8 @@ class Footer:
     def decode(cls, data: bytes) -> Footer:
         """Parse a footer; no checksum in it is the kind ``NONE``.
 
-        Raises
-        ------
-        FramingError
-            For what is not JSON, an unknown type, or a value that does not fit its type.
+        Raises `FramingError` for what is not JSON, an unknown type, or a value that does not fit
+        its type.
         """
         checksum = parse_json_object(data, "frame footer").get("Checksum")
         if checksum is None:
@@ -273,10 +260,7 @@ class RunningChecksum:
     def check(self, footer: Footer, index: int) -> bool:
         """Compare with the footer; ``False`` when nothing could be compared.
 
-        Raises
-        ------
-        ChecksumError
-            When the data is not what the footer says.
+        Raises `ChecksumError` when the data is not what the footer says.
         """
         actual = self._value(footer.kind)
         if actual is None:

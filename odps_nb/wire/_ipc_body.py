@@ -23,13 +23,9 @@ _BITS = 8
 class BodyNeeds:
     """Adds up the decompressed sizes that the buffers of a body declare, while it is read.
 
-    Raises
-    ------
-    LimitExceededError
-        Of `feed` and of the constructor: the buffers need more than ``limit`` bytes together, or
-        columns are longer than their bytes can account for.
-    FramingError
-        Of `feed`: a length is negative.
+    Raises `LimitExceededError`: of `feed` and of the constructor: the buffers need more than
+    ``limit`` bytes together, or columns are longer than their bytes can account for;
+    `FramingError`: of `feed`: a length is negative.
     """
 
     __slots__ = ("_at", "_held", "_limit", "_longest", "_next", "_promised", "_promises", "_stored")

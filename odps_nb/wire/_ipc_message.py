@@ -62,12 +62,9 @@ class IpcMessage:
 def parse_message(metadata: bytes) -> IpcMessage:
     """Read a message's flatbuffer.
 
-    Raises
-    ------
-    FramingError
-        When an offset leaves the buffer, a length is negative, a buffer leaves the body or begins
-        inside of the one before, a name is no UTF-8, or the order of bytes or the compression is
-        one that no service uses.
+    Raises `FramingError` when an offset leaves the buffer, a length is negative, a buffer leaves
+    the body or begins inside of the one before, a name is no UTF-8, or the order of bytes or the
+    compression is one that no service uses.
 
     Examples
     --------

@@ -31,12 +31,8 @@ class PushDecoder(ABC, Generic[Out]):
     def feed(self, chunk: BytesLike) -> Out:
         """Decode the next bytes, cut anywhere.
 
-        Raises
-        ------
-        ProtocolError
-            When the bytes break the format; the decoder is dead from then on.
-        StateError
-            When the decoder has failed or ended before.
+        Raises `ProtocolError` when the bytes break the format; the decoder is dead from then on;
+        `StateError` when the decoder has failed or ended before.
         """
         self._enter()
         out = self._feed(chunk)
@@ -46,12 +42,8 @@ class PushDecoder(ABC, Generic[Out]):
     def feed_eof(self) -> Out:
         """Declare the end of the input; return what was withheld, or raise if the end is missing.
 
-        Raises
-        ------
-        TruncatedError
-            When the bytes stop before the format does.
-        StateError
-            When the decoder has failed or ended before.
+        Raises `TruncatedError` when the bytes stop before the format does; `StateError` when the
+        decoder has failed or ended before.
         """
         self._enter()
         out = self._feed_eof()

@@ -109,12 +109,9 @@ class EndMarkerCheck:
     def feed(self, chunk: BytesLike) -> None:
         """Check the next bytes of the decoded stream, cut anywhere.
 
-        Raises
-        ------
-        FramingError
-            The bytes are no IPC stream, or go on behind the end marker.
-        LimitExceededError
-            A message is larger than accepted, or would be when it is decompressed.
+        Raises `FramingError`: the bytes are no IPC stream, or go on behind the end marker;
+        `LimitExceededError`: a message is larger than accepted, or would be when it is
+        decompressed.
         """
         if self._state == "failed":
             raise StateError("this stream failed before; bytes after a defect cannot be decoded")
@@ -201,12 +198,8 @@ class EndMarkerCheck:
     def require(self, *, rows: int | None = None) -> None:
         """Raise unless the stream is complete and, where ``rows`` is given, has that many rows.
 
-        Raises
-        ------
-        TruncatedError
-            When the bytes do not end with the end marker, or rows are missing.
-        FramingError
-            When there are more rows than expected.
+        Raises `TruncatedError` when the bytes do not end with the end marker, or rows are missing;
+        `FramingError` when there are more rows than expected.
         """
         if not self.complete:
             raise TruncatedError(
@@ -228,19 +221,15 @@ def sniff_body(
 ) -> Literal["ipc"] | Compression:
     """Tell a plain IPC stream from one inside a content coding (``docs/protocol.md`` section 5.5).
 
+    Raises `TruncatedError` for a body of fewer than four bytes; `FramingError` when the bytes are
+    neither, or contradict the header.
+
     Parameters
     ----------
     first4
         The first four bytes of the body.
     content_encoding
         The header's value; must agree with the bytes where it is present.
-
-    Raises
-    ------
-    TruncatedError
-        For a body of fewer than four bytes.
-    FramingError
-        When the bytes are neither, or contradict the header.
     """
     head = bytes(first4[:4])
     if len(head) < 4:

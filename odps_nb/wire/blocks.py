@@ -26,13 +26,14 @@ far beyond `RUN_BLOCKS`; any other damage is missed once in 2³², as it is per 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from odps_nb.errors import ChecksumError, StateError, TruncatedError
-from odps_nb.wire._push import BytesLike, PushDecoder
+from odps_nb.wire._push import BytesLike, PieceDecoder
 from odps_nb.wire.crc32c import IMPLEMENTATION, IS_FAST, crc32c
 
 __all__ = [
@@ -96,11 +97,8 @@ def _push_zeros(register: int, count: int) -> int:
 def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> None:
     """Check ``count`` whole blocks in one pass over ``count * 4100`` contiguous bytes.
 
-    Raises
-    ------
-    ChecksumError
-        Names the first bad block by index and the stream offset at which it starts,
-        both counted from ``first_block``.
+    Raises `ChecksumError`: names the first bad block by index and the stream offset at which it
+    starts, both counted from ``first_block``.
     """
     if len(stored) != count * STORED_SIZE:
         raise ValueError(f"{len(stored)} bytes are not {count} whole blocks")
@@ -117,12 +115,8 @@ def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> Non
 def verify_tail(stored: BytesLike, *, block: int = 0) -> bytes:
     """Return the payload of the last, short block (its CRC included in ``stored``).
 
-    Raises
-    ------
-    TruncatedError
-        When four bytes or fewer are left: no room for a payload and its checksum.
-    DamagedTailError
-        When the checksum does not match: cut inside the block, or damaged.
+    Raises `TruncatedError` when four bytes or fewer are left: no room for a payload and its
+    checksum; `DamagedTailError` when the checksum does not match: cut inside the block, or damaged.
     """
     offset, size = block * STORED_SIZE, len(stored) - TRAILER_SIZE
     if size <= 0:
@@ -175,7 +169,7 @@ def _payloads(memory: BytesLike, count: int, stride: int) -> np.ndarray[Any, Any
     return np.ndarray((count,), _PAYLOAD, memory, 0, (stride,))
 
 
-class BlockDecoder(PushDecoder[bytes]):
+class BlockDecoder(PieceDecoder):
     """Verifies and strips CRC32C blocks, fed in any pieces.
 
     ``feed`` returns the verified payload of all complete blocks so far; ``feed_eof`` that of the
@@ -202,32 +196,51 @@ class BlockDecoder(PushDecoder[bytes]):
         """How many whole blocks were verified so far."""
         return self._blocks
 
-    def _feed(self, chunk: BytesLike) -> bytes:
+    def feed_into(self, chunk: BytesLike, target: memoryview) -> int:
+        """Write what ``feed`` would return into ``target``; return the number of bytes."""
+        self._enter()
+        done = 0
+        for stored, count in self._runs(chunk):
+            done += strip_into(stored, count, target[done:])
+        self._alive = True
+        return done
+
+    def _runs(self, chunk: BytesLike) -> list[tuple[BytesLike, int]]:
+        """Return verified runs of whole blocks, each with its number of blocks."""
+        runs: list[tuple[BytesLike, int]] = []
         view = memoryview(chunk).cast("B")
-        parts: list[bytes] = []
         if self._held:
             missing = STORED_SIZE - len(self._held)
             self._held += view[:missing]
             view = view[missing:]
             if len(self._held) < STORED_SIZE:
-                return b""
-            parts.append(self._take(self._held, 1))
+                return runs
+            runs.append((self._verified(self._held, 1), 1))
             self._held = bytearray()
-        whole = len(view) // STORED_SIZE
+        whole, rest = divmod(len(view), STORED_SIZE)
         for start in range(0, whole, RUN_BLOCKS):
             count = min(RUN_BLOCKS, whole - start)
             run = view[start * STORED_SIZE : (start + count) * STORED_SIZE]
-            parts.append(self._take(run, count))
-        self._held += view[whole * STORED_SIZE :]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            runs.append((self._verified(run, count), count))
+        if rest:
+            self._held += view[-rest:]
+        return runs
 
-    def _take(self, stored: BytesLike, count: int) -> bytes:
+    def _verified(self, stored: BytesLike, count: int) -> BytesLike:
         verify_blocks(stored, count, first_block=self._blocks)
         self._blocks += count
-        return strip_trailers(stored, count)
+        return stored
 
-    def _feed_eof(self) -> bytes:
-        return verify_tail(self._held, block=self._blocks) if self._held else b""
+    def _feed(self, chunk: BytesLike) -> bytes:
+        parts = [strip_trailers(*run) for run in self._runs(chunk)]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
+        yield self._feed(chunk)
+
+    def _pieces_eof(self) -> Iterator[bytes]:
+        if self._held:
+            yield verify_tail(self._held, block=self._blocks)
 
 
 class BlockEncoder:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from contextlib import suppress
+from typing import Any, Protocol
 
 import lz4.frame
 import zstandard
@@ -17,7 +18,6 @@ import zstandard
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
 from odps_nb.wire._push import BytesLike, PieceDecoder
-from odps_nb.wire._zstd_blocks import MAX_BLOCK_OUTPUT, BlockWalker
 
 __all__ = [
     "HTTP_NAMES",
@@ -39,20 +39,18 @@ HTTP_NAMES = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
 ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 LZ4_MAGIC = bytes.fromhex("04224d18")
 
-MAX_PIECE = 8 << 20
+MAX_PIECE = 1 << 20
 """Largest size of one piece of output, in bytes."""
 
 _ZSTD_MAX_WINDOW = 128 << 20
-_LZ4_SLICE = 32 << 10  # one byte of LZ4 gives at most 255
+_PROBE = b"odps_nb"
+_ZSTD_PROBE = zstandard.ZstdCompressor().compress(_PROBE)
 
 
 def from_http_name(name: str | None) -> Compression:
     """Return the coding for a ``Content-Encoding`` value; absent or identity: none.
 
-    Raises
-    ------
-    FramingError
-        For a coding that this protocol does not have.
+    Raises `FramingError` for a coding that this protocol does not have.
     """
     text = (name or "identity").strip().lower()
     if text == "identity":
@@ -85,12 +83,13 @@ class Decoder(PieceDecoder):
     """Decode one content coding; ``feed`` gives all output that is ready by now.
 
     Counts its output against ``max_output`` (bytes; ``None``: no limit) and raises
-    `LimitExceededError` before it holds more than a piece (8 MiB) beyond. ``pieces`` gives the
+    `LimitExceededError` before it holds more than a piece (1 MiB) beyond. ``pieces`` gives the
     output in such pieces, for a stream of any size in bounded memory.
     """
 
     __slots__ = ("_max_output", "_taken", "_total")
     name: Compression
+    failure: type[Exception]
 
     def __init__(self, max_output: int | None) -> None:
         super().__init__()
@@ -98,8 +97,30 @@ class Decoder(PieceDecoder):
         self._taken = 0
         self._total = 0
 
+    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
+        try:
+            for piece in self._decode(chunk):
+                self._total += len(piece)
+                if self._max_output is not None and self._total > self._max_output:
+                    raise LimitExceededError(
+                        f"the {self.name.value} stream decodes to more than "
+                        f"{self._max_output} bytes",
+                        offset=self._taken,
+                        limit=self._max_output,
+                        actual=self._total,
+                        hint="raise max_output if you trust the source",
+                    )
+                yield piece
+        except self.failure as error:
+            raise FramingError(
+                f"the {self.name.value} stream is damaged: {error}",
+                offset=self._taken,
+                hint="fetch it again; the bytes were damaged on their way",
+            ) from error
+        self._taken += len(chunk)
+
     def _pieces_eof(self) -> Iterator[bytes]:
-        if self._inside_frame():
+        if self._taken and self._is_inside_frame():
             raise TruncatedError(
                 f"the {self.name.value} stream ends inside a frame, after {self._taken} bytes",
                 offset=self._taken,
@@ -107,133 +128,91 @@ class Decoder(PieceDecoder):
             )
         return iter(())
 
-    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
-        for piece in self._decode(chunk):
-            self._total += len(piece)
-            if self._max_output is not None and self._total > self._max_output:
-                raise LimitExceededError(
-                    f"the {self.name.value} stream decodes to more than {self._max_output} bytes",
-                    offset=self._taken,
-                    limit=self._max_output,
-                    actual=self._total,
-                    hint="raise max_output if you trust the source",
-                )
-            yield piece
-
     @abstractmethod
     def _decode(self, chunk: memoryview) -> Iterator[bytes]: ...
 
-    @abstractmethod
-    def _inside_frame(self) -> bool: ...
+    def _is_inside_frame(self) -> bool:
+        return False
 
 
 class _Identity(Decoder):
     __slots__ = ()
     name = Compression.NONE
+    failure = FramingError  # there is none
 
     def _decode(self, chunk: memoryview) -> Iterator[bytes]:
-        self._taken += len(chunk)
         yield bytes(chunk)
 
-    def _inside_frame(self) -> bool:
-        return False
+
+class _NeedsInputError(Exception):
+    """All input that was fed is decoded."""
 
 
-class _FrameObject(Protocol):
-    """The decoder of one frame in both libraries; bytes after its end are in ``unused_data``."""
+class _Input:
+    """The input of a zstd reader: the rest of the chunk that was fed, and no end."""
 
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes | None: ...
-    def decompress(self, data: BytesLike, /) -> bytes: ...
+    __slots__ = ("rest",)
 
+    def __init__(self) -> None:
+        self.rest: BytesLike = b""
 
-class _Frames(Decoder):
-    """Decodes consecutive frames in slices, so that no call returns more than 8 MiB."""
-
-    __slots__ = ("_frame", "_given")
-    failure: type[Exception]
-
-    def __init__(self, max_output: int | None) -> None:
-        super().__init__(max_output)
-        self._frame: _FrameObject | None = None
-        self._given = 0  # by this frame
-
-    def _decode(self, chunk: memoryview) -> Iterator[bytes]:
-        for part in self._slices(chunk):
-            rest: BytesLike | None = part
-            while rest:
-                frame = self._frame or self._open()
-                try:
-                    piece = frame.decompress(rest)
-                except self.failure as error:
-                    raise self._damaged(error) from error
-                self._given += len(piece)
-                if frame.eof:
-                    self._check_end(self._given)
-                    rest, self._frame, self._given = frame.unused_data, None, 0
-                else:
-                    rest, self._frame = b"", frame
-                if piece:
-                    yield piece
-            self._taken += len(part)
-
-    def _check_end(self, given: int) -> None:
-        """Refuse a frame that has ended, and given so many bytes, where the library does not."""
-
-    def _damaged(self, error: Exception | str) -> FramingError:
-        return FramingError(
-            f"the {self.name.value} stream is damaged: {error}",
-            offset=self._taken,
-            hint="fetch it again; the bytes were damaged on their way",
-        )
-
-    def _inside_frame(self) -> bool:
-        return self._frame is not None
-
-    @abstractmethod
-    def _slices(self, chunk: memoryview) -> Iterator[memoryview]: ...
-
-    @abstractmethod
-    def _open(self) -> _FrameObject: ...
+    def read(self, size: int) -> BytesLike:
+        if not self.rest:
+            raise _NeedsInputError
+        part, self.rest = self.rest[:size], self.rest[size:]
+        return part
 
 
-class _Zstd(_Frames):
-    __slots__ = ("_library", "_walker")
+class _Zstd(Decoder):
+    __slots__ = ("_input", "_reader")
     name = Compression.ZSTD
     failure = zstandard.ZstdError
 
     def __init__(self, max_output: int | None) -> None:
         super().__init__(max_output)
-        self._library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
-        self._walker = BlockWalker(blocks=MAX_PIECE // MAX_BLOCK_OUTPUT)
+        library = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW)
+        self._input = _Input()
+        source: Any = self._input  # a file of which only `read` is called
+        self._reader = library.stream_reader(source, read_across_frames=True)
 
-    def _slices(self, chunk: memoryview) -> Iterator[memoryview]:
-        return self._walker.cut(chunk)
+    def _decode(self, chunk: BytesLike) -> Iterator[bytes]:
+        self._input.rest = chunk
+        with suppress(_NeedsInputError):
+            while True:
+                yield self._reader.read1(MAX_PIECE)
 
-    def _open(self) -> _FrameObject:
-        return self._library.decompressobj()
+    def _is_inside_frame(self) -> bool:
+        # The library does not tell. A frame behind the end gives its content at a boundary only;
+        # in two parts, since libzstd decodes a whole frame even behind half a frame header.
+        parts = (_ZSTD_PROBE[:-1], _ZSTD_PROBE[-1:])
+        try:
+            return b"".join(piece for part in parts for piece in self._decode(part)) != _PROBE
+        except self.failure:
+            return True
 
-    def _check_end(self, given: int) -> None:
-        promised = self._walker.promised.popleft()
-        if promised is not None and promised != given:
-            raise self._damaged(f"a frame promises {promised} bytes and has {given}")
-        if self._walker.has_void:
-            raise self._damaged("a compressed block has no bytes")
 
-
-class _Lz4(_Frames):
-    __slots__ = ()
+class _Lz4(Decoder):
+    __slots__ = ("_frame",)
     name = Compression.LZ4
     failure = RuntimeError
 
-    def _slices(self, chunk: memoryview) -> Iterator[memoryview]:
-        return (chunk[at : at + _LZ4_SLICE] for at in range(0, len(chunk), _LZ4_SLICE))
+    def __init__(self, max_output: int | None) -> None:
+        super().__init__(max_output)
+        self._frame: Any = None
 
-    def _open(self) -> _FrameObject:
-        frame: _FrameObject = lz4.frame.LZ4FrameDecompressor()
-        return frame
+    def _decode(self, chunk: memoryview) -> Iterator[bytes]:
+        rest: BytesLike | None = chunk
+        while rest:
+            frame = self._frame = self._frame or lz4.frame.LZ4FrameDecompressor()
+            yield frame.decompress(rest, MAX_PIECE)
+            while not (frame.eof or frame.needs_input):
+                yield frame.decompress(b"", MAX_PIECE)
+            rest = frame.unused_data
+            if frame.eof:
+                self._frame = None
+
+    def _is_inside_frame(self) -> bool:
+        return self._frame is not None
 
 
 def decoder(name: Compression | str | None, *, max_output: int | None = None) -> Decoder:

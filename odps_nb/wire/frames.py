@@ -161,6 +161,32 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         self._length = 0
         self._checksum = RunningChecksum()
 
+    @property
+    def wanted(self) -> int:
+        """Bytes that are missing of the header, length, data or footer that comes next."""
+        return self._wanted - len(self._held)
+
+    def feed_data(self, piece: BytesLike) -> None:
+        """Take data of the current blob without an event for it; at most `wanted` bytes."""
+        self._checksum.update(piece)
+        self._wanted -= len(piece)
+        self._offset += len(piece)
+        if not self._wanted:
+            self._expect(_Part.FOOTER_LENGTH, LENGTH.size)
+
+    def scan(
+        self, buffer: bytes, at: int, seen: list[Seen] | None = None, *, leave: int = 0
+    ) -> tuple[list[BlobRecord], int]:
+        """Decode the complete frames of ``buffer`` that begin at ``at``, but the last ``leave``.
+
+        Returns their records and where the next frame begins; only between two frames.
+        """
+        expected = sys.maxsize if self._expected_count is None else self._expected_count
+        records, stop = self._scanner.scan(buffer, at, expected - self._index - leave, seen)
+        self._index += len(records)
+        self._offset += stop - at
+        return records, stop
+
     def _feed(self, chunk: BytesLike) -> list[BlobEvent]:
         data = bytes(chunk)
         events: list[BlobEvent] = []
@@ -168,14 +194,15 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         try:
             at += self._take_whole(data, at, events)
             while at < len(data) or not self._wanted:
+                piece = data[at : at + self.wanted]
                 if self._part is _Part.DATA:
-                    piece = data[at : at + self._wanted]
-                    self._take_data(piece, events)
+                    self.feed_data(piece)
+                    if piece:
+                        events.append(BlobData(data=piece))
                 else:
-                    piece = data[at : at + self._wanted - len(self._held)]
                     self._take_part(piece, events)
+                    self._offset += len(piece)
                 at += len(piece)
-                self._offset += len(piece)
                 at += self._take_whole(data, at, events)
         except (FramingError, LimitExceededError) as error:
             error.offset = self._offset
@@ -186,26 +213,16 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         """Decode the frames that are complete in ``data``; return their size."""
         if self._part is not _Part.HEADER_LENGTH or self._held:
             return 0
-        left = sys.maxsize if self._expected_count is None else self._expected_count - self._index
         seen: list[Seen] = []
-        records, stop = self._scanner.scan(data, at, left, seen)
-        for record, (header, kind) in zip(records, seen, strict=True):
-            blob, size, index = record.data, len(record.data), self._index
+        first = self._index
+        records, stop = self.scan(data, at, seen)
+        for index, (record, (header, kind)) in enumerate(zip(records, seen, strict=True), first):
+            blob, size = record.data, len(record.data)
             events.append(BlobStart(index, record.mime_type, record.custom_file_name, size, header))
             if blob:
                 events.append(BlobData(blob))
             events.append(BlobEnd(index, size, kind, kind is not ChecksumKind.NONE))
-            self._index += 1
-        self._offset += stop - at
         return stop - at
-
-    def _take_data(self, piece: bytes, events: list[BlobEvent]) -> None:
-        if piece:
-            self._checksum.update(piece)
-            events.append(BlobData(data=piece))
-            self._wanted -= len(piece)
-        if not self._wanted:
-            self._expect(_Part.FOOTER_LENGTH, LENGTH.size)
 
     def _take_part(self, piece: bytes, events: list[BlobEvent]) -> None:
         if self._part is _Part.HEADER_LENGTH and self._index == self._expected_count:
@@ -327,10 +344,7 @@ class FrameEncoder:
     def feed(self, chunk: BytesLike) -> bytes:
         """Encode the next data; returned as it goes over the wire.
 
-        Raises
-        ------
-        FramingError
-            When more bytes come than were announced.
+        Raises `FramingError` when more bytes come than were announced.
         """
         self._move("open", "open")
         self._left -= len(chunk)
@@ -347,10 +361,7 @@ class FrameEncoder:
     def finish(self) -> bytes:
         """Return the footer.
 
-        Raises
-        ------
-        FramingError
-            When fewer bytes came than were announced.
+        Raises `FramingError` when fewer bytes came than were announced.
         """
         self._move("open", "dead")
         if self._left:

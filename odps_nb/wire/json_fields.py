@@ -5,8 +5,6 @@ default, an unknown member is ignored, and a member of the wrong type is a typed
 ``KeyError`` or ``TypeError``. In an answer it is a `FramingError` (the server broke the format), in
 a request an `InvalidRequestError` with the status and code to answer (``docs/protocol.md`` sections
 3 and 8.2).
-
-Must not know: actions, columns, or anything else about the meaning of a member.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
 from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
+from odps_nb.terms import shorten
 
 __all__ = ["MAX_JSON_BYTES", "Fields", "Refuse", "dump", "in_answer", "in_request", "parse_object"]
 
@@ -63,7 +62,7 @@ def parse_object(
     try:
         value = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
-        raise refuse(f"{what} is not JSON: {_shorten(str(error))}") from None
+        raise refuse(f"{what} is not JSON: {shorten(str(error), 120)}") from None
     if not isinstance(value, dict):
         raise refuse(f"{what} is {_name(value)} where a JSON object is expected")
     return Fields(value, what, refuse)
@@ -229,7 +228,3 @@ def _name(value: object) -> str:
         return "null"
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false"}
     return names.get(type(value), "a number")
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 120 else text[:119] + "…"

@@ -35,22 +35,6 @@ def has_own_checksum(block: BytesLike) -> bool:
     return size > 0 and crc32c(block[:size]) == int.from_bytes(block[size:], "little")
 
 
-class _BlocksOnly(PieceDecoder):
-    """CRC blocks with nothing inside."""
-
-    __slots__ = ("_blocks",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._blocks = BlockDecoder()
-
-    def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
-        yield self._blocks.feed(chunk)
-
-    def _pieces_eof(self) -> Iterator[bytes]:
-        yield self._blocks.feed_eof()
-
-
 class _CodingInside(PieceDecoder):
     """CRC blocks around a coding; without the coding's magic number there is none inside."""
 
@@ -139,7 +123,7 @@ class PayloadDecoder(PieceDecoder):
         self._max_output = max_output
         self._held = bytearray()
         self._inner: PieceDecoder | None = (
-            _BlocksOnly() if self._coding is Compression.NONE else None
+            BlockDecoder() if self._coding is Compression.NONE else None
         )
 
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]:

@@ -4,8 +4,6 @@ The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nes
 (``TableSchema`` of write streams and of instances) spells them as numbers with one object and
 one column id per level; a blob is uploaded with the id of its BLOB leaf, so the ids are kept
 under paths such as ``c3.element.f2``.
-
-Must not know: Arrow, HTTP.
 """
 
 from __future__ import annotations
@@ -170,11 +168,8 @@ def decode_flat(
 ) -> TableSchema:
     """Read the flat form.
 
-    Raises
-    ------
-    FramingError
-        A member has the wrong type (with the default ``refuse``). A type text that cannot be read
-        is no error, but an `UnknownType`.
+    Raises `FramingError`: a member has the wrong type (with the default ``refuse``). A type text
+    that cannot be read is no error, but an `UnknownType`.
     """
     fields = Fields(members, what, refuse)
     return TableSchema(

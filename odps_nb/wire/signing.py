@@ -5,8 +5,6 @@ which decodes the URL *before* it splits the query (``docs/protocol.md`` section
 accepts the straightforward reading, too. Keys of version 4 are derived for each request from date
 and region: that costs microseconds, and a cache that forgets the region (as one client has) signs
 with the wrong key.
-
-Must not know: sockets, clocks (the time is an argument), where credentials come from.
 """
 
 from __future__ import annotations
@@ -50,11 +48,8 @@ class Credentials:
     ``sts_token`` with temporary keys, ``region`` for version 4, ``app_id`` and ``app_key`` for
     an application that acts for a user.
 
-    Raises
-    ------
-    ConfigError
-        A value has spaces or line breaks around or in it, as pasted ones do: it would sign
-        wrongly, or not fit into a header.
+    Raises `ConfigError`: a value has spaces or line breaks around or in it, as pasted ones do: it
+    would sign wrongly, or not fit into a header.
     """
 
     access_id: str | None = None
@@ -160,10 +155,7 @@ def authorization(
 ) -> str:
     """Return the value of ``Authorization`` for a canonical string.
 
-    Raises
-    ------
-    ConfigError
-        Access id or key is missing, or the region for version 4.
+    Raises `ConfigError`: access id or key is missing, or the region for version 4.
     """
     access_id, secret = credentials.access_id, credentials.access_key
     if not access_id or not secret:
@@ -198,6 +190,8 @@ def sign(
 ) -> dict[str, str]:
     """Return the headers to add to a request, so that it is signed.
 
+    Raises `ConfigError`: credentials are incomplete.
+
     Parameters
     ----------
     method, url, headers, endpoint
@@ -208,11 +202,6 @@ def sign(
         Seconds of the epoch.
     version
         2, or 4 where a region is known.
-
-    Raises
-    ------
-    ConfigError
-        Credentials are incomplete.
     """
     added: dict[str, str] = {}
     if not any(name.lower() == "date" for name in headers):
@@ -271,6 +260,9 @@ def verify(
 ) -> str:
     """Verify the signature of a request and return its access id.
 
+    Raises `AccessDeniedError`: ``status`` and ``code`` are those to answer with
+    (``docs/protocol.md`` section 8.2).
+
     Parameters
     ----------
     method, path_and_query, headers
@@ -285,11 +277,6 @@ def verify(
         Temporary token that must come with an access id, or ``None`` if none must.
     bearers
         Access id of a bearer token, or ``None`` if nobody has it.
-
-    Raises
-    ------
-    AccessDeniedError
-        ``status`` and ``code`` are those to answer with (``docs/protocol.md`` section 8.2).
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:

@@ -3,8 +3,6 @@
 Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
 is in ``docs/protocol.md`` section 3.11. A mistake in a text that a user wrote is an `ArgumentError`
 that shows the place. A text of a service that cannot be read is an unknown type.
-
-Must not know: JSON, Arrow, SQL beyond a column list.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from odps_nb.schema import (
     UnknownType,
     VectorType,
 )
+from odps_nb.terms import shorten
 
 __all__ = [
     "MAX_DEPTH",
@@ -77,10 +76,7 @@ _ESCAPED = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0", "\\": "\\\\", "'
 def parse_type(text: str) -> OdpsType:
     """Parse type text, upper or lower case, e.g. ``MAP<string, decimal(10,2)>``.
 
-    Raises
-    ------
-    ArgumentError
-        The text is not a type; the message shows the position of the mistake.
+    Raises `ArgumentError`: the text is not a type; the message shows the position of the mistake.
     """
     parser = _Parser(text)
     found = parser.type(0)
@@ -200,9 +196,8 @@ class _Parser:
         self._token = self._scan(0)
 
     def error(self, problem: str, *, hint: str | None = None) -> ArgumentError:
-        shown = self._text if len(self._text) <= 80 else self._text[:79] + "…"
         return ArgumentError(
-            f"cannot read type text {shown!r}: {problem}",
+            f"cannot read type text {shorten(self._text, 80)!r}: {problem}",
             code="InvalidArgument",
             hint=hint or "write e.g. bigint, decimal(18,2), array<string>, struct<a:int,b:blob>",
         )

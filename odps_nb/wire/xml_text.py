@@ -1,7 +1,7 @@
 """Parses XML of the control plane with limits against hostile input, and writes it.
 
 A document with a DOCTYPE is refused before any entity can be declared, size and depth are
-limited, and text is escaped in one place. Must not know: what a document means.
+limited, and text is escaped in one place.
 """
 
 from __future__ import annotations
@@ -62,12 +62,8 @@ class _Builder(ElementTree.TreeBuilder):
 def parse_answer(body: bytes, what: str, *, root: str) -> Element:
     """Parse a document from an answer; its root element must be ``root``.
 
-    Raises
-    ------
-    FramingError
-        It does not: most of all the web page of a proxy, or of another kind of server.
-    LimitExceededError
-        It is too long.
+    Raises `FramingError`: it does not: most of all the web page of a proxy, or of another kind of
+    server; `LimitExceededError`: it is too long.
     """
     try:
         found = parse_xml(body, what)
@@ -86,12 +82,8 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
 def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:
     """Read a document.
 
-    Raises
-    ------
-    FramingError
-        Not well-formed, has a DOCTYPE, or is nested too deep.
-    LimitExceededError
-        More than ``max_bytes``.
+    Raises `FramingError`: not well-formed, has a DOCTYPE, or is nested too deep;
+    `LimitExceededError`: more than ``max_bytes``.
     """
     if len(body) > max_bytes:
         raise LimitExceededError(f"{what} is too long", limit=max_bytes, actual=len(body))

@@ -19,8 +19,6 @@ from collections.abc import Callable
 import pyarrow as pa
 
 import odps_nb
-from odps_nb.client.read import alone
-from odps_nb.client.read.alone import LATE
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import StateError
 
@@ -81,11 +79,10 @@ class Halves:
         self.stream.write([pa.record_batch({"id": [7], "text": ["kept"]})])
 
     def leave_at_once(self, odps):
-        """Begin to read by one connection, and have the rest read by several."""
-        odps.storage.quickest, alone.LATE = 0.0, 0.0
+        """Begin to read by one connection."""
+        odps.storage.quickest = 0.0
         rows = odps.table("orders").read(["id", "note"]).batches()
         self.begun = next(rows)
-        alone.LATE = LATE
         return rows
 
     def check_in_child(self) -> None:

@@ -8,8 +8,7 @@ import pytest
 from odps import ODPS
 
 import odps_nb
-from odps_nb._faces import FACES
-from odps_nb.access.faces import PLAIN, Listing
+from odps_nb.access.progress import default_listener
 from odps_nb.errors import ConfigError, RequestTimeoutError
 
 
@@ -113,15 +112,13 @@ def test_making_a_connection_costs_no_request():
     assert repr(odps).endswith("(closed)>")
 
 
-# -- faces --------------------------------------------------------------------------------------
+# -- display ------------------------------------------------------------------------------------
 
 
 def test_without_a_notebook_or_terminal_nothing_is_shown(capsys):
     from odps_nb.client.calls.progress import silent
 
-    assert FACES.listener() is silent
-    assert PLAIN.listener() is silent
-    assert PLAIN.listing(Listing(headers=(), rows=())) == {}
+    assert default_listener() is silent
 
 
 def test_a_terminal_gets_a_line(monkeypatch):
@@ -135,7 +132,7 @@ def test_a_terminal_gets_a_line(monkeypatch):
             return True
 
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert isinstance(FACES.listener(), LineListener)
+    assert isinstance(default_listener(), LineListener)
 
 
 def test_blobs_are_shown_by_the_notebook(odps):

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import fetch_write_status
-from odps_nb.client.write.values import WriteSessionRef
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 

@@ -11,7 +11,6 @@ from odps_nb.errors import (
     ArgumentError,
     CancelledError,
     LimitExceededError,
-    MissingDependencyError,
     OdpsNbError,
     OdpsNbWarning,
 )
@@ -200,13 +199,6 @@ def test_a_scan_shows_what_it_reads_and_stays_short(orders):
     opened = orders.read(["id"], partitions=DAY)
     opened.to_arrow()
     assert "rows in" in repr(opened)
-
-
-def test_without_faces_there_is_no_spark(profile):
-    from odps_nb.access.connection import Connection
-
-    with Connection(profile) as plain, pytest.raises(MissingDependencyError, match="without Spark"):
-        plain.table("orders").read().to_spark(None)
 
 
 # -- tables -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb import Connection, ProgressListener
-from odps_nb.access.faces import Faces
+from odps_nb.access import progress as display
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import ArgumentError
 
@@ -35,13 +35,14 @@ def told() -> Told:
 
 
 @pytest.fixture
-def shown(odps: Connection, told: Told) -> Iterator[Connection]:
+def shown(odps: Connection, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
     """A connection whose place shows progress to `told`."""
 
     def listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
         return told
 
-    with Connection(odps.profile, faces=Faces(listener=listener)) as connection:
+    monkeypatch.setattr(display, "default_listener", listener)
+    with Connection(odps.profile) as connection:
         yield connection
 
 

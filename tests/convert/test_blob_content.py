@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from fuzz.media_files import psd
-from odps_nb.access.blobs.content import MAX_BYTES, MAX_PIXELS
+from odps_nb.access.blob import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.blob_content import as_array, as_text, pixels_of
 from odps_nb.convert.pictures import PICTURES, icon_size, register

@@ -20,7 +20,7 @@ from typing import Any
 
 from fuzz.document_files import files as documents
 from fuzz.office_files import docx, odf
-from odps_nb.access.blobs.content import MAX_PIXELS
+from odps_nb.access.blob import MAX_PIXELS
 from odps_nb.convert import blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError
 from odps_nb.local.samples import pictures

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from odps_nb.access.blobs.content import MAX_BYTES, MAX_PIXELS
+from odps_nb.access.blob import MAX_BYTES, MAX_PIXELS
 from odps_nb.convert import blob_content, blob_conversion
 from odps_nb.convert.pictures import PICTURES
 from odps_nb.errors import ConversionError, LimitExceededError, MissingDependencyError

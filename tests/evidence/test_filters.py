@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from odps_nb.local.duck import Duck
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.server.launch import start
-from odps_nb.local.sql.duck import Duck
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from tests.support.service.raw import Raw, good, refused
 

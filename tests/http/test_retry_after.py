@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requests.structures import CaseInsensitiveDict
 
-from odps_nb.http.retry_after import seconds_until_retry
+from odps_nb.http.retry import seconds_until_retry
 from odps_nb.wire.http_date import format_date
 
 TOLD = {"date": "Sun, 06 Nov 1994 08:49:00 GMT"}

@@ -22,7 +22,7 @@ from odps_nb.errors import (
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
-from odps_nb.http.upload import open_upload
+from odps_nb.http.upload import Upload
 from tests.support.sockets.peers import Line, Peer, answers
 from tests.support.sockets.relays import server_context
 
@@ -115,7 +115,7 @@ def test_an_answer_before_the_end_of_an_upload_ends_it(transport, tls):
         return HttpRequest(method="POST", url=peer.url, body=body, read_timeout=60.0)
 
     with Peer(script, tls=tls) as peer:
-        upload = open_upload(transport, request, reject=refused)
+        upload = Upload(transport, request, reject=refused)
 
         def run() -> None:
             with upload:

@@ -17,7 +17,7 @@ from odps_nb.errors import (
     StateError,
 )
 from odps_nb.http.transport import HttpRequest, RequestsTransport
-from odps_nb.http.upload import Upload, open_upload
+from odps_nb.http.upload import Upload
 from tests.support.sockets.peers import Line, Peer, refused
 
 
@@ -34,7 +34,7 @@ def begin(transport: RequestsTransport, url: str, *, timeout: float = 5.0, **fac
             method="POST", url=url, body=body, connect_timeout=timeout, read_timeout=timeout
         )
 
-    return open_upload(transport, request, **facts)
+    return Upload(transport, request, **facts)
 
 
 def flood(upload: Upload) -> None:
@@ -160,7 +160,7 @@ def test_a_peer_that_takes_nothing_is_a_timeout_of_its_own(transport):
 
     with (
         Peer(script) as peer,
-        open_upload(transport, request) as upload,
+        Upload(transport, request) as upload,
         pytest.raises(RequestTimeoutError, match=r"was silent for 0\.2 s"),
     ):
         flood(upload)
@@ -178,7 +178,7 @@ def test_a_peer_that_pauses_has_as_long_as_for_an_answer(transport):
             method="POST", url=peer.url, body=body, connect_timeout=0.2, read_timeout=20.0
         )
 
-    with Peer(script) as peer, open_upload(transport, request) as upload:
+    with Peer(script) as peer, Upload(transport, request) as upload:
         for _ in range(64):
             upload.write(bytes(1 << 18))
         with upload.finish() as answer:

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from odps_nb.errors import InvalidRequestError
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.duck import Duck
+from odps_nb.local.reading.plan import by_count, by_size
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
-from odps_nb.local.reading.splits import by_count, by_size
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.statements import ShowTables
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.sql.tokenizer import Cursor
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
 from odps_nb.local.store.snapshots import Segment

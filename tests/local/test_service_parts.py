@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredError
 from odps_nb.local.service import Service, Settings
+from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import WriteSession
 from odps_nb.schema import Column, TableSchema
@@ -168,12 +169,11 @@ def test_blobs_that_no_row_names_are_deleted_after_two_days(service: Service, cl
 
 
 def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Clock) -> None:
-    half = ["f" * 32 + ".parquet", "e" * 32 + ".pack"]
     with Service(root, Settings(durable=False), clock=clock) as first:
         first.catalog.create_table(NAME, SCHEMA, owner="me")
         write(first, 1)
         known = row_files(first)
-        first.folder.mark(half)
+        half = [f"{first.folder.run}{'f' * 24}.{kind}" for kind in ("parquet", "pack")]
         for name in half:
             first.folder.place_of(name).write_bytes(b"half a file")
         first.folder.work_file(".body").write_bytes(b"x")
@@ -181,8 +181,8 @@ def test_what_was_being_written_is_swept_at_the_next_start(root: Path, clock: Cl
     with Service(root, Settings(durable=False), clock=clock) as second:
         assert row_files(second) == known
         assert list(second.folder.blobs.iterdir()) == []
+        assert {path.name for path in (root / "unknown").iterdir()} == set(half)
         assert [path.name for path in second.folder.work.iterdir()] == ["notes.txt"]
-        assert second.folder.marked() == set()
         assert rows(second, open_read(second)) == [(1, "x")]
 
 
@@ -194,7 +194,7 @@ def _arriving(parts: Iterable[pa.RecordBatch | Exception]) -> Iterator[pa.Record
         yield part
 
 
-def test_a_failed_upload_leaves_neither_files_nor_marks(service: Service) -> None:
+def test_a_failed_upload_leaves_no_files(service: Service) -> None:
     session = begin(service)
     writes = service.write_sessions
     stream = writes.open_stream(session, "0", 1, exactly_once=False)
@@ -204,7 +204,6 @@ def test_a_failed_upload_leaves_neither_files_nor_marks(service: Service) -> Non
     writes.close_stream(session, "0", 1)
     writes.commit(session)
     assert row_files(service) == set()
-    assert service.folder.marked() == set()
 
 
 def test_a_blob_on_its_way_into_a_table_is_not_forgotten(service: Service, clock: Clock) -> None:
@@ -319,8 +318,9 @@ class Transactions(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Nothing lies there that the catalogue does not know: a start would be refused."""
-        assert self.service.folder.marked() == set()
+        """Nothing lies there that the catalogue does not know."""
+        ledger = Ledger(self.service.database, self.service.folder)
+        assert self.service.folder.data_files() == ledger.known()
         root, clock = self.service.folder.root, self.service.clock
         self.service.close()
         self.service = Service(root, Settings(durable=False), clock=clock)

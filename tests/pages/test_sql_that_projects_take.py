@@ -12,8 +12,8 @@ import pytest
 from sqlglot import exp
 
 from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.local.sql.cost import has_order_without_limit
 from odps_nb.local.sql.query import parse_query
-from odps_nb.local.sql.strict import has_order_without_limit
 from tests.support.pages import blocks
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from odps_nb.errors import (
     TransportError,
 )
 from odps_nb.http.transport import HttpRequest, RequestsTransport
-from odps_nb.http.upload import Upload, open_upload
+from odps_nb.http.upload import Upload
 from odps_nb.stream_io import BlobStreamWriter, Status, StreamWriter
 from tests.support.sockets.peers import Line, Peer
 from tests.support.sockets.raw_streams import pattern
@@ -38,7 +38,7 @@ def opener(transport: RequestsTransport, url: str) -> Callable[[], Upload]:
     def request(body: Iterator[bytes]) -> HttpRequest:
         return HttpRequest(method="POST", url=url, body=body, read_timeout=5.0)
 
-    return lambda: open_upload(transport, request)
+    return lambda: Upload(transport, request)
 
 
 def answering(make: Callable[[bytes], Any], status: int = 200, **headers: str) -> Any:

@@ -13,14 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pyarrow as pa
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.blob.many import iter_blobs
-from odps_nb.client.read import alone
-from odps_nb.client.read import splits as all_splits
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.errors import OdpsNbError
@@ -136,13 +133,10 @@ def read_session(
     return found if ordered else sorted(found)
 
 
-def read_slowing(odps: Connection, world: World, place: Any) -> list[int]:
-    """A near service that proves slow; one split, so that exchanges come in one order."""
+def read_here(odps: Connection, world: World, place: Any) -> list[int]:
+    """A service on this machine, read by one connection."""
     odps.storage.quickest = 0.0
-    more = mock.patch.object(all_splits._Read, "_divides", return_value=True)
-    near = mock.patch.object(all_splits, "NEAR_SECONDS", 1.0)
-    with near, more, mock.patch.object(alone, "LATE", 0.0):
-        return read_session(odps, world, place, ordered=True, workers=None, splits=1)
+    return read_session(odps, world, place, ordered=True, workers=None)
 
 
 def read_table(odps: Connection, world: World, place: Any, **options: Any) -> list[int]:
@@ -313,7 +307,7 @@ JOBS = (
     Job("read in order", partial(read_session, ordered=True, workers=1), result=ALL),
     Job("read side by side", partial(read_session, ordered=True, workers=3), result=ALL),
     Job("read as they come", partial(read_session, ordered=False, workers=3), result=ALL),
-    Job("read alone, then not", read_slowing, result=ALL),
+    Job("read by one connection", read_here, result=ALL),
     Job("read a table", read_table, result=ALL),
     Job("read filtered", partial(read_table, where="id >= 590"), result=ALL[590:]),
     Job("read limited", partial(read_table, limit=150), result=ALL[:150]),

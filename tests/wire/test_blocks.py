@@ -70,6 +70,16 @@ def test_any_regular_cutting_gives_the_same(size: int, step: int) -> None:
     assert decode(*every(stored, step)) == pattern(size)
 
 
+@pytest.mark.parametrize("step", [1000, STORED_SIZE, STORED_SIZE + 1, 300 * STORED_SIZE])
+def test_blocks_fed_into_memory_of_the_caller_are_the_same(step: int) -> None:
+    payload = pattern(300 * BLOCK_SIZE + 5)
+    decoder, target, done = BlockDecoder(), memoryview(bytearray(len(payload))), 0
+    for chunk in every(encode_blocks(payload), step):
+        done += decoder.feed_into(chunk, target[done:])
+    assert done == 300 * BLOCK_SIZE
+    assert bytes(target[:done]) + decoder.feed_eof() == payload
+
+
 @given(st.binary(max_size=9000), CUTS, CUTS)
 def test_any_cutting_of_any_payload_round_trips(
     payload: bytes, cuts: list[int], stored_cuts: list[int]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, BlobColumn, reference_of
+from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.access.checks import did_you_mean, is_missing
-from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of
+from odps_nb.access.progress import listener_of
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
 from odps_nb.terms import BlobReference, format_bytes
@@ -21,11 +24,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.connection import Connection
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.table import Table
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
 
-__all__ = ["FrameBlobs", "blob_dtypes", "frame_gallery", "learn_heads", "tell_polars"]
+__all__ = [
+    "FrameBlobs",
+    "blob_dtypes",
+    "frame_gallery",
+    "gather_blobs",
+    "learn_heads",
+    "tell_polars",
+]
 
 _SHOWN_NAME = 32
 _AT_A_TIME = 8
@@ -132,7 +144,6 @@ class FrameBlobs:
         return BlobColumn(
             [self._handle(text) for _, text in rows],
             title=title,
-            faces=self._open().faces,
             captions=[f"row {labels[place]}" for place, _ in rows],
             labels=[labels[place] for place, _ in rows],
             source=self,
@@ -191,7 +202,7 @@ class FrameBlobs:
 
         connection = self._open()
         storage = connection.storage
-        listener = listener_of(progress, default=connection.faces.listener)
+        listener = listener_of(progress)
         with ProgressTracker("blobs", f"{len(wanted)} heads", listener=listener) as tracker:
             tracker.plan(items_total=len(wanted))
             tracker.phase(Phase.FETCHING)
@@ -249,7 +260,6 @@ def frame_gallery(
     return BlobColumn(
         blobs,
         title=column,
-        faces=connection.faces,
         captions=captions,
         labels=labels,
         source=source,
@@ -281,3 +291,60 @@ def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
     shown = ["null" if is_missing(value) else str(value) for value in values]
     told = shown if len(shown) == 1 else [f"{n}: {v}" for n, v in zip(names, shown, strict=True)]
     return " · ".join([f"row {row}", *told])
+
+
+MAX_COUNTED = 10_000
+"""Rows of which all references are counted, to tell of how many blobs these are the first."""
+
+
+def gather_blobs(
+    table: Table,
+    column: str | None,
+    limit: int | None,
+    scan_of: Callable[[str], Scan],
+    keep: Callable[[Blob], object] | None = None,
+) -> BlobColumn:
+    """Read references, split after split, until there are enough that are to be kept."""
+    if limit is not None and limit < 0:
+        raise ArgumentError(f"limit is {limit}; it must not be negative")
+    path = find_blob_path(column, table.schema, table.name)
+    blobs: list[Blob] = []
+    summary = ""
+    if limit != 0:
+        # One split at a time for a few references: the first rows are usually enough.
+        workers = None if limit is None else 1
+        scan = scan_of(path[0])
+        with closing(_references(scan, path, workers)) as references:
+            made = (Blob(table.connection, BlobReference.from_text(one)) for one in references)
+            blobs = list(islice(made if keep is None else filter(keep, made), limit))
+            if len(blobs) == limit:
+                summary = _summary(limit, references, scan.row_count, searched=keep is not None)
+    name = ".".join(path)
+    return BlobColumn(
+        blobs,
+        title=f"{table.name}.{name}",
+        summary=summary,
+        source=FrameBlobs(table.connection),
+        name=name,
+    )
+
+
+def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
+    """Return what ``limit`` blobs are the first of; empty if they are all."""
+    first = f"first {limit:,} blob{'' if limit == 1 else 's'}"
+    if searched:  # the next one may be far away: it is not looked for
+        return first
+    if next(rest, None) is None:
+        return ""
+    if rows is None:
+        return first
+    if rows > MAX_COUNTED:
+        return f"{first} of {rows:,} rows"
+    return f"first {limit:,} of {limit + 1 + sum(1 for _ in rest):,} blobs"
+
+
+def _references(scan: Scan, path: BlobPath, workers: int | None) -> Generator[str, None, None]:
+    with closing(scan.batches(workers=workers)) as batches:
+        for batch in batches:
+            for cell in batch.column(0).to_pylist():
+                yield from walk_blobs(cell, path[1:])

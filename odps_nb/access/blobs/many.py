@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, reference_of
 from odps_nb.access.blobs.saving import Folder, file_name_for, safe_name
 from odps_nb.access.checks import is_missing
-from odps_nb.client.calls.progress import Phase, ProgressListener, ProgressTracker
+from odps_nb.access.progress import listener_of
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression
 
@@ -36,11 +37,11 @@ class Fetch:
 
     storage: StorageClient
     compression: Compression = Compression.NONE
-    listener: Callable[[], ProgressListener] = field(repr=False)
+    progress: Progress = None
 
     def tracker(self, count: int) -> ProgressTracker:
         """Return the progress tracker of one job."""
-        tracker = ProgressTracker("blobs", f"{count} blobs", listener=self.listener())
+        tracker = ProgressTracker("blobs", f"{count} blobs", listener=listener_of(self.progress))
         tracker.plan(items_total=count)
         tracker.phase(Phase.FETCHING)
         return tracker

@@ -16,8 +16,8 @@ from pyarrow.fs import LocalFileSystem
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema, require_arrow_types
-from odps_nb.convert.left_out import columns_with_types
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
+from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, StateError
 from odps_nb.schema import Column, is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit

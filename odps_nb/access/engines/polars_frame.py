@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.access.checks import require
 from odps_nb.access.engines.dataset import TableDataset
 from odps_nb.access.engines.expression import Maker, build, fields_of, read
-from odps_nb.access.engines.missing import require
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import TimeUnit

@@ -6,18 +6,21 @@ applied to every row that arrives. What is not understood is read.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
+from odps_nb.access.engines.comparable import (
+    MAX_PARTITIONS,
+    may_be_null_tested,
+    partition_value,
+    takes_value,
+)
 from odps_nb.access.engines.expression import (
     ARROW,
     Call,
@@ -29,23 +32,10 @@ from odps_nb.access.engines.expression import (
     parts_of,
     read,
 )
-from odps_nb.access.reading.conditions import (
-    MAX_PARTITIONS,
-    AllOf,
-    AnyOf,
-    Compare,
-    Condition,
-    IsIn,
-    IsNull,
-    Negation,
-    may_be_null_tested,
-    partition_value,
-    takes_value,
-    within_length,
-)
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.errors import ArgumentError
-from odps_nb.filters.row_filter import RowFilter
+from odps_nb.filters.parse import column_value, kind_of
+from odps_nb.filters.tree import AllOf, AnyOf, Compare, Constant, IsIn, IsNull, Kind, Node, Not
+from odps_nb.filters.tree import columns_of as filter_columns
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
 
@@ -189,30 +179,19 @@ def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
     """Add what can be sent; not what is about ``decided`` columns alone."""
     assert plan.schema is not None
     found = (_condition(part, plan.schema, plan.timezone) for part in parts_of(tree))
-    useful = [one for one in found if one is not None and not one.columns() <= decided]
-    taken = [one for one in useful if _is_taken(one, plan)]
-    texts = [f"({one})" for one in within_length(taken)]
-    if not texts:
-        return plan
-    return replace(plan, where=" and ".join([f"({plan.where})"] * bool(plan.where) + texts))
+    useful = tuple(
+        one for one in found if one is not None and not set(filter_columns(one)) <= decided
+    )
+    return replace(plan, condition=AllOf(useful)) if useful else plan
 
 
-def _is_taken(condition: Condition, plan: ReadPlan) -> bool:
-    assert plan.schema is not None
-    try:
-        RowFilter.parse(str(condition), plan.schema, timezone=plan.timezone)
-    except ArgumentError:
-        return False
-    return True
-
-
-def _condition(
-    tree: Tree, schema: TableSchema, zone: str, *, exact: bool = False
-) -> Condition | None:
+def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = False) -> Node | None:
     """Return a condition that holds wherever the tree does; ``exact``: also nowhere else."""
     if isinstance(tree, Field):
         column = _column(tree, schema)
-        return Compare(column.name, "=", True) if column and takes_value(column, True) else None
+        if column is None or not takes_value(column, True):
+            return None
+        return Compare("=", column_value(column), Constant(Kind.BOOLEAN, True))
     if isinstance(tree, Literal):
         return None
     if tree.name in ("and_kleene", "or_kleene"):
@@ -223,7 +202,7 @@ def _condition(
         return found[0] if found and tree.name == "and_kleene" and not exact else None
     if tree.name == "invert":
         inner = _condition(tree.arguments[0], schema, zone, exact=True)
-        return None if inner is None else Negation(inner)
+        return None if inner is None else Not(inner)
     if tree.name in _SIGNS:
         return _comparison(tree, schema, zone)
     if tree.name == "is_in":  # false for a null, where SQL's is unknown
@@ -250,27 +229,29 @@ def _column(tree: Tree, schema: TableSchema) -> Column | None:
     return schema.find(tree.path[0])
 
 
-def _comparison(tree: Call, schema: TableSchema, zone: str) -> Condition | None:
+def _comparison(tree: Call, schema: TableSchema, zone: str) -> Node | None:
     (left, right), sign = tree.arguments, _SIGNS[tree.name]
     if isinstance(left, Literal):
         left, right, sign = right, left, _MIRRORED.get(sign, sign)
     column = _column(left, schema)
     if column is None or not isinstance(right, Literal):
         return None
-    value = _value(right.value, column, zone, sign)
-    return None if value is None else Compare(column.name, sign, value)
+    value = _constant(right.value, column, zone, sign)
+    return None if value is None else Compare(sign, column_value(column), value)
 
 
-def _value(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> Any:
-    """Return the value of a literal, if it means the same to everybody; else ``None``."""
+def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> Constant | None:
+    """Return a literal, if it means the same to everybody; else ``None``."""
     if not scalar.is_valid:
         return None
     if pa.types.is_timestamp(scalar.type):
-        return _clock(scalar, zone) if column.type.code is TypeCode.DATETIME else None
+        return _instant(scalar, zone) if column.type.code is TypeCode.DATETIME else None
     if not _plain(scalar.type):
         return None
-    value = scalar.as_py()
-    return value if takes_value(column, value, sign) else None
+    value, kind = scalar.as_py(), kind_of(column.type)
+    if not takes_value(column, value, sign):
+        return None
+    return Constant(kind, Decimal(value) if kind is Kind.DECIMAL else value)
 
 
 def _plain(kind: pa.DataType) -> bool:
@@ -285,36 +266,32 @@ def _plain(kind: pa.DataType) -> bool:
     )
 
 
-def _clock(scalar: pa.Scalar, zone: str) -> datetime.datetime | None:
-    """Return an instant as the clock of the connection's zone shows it, if only once."""
-    try:
-        value = scalar.cast(pa.timestamp("us", scalar.type.tz)).as_py()
-    except (pa.ArrowException, ValueError, OverflowError):
+def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
+    """Return a time as nanoseconds of 1970; one without a zone is an instant only in UTC."""
+    if scalar.type.tz is None and zone != "UTC":
         return None
-    if value.tzinfo is None:
-        return value if zone == "UTC" else None
     try:
-        shown = value.astimezone(ZoneInfo(zone))
-    except OverflowError:
+        value = scalar.cast(pa.timestamp("us", scalar.type.tz)).value
+    except pa.ArrowException:
         return None
-    offsets = {shown.replace(fold=fold).utcoffset() for fold in (0, 1)}
-    return shown.replace(tzinfo=None, fold=0) if len(offsets) == 1 else None
+    return Constant(Kind.INSTANT, value * 1000)
 
 
-def _membership(tree: Call, schema: TableSchema) -> Condition | None:
+def _membership(tree: Call, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema)
-    if column is None:
+    if column is None or kind_of(column.type) is Kind.BOOLEAN:
         return None
-    values = [_value(one, column, "") for one in tree.among if one.is_valid]
-    if not all(isinstance(one, (bool, int, str, datetime.date, Decimal)) for one in values):
+    values = [_constant(one, column, "") for one in tree.among if one.is_valid]
+    known = tuple(one.value for one in values if one is not None)
+    if not known or len(known) < len(values):
         return None
-    among = IsIn(column.name, tuple(values)) if values else None
+    among = IsIn(column_value(column), known)
     if tree.among.null_count:
-        return None if among is None else AnyOf((among, IsNull(column.name)))
+        return AnyOf((among, IsNull(column_value(column))))
     return among
 
 
-def _membership_of_sql(tree: Call, schema: TableSchema) -> Condition | None:
+def _membership_of_sql(tree: Call, schema: TableSchema) -> Node | None:
     """Return ``x in (…)`` for ``if_else(is_valid(x), is_in(x), null)``."""
     test, among, otherwise = tree.arguments
     regular = (
@@ -330,8 +307,9 @@ def _membership_of_sql(tree: Call, schema: TableSchema) -> Condition | None:
     return _membership(among, schema) if regular and isinstance(among, Call) else None
 
 
-def _null_test(tree: Call, schema: TableSchema) -> Condition | None:
+def _null_test(tree: Call, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema) if tree.name in ("is_null", "is_valid") else None
     if column is None or not may_be_null_tested(column):
         return None
-    return IsNull(column.name) if tree.name == "is_null" else Negation(IsNull(column.name))
+    found = IsNull(column_value(column))
+    return found if tree.name == "is_null" else Not(found)

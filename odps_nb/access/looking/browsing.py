@@ -1,7 +1,6 @@
 """Rows to look at: pages by row number, rows by a condition, an order by SQL.
 
-`ScanRows` and `ResultRows` give an explorer what it needs of a `Scan` and of a `Result`. Must not
-know: what a notebook shows.
+`rows_of` gives an explorer what it needs of a `Scan` and of a `Result`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.access.looking.browsed import MAX_SORTED, READ_AHEAD, Rows
 from odps_nb.access.looking.paging import (
+    MAX_SORTED,
+    READ_AHEAD,
     START,
     Place,
     Placed,
+    Rows,
     iter_found_rows,
     iter_result_rows,
     iter_scan_rows,
 )
+from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken
@@ -39,7 +41,7 @@ from odps_nb.wire.calls import LIMITED_RESULT_ROWS
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
-__all__ = ["MAX_SORTED", "ResultRows", "Rows", "ScanRows", "name_in_sql", "rows_of"]
+__all__ = ["MAX_SORTED", "Rows", "name_in_sql", "rows_of"]
 
 READERS = 4
 STEP_ROWS = 4_000
@@ -69,16 +71,19 @@ def name_in_sql(name: str) -> str:
     return name if plain else f"`{name.replace('`', '``')}`"
 
 
-def rows_of(source: Scan | Result) -> Rows:
+def rows_of(source: RowForms) -> Rows:
     """Return what an explorer needs of a read or of the result of a query.
 
     Text that is not UTF-8 is replaced, unless it comes as bytes: a page must show.
     """
     shown = source._replacing()
-    return ScanRows(shown) if isinstance(shown, Scan) else ResultRows(shown)
+    if isinstance(shown, Scan):
+        return _ScanRows(shown)
+    assert isinstance(shown, Result)
+    return _ResultRows(shown)
 
 
-class ScanRows:
+class _ScanRows(Rows):
     """The rows of a `Scan`; those without a condition have numbers."""
 
     def __init__(self, scan: Scan, columns: tuple[Column, ...] | None = None) -> None:
@@ -89,17 +94,14 @@ class ScanRows:
 
     @property
     def title(self) -> str:
-        """The table."""
         return str(self._scan.plan.table)
 
     @property
     def connection(self) -> Connection:
-        """The connection of the read."""
         return self._scan.connection
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the read, in its order."""
         if self._columns is None:
             schema, names = self._scan.schema, self._scan.plan.columns
             found = [schema.find(name) for name in names] if names else list(schema)
@@ -114,27 +116,22 @@ class ScanRows:
 
     @property
     def row_count(self) -> int | None:
-        """How many rows the read has, where rows have numbers."""
         return self._scan.row_count
 
     @property
     def is_cut(self) -> bool:
-        """``False``: who may read a table may read all of it."""
         return False
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        """Fetch rows by number: one request over the session of the read."""
         return iter_scan_rows(self._scan, start, rows, cancel=cancel)
 
     def every(
         self, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Read all rows, in bounded memory."""
         self._running = self._scan
         return self._scan.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
-        """Read the rows that satisfy a condition, in bounded memory; one session for all calls."""
         if where is None:
             self._running = self._scan
         elif self._chosen is None or self._chosen[0] != where:
@@ -145,7 +142,6 @@ class ScanRows:
         return iter_found_rows(self._running, begin, workers=READERS, read_ahead=READ_AHEAD)
 
     def check(self, where: str) -> None:
-        """Raise `ArgumentError` for a condition that cannot be applied exactly."""
         self._filtered(where)
 
     def _filtered(self, where: str) -> ReadPlan:
@@ -161,7 +157,6 @@ class ScanRows:
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        """Run ``select … order by`` on the service."""
         plan = self._scan.plan
         if plan.limit is not None or plan.increment is not None:
             raise ArgumentError(
@@ -176,7 +171,6 @@ class ScanRows:
         return self._job.sort(self, text, column, descending=descending, shown=shown)
 
     def code(self, where: str | None) -> str:
-        """Return ``odps.table(…).read(…)``."""
         plan = self._scan.plan
         both = [one for one in (plan.where, where) if one]
         condition = " and ".join(f"({one})" for one in both) if len(both) > 1 else "".join(both)
@@ -192,7 +186,6 @@ class ScanRows:
         return f"odps.table({_short_name(self)!r}).read({options})"
 
     def narrowed(self, columns: int) -> Rows:
-        """Return the read with its first columns only."""
         plan, kept = self._scan.plan, self.columns[:columns]
         schema = self._scan.table_schema
         made = replace(
@@ -201,24 +194,21 @@ class ScanRows:
             partition_columns=tuple(column.name for column in schema.partition_columns),
             schema=schema,
         )
-        return ScanRows(Scan(self.connection, made), kept)
+        return _ScanRows(Scan(self.connection, made), kept)
 
     def twin(self) -> Rows:
-        """Return the rows of the same session, to be read and stopped apart."""
-        return ScanRows(self._scan, self._columns)
+        return _ScanRows(self._scan, self._columns)
 
     def renewed(self) -> Rows:
-        """Return the same read with a session of its own: a new snapshot."""
-        return ScanRows(Scan(self.connection, self._scan.plan), self._columns)
+        return _ScanRows(Scan(self.connection, self._scan.plan), self._columns)
 
     def stop(self) -> None:
-        """Cancel what is being read or sorted."""
         self._job.stop()
         if self._running is not None:
             self._running.cancel()
 
 
-class ResultRows:
+class _ResultRows(Rows):
     """The rows of a `Result`; all of them have numbers."""
 
     def __init__(
@@ -235,29 +225,24 @@ class ResultRows:
 
     @property
     def title(self) -> str:
-        """The query, or what was sorted."""
         return self._title or " ".join(self._result.sql.split())[:80]
 
     @property
     def connection(self) -> Connection:
-        """The connection of the query."""
         return self._result.connection
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the query; those that are read of a table have its types and comments."""
         known = TableSchema(columns=tuple(self._like))
         found = tuple(known.find(column.name) or column for column in self._result.schema)
         return found[: self._first_columns]
 
     @property
     def row_count(self) -> int | None:
-        """How many rows of the query can be read."""
         return self._readable.row_count
 
     @property
     def is_cut(self) -> bool:
-        """Whether the key may read the first rows of the query only."""
         return self._result.is_cut
 
     @property
@@ -265,14 +250,12 @@ class ResultRows:
         return self._result.first(LIMITED_RESULT_ROWS) if self.is_cut else self._result
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        """Fetch rows by number: one request."""
         for batch in iter_result_rows(self._readable, start, rows, cancel=cancel):
             yield self._shown(batch)
 
     def every(
         self, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Read all rows, in bounded memory."""
         self._token = token = CancelToken()
         with closing(self._readable.batches(read_ahead=ahead, progress=progress)) as batches:
             for batch in batches:
@@ -280,7 +263,6 @@ class ResultRows:
                 yield self._shown(batch)
 
     def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
-        """Read the rows that satisfy a condition, some thousands at a time."""
         self._token = token = CancelToken()
         row_filter = None if where is None else self._filter(where)
         readable = self._readable
@@ -293,7 +275,6 @@ class ResultRows:
                 row += batch.num_rows
 
     def check(self, where: str) -> None:
-        """Raise `ArgumentError` for a condition that cannot be applied exactly."""
         self._filter(where)
 
     def _filter(self, where: str) -> RowFilter:
@@ -306,7 +287,6 @@ class ResultRows:
         return batch.select(range(self._first_columns))
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
-        """Run the query again as a subquery of a ``select … order by``."""
         inner = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{inner}\n) t" + (f" where {where}" if where else "")
         return self._job.sort(
@@ -319,7 +299,6 @@ class ResultRows:
         )
 
     def code(self, where: str | None) -> str:
-        """Return ``odps.sql(…)``."""
         query = self._result.sql.strip().rstrip(";")
         text = f"select * from (\n{query}\n) t where {where}" if where else query
         settings = f", settings={self._result.settings!r}" if self._result.settings else ""
@@ -329,22 +308,18 @@ class ResultRows:
         return f"odps.sql({text!r}{settings}{options})"
 
     def narrowed(self, columns: int) -> Rows:
-        """Return the rows with their first columns only."""
         return self._with(self._result, columns)
 
     def twin(self) -> Rows:
-        """Return the rows of the same session, to be read and stopped apart."""
         return self._with(self._result, self._first_columns)
 
     def renewed(self) -> Rows:
-        """Return the rows of the same instance, opened again."""
         return self._with(self._result._reopened(), self._first_columns)
 
     def _with(self, result: Result, columns: int | None) -> Rows:
-        return ResultRows(result, title=self._title, like=self._like, first_columns=columns)
+        return _ResultRows(result, title=self._title, like=self._like, first_columns=columns)
 
     def stop(self) -> None:
-        """Cancel what is being read or sorted; the query itself is over."""
         self._job.stop()
         self._token.cancel()
 
@@ -400,7 +375,7 @@ class _Job:
             result.wait()
         finally:
             self._result = None
-        return ResultRows(result, title=rows.title, like=rows.columns)
+        return _ResultRows(result, title=rows.title, like=rows.columns)
 
     def stop(self) -> None:
         if self._result is not None:

@@ -6,28 +6,42 @@ it is refreshed before it expires, as in every read.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from odps_nb.access.reading.arriving import in_reach
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Progress
 from odps_nb.client.read.placed import START, Place, Placed, iter_placed
 from odps_nb.client.read.splits import iter_split
 from odps_nb.client.sql.result import iter_result_rows as iter_rows
 from odps_nb.convert.references import present_batch
+from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit
 from odps_nb.wire.calls import MIN_BATCH_BYTES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from odps_nb.access.connection import Connection
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
 
-__all__ = ["START", "Place", "Placed", "iter_found_rows", "iter_result_rows", "iter_scan_rows"]
+__all__ = [
+    "MAX_SORTED",
+    "READ_AHEAD",
+    "START",
+    "Place",
+    "Placed",
+    "Rows",
+    "iter_found_rows",
+    "iter_result_rows",
+    "iter_scan_rows",
+]
 
-Batches = Generator["pa.RecordBatch", None, None]
+Batches = Generator[pa.RecordBatch, None, None]
 
 
 def iter_scan_rows(
@@ -131,3 +145,87 @@ def iter_result_rows(
     with closing(in_reach(begin, result._fall_back)) as batches:
         for batch in batches:
             yield present_batch(batch, session.schema, timezone=zone)
+
+
+MAX_SORTED = 10_000
+"""Rows of an order: SQL asks for a limit there."""
+READ_AHEAD = 512 * 1024
+"""Bytes of rows that may be here before somebody turns the page."""
+
+
+class Rows(ABC):
+    """Rows of the service that can be looked at in pages."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What they are, for a person."""
+
+    @property
+    @abstractmethod
+    def connection(self) -> Connection:
+        """The connection over which they come."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, in the order of the rows."""
+
+    @property
+    @abstractmethod
+    def row_count(self) -> int | None:
+        """How many there are; ``None`` where rows have no numbers and come by `found` only."""
+
+    @property
+    @abstractmethod
+    def is_cut(self) -> bool:
+        """Whether there may be more, which the key may not read."""
+
+    @abstractmethod
+    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
+        """Fetch rows by number: one request."""
+
+    @abstractmethod
+    def every(
+        self, *, ahead: int = READ_AHEAD, progress: Progress = False
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Read all rows; `stop` ends it.
+
+        ``ahead`` bounds the bytes that are here before they are asked for.
+        """
+
+    @abstractmethod
+    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+        """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
+
+        Each batch comes with a place, at which another call may ``begin``, until `renewed`.
+        Batches that follow each other may have the same place: that of the first of them.
+        """
+
+    @abstractmethod
+    def check(self, where: str) -> None:
+        """Raise `ArgumentError` for a condition that `found` would refuse."""
+
+    @abstractmethod
+    def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
+        """Run a SQL job and return the first `MAX_SORTED` rows of the order."""
+
+    @abstractmethod
+    def code(self, where: str | None) -> str:
+        """Return Python that reads the same rows."""
+
+    @abstractmethod
+    def narrowed(self, columns: int) -> Rows:
+        """Return the rows with their first columns only."""
+
+    @abstractmethod
+    def twin(self) -> Rows:
+        """Return the same rows, to be read and stopped apart."""
+
+    @abstractmethod
+    def renewed(self) -> Rows:
+        """Return the rows as they are now, after a session has expired."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Cancel what is being read, from any thread."""

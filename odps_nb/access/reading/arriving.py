@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.read.far_times import asks_for_micro
+from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
 

@@ -6,13 +6,13 @@ All front ends use it: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_columns, check_count, check_text
 from odps_nb.access.partitions import choose_partitions
-from odps_nb.access.reading.options import ReadOptions
 from odps_nb.client.read.increments import CHANGE, Increment
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError
@@ -21,9 +21,32 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import Compression, TableName, TextOptions
 
 if TYPE_CHECKING:
+    from odps_nb.access.partitions import PartitionChoice
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.terms import Compression, TextMode, TimeUnit
 
-__all__ = ["plan_read"]
+__all__ = ["ReadOptions", "plan_read"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a person may say of a read, in the words of `Table.read`; every front end takes it.
+
+    A new field of a read stands here, is checked in `odps_nb.access.reading.planning.plan_read`,
+    and is offered by the signatures that should have it. Nothing is checked before.
+    """
+
+    columns: Sequence[str] | None = None
+    where: str | None = None
+    params: Mapping[str, object] | None = None
+    partitions: PartitionChoice | Iterable[PartitionChoice] | None = None
+    limit: int | None = None
+    splits: int | None = None
+    split_bytes: int | None = None
+    compression: str | Compression | None = None
+    timestamp_unit: TimeUnit | None = None
+    text: str | TextMode | None = None
+    char_padding: bool = False
 
 
 def plan_read(

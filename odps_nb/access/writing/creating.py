@@ -81,7 +81,7 @@ def _create_and_write(
 ) -> Receipt:
     """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
     storage = table.connection.storage
-    columns, rows = columns_of(data, table.connection.faces, index=options.index)
+    columns, rows = columns_of(data, index=options.index)
     schema = partitioned(columns, partitioned_by, options.partition)
     options = replace(options, partition=check_partition(options.partition, schema, table.name))
     check_overwrite(options.overwrite, options.partition, schema, table.name)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.checks import check_overwrite, check_partition
-from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import schema_of
 from odps_nb.access.writing.creating import NewTable, name_the_way
 from odps_nb.access.writing.folder_files import Files, FolderFile, FolderFiles
@@ -89,7 +88,7 @@ def write_files_resumable(
         name_the_way(error)
         raise
     target, options = _checked(table, schema, options)
-    chunk = partial(_chunk, target=target, faces=table.connection.faces)
+    chunk = partial(_chunk, target=target)
     return write_resumable(table, target, files, options, groups=_groups, chunk=chunk)
 
 
@@ -107,7 +106,7 @@ def _write(
     options: WriteOptions,
 ) -> Receipt:
     target, options = _checked(table, schema, options)
-    chunks = _chunks(files, target, table.connection.faces)
+    chunks = _chunks(files, target)
     given = WriteInput(lanes=(chunks,), rows=total[0], blob_bytes=total[1])
     return write_chunks(table, target, given, options)
 
@@ -142,10 +141,10 @@ def _place(column: Column) -> int | None:
     return names.index(column.name.casefold()) if column.name.casefold() in names else None
 
 
-def _chunks(files: Files, target: Target, faces: Faces) -> Iterator[Chunk]:
+def _chunks(files: Files, target: Target) -> Iterator[Chunk]:
     first = 0
     for group in _groups(files):
-        yield _chunk(group, first, target, faces)
+        yield _chunk(group, first, target)
         for one in group:  # they are uploaded by now: what was sent is what the rows say
             one.require_unchanged()
         first += len(group)
@@ -164,11 +163,12 @@ def _groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
         yield held
 
 
-def _chunk(group: list[FolderFile], first: int, target: Target, faces: Faces) -> Chunk:
+def _chunk(group: list[FolderFile], first: int, target: Target) -> Chunk:
+    from odps_nb.notebook.preview.registry import media_type
+
     names = [PurePosixPath(one.path).name for one in group]
     kinds = [
-        faces.media_type(one.head(_HEAD), one.size, name)
-        for one, name in zip(group, names, strict=True)
+        media_type(one.head(_HEAD), one.size, name) for one, name in zip(group, names, strict=True)
     ]
     batch = pa.record_batch(
         [

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from odps_nb.access.writing.folder_files import FolderFile
-from odps_nb.client.write.values import WriteSessionRef
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.errors import ConfigError, ConflictError
 
 __all__ = ["Journal", "Noted", "NotedFile", "open_journal"]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from odps_nb.access.blob import Blob, NewBlob
-from odps_nb.access.faces import Faces
 from odps_nb.access.writing.columns import is_text, partition_items, schema_of
 from odps_nb.access.writing.pictures import is_array, is_picture
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import BlobReference, PartitionSpec, TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["check_same_partitions", "columns_of", "has_rows", "partitioned"]
 
@@ -29,13 +31,13 @@ def has_rows(data: Any) -> bool:
     return not described and not is_spark_type(data)
 
 
-def is_spark_type(data: Any) -> bool:
+def is_spark_type(data: Any) -> TypeGuard[StructType]:
     """Whether this is a schema of Spark; Spark is not imported for it."""
     kind = type(data)
     return kind.__name__ == "StructType" and kind.__module__.split(".")[0] == "pyspark"
 
 
-def columns_of(data: Any, faces: Faces, *, index: bool | None = None) -> tuple[TableSchema, Any]:
+def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
     """Return the columns that hold the data, and the data in the form in which to write it.
 
     A stream is opened for its schema and can be read once, so the caller writes what is returned.
@@ -50,7 +52,9 @@ def columns_of(data: Any, faces: Faces, *, index: bool | None = None) -> tuple[T
 
     data = as_tables(data, Names(), index=index)
     if is_spark(data):
-        return faces.spark_columns(data.schema), data
+        from odps_nb.spark.writing.checks import table_columns
+
+        return table_columns(data.schema), data
     sample = data.peek() if isinstance(data, Chunks) else data
     if sample is None or (is_pandas(sample) and not len(sample.columns)):
         raise ConversionError(

@@ -16,8 +16,8 @@ from odps_nb.access.writing.rows import fitted_batches
 from odps_nb.access.writing.sources import Target, open_input
 from odps_nb.access.writing.tabular import is_spark
 from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
-from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError, ConflictError, StateError
 from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
 from odps_nb.access.writing.journal import Journal, Noted, open_journal
@@ -23,13 +24,13 @@ from odps_nb.access.writing.rows import WriteOptions
 from odps_nb.access.writing.sources import Target
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import ProgressTracker, listener_of
+from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import (
     WriteSession,
     fetch_write_state,
     open_write_session,
 )
-from odps_nb.client.write.values import WriteSessionRef
 from odps_nb.errors import ConflictError, NotFoundError, SessionExpiredError
 from odps_nb.terms import SessionStatus
 
@@ -69,7 +70,7 @@ def write_resumable(
     """
     service = table.connection.profile
     key = (service.endpoint, str(table.name), str(options.partition), options.overwrite)
-    listener = listener_of(options.progress, default=table.connection.faces.listener)
+    listener = listener_of(options.progress)
     with (
         open_journal(*key, *files.key()) as journal,
         ProgressTracker("write", str(table.name), listener=listener) as tracker,

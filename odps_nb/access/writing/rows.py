@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, check_count
+from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.replacing import Remainder, named_partitions
@@ -23,7 +24,7 @@ from odps_nb.access.writing.tabular import is_spark, refuse_index
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Progress, ProgressTracker, listener_of
+from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.client.write.operations import Stamp
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
@@ -78,10 +79,8 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
 
     Any error before the commit, also an interrupt, aborts the session: nothing becomes visible.
     """
-    faces = table.connection.faces
     if is_spark(data):
-        refuse_index(data, index=options.index)
-        return faces.spark_write(table, data, _spark_options(options))
+        return _write_spark(table, data, options)
     zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
     if options.change is None:
         target = Target.of(
@@ -104,33 +103,42 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
 
 def write_chunks(table: Table, target: Target, given: WriteInput, options: WriteOptions) -> Receipt:
     """Write rows that are converted already, and commit them once."""
-    listener = listener_of(options.progress, default=table.connection.faces.listener)
+    listener = listener_of(options.progress)
     with ProgressTracker("write", str(table.name), listener=listener) as tracker:
         return _Write(table=table, target=target, options=options, tracker=tracker).run(given)
 
 
-def _spark_options(options: WriteOptions) -> dict[str, Any]:
+def _write_spark(table: Table, data: Any, options: WriteOptions) -> Receipt:
+    from odps_nb.spark.writing.dataframe import write_change, write_rows
+
+    refuse_index(data, index=options.index)
     if options.change is not None:
-        return {
-            "partition": options.partition,
-            "change": options.change,
-            "compression": options.compression,
-            "conversions": options.conversions,
-            "progress": options.progress,
-        }
+        return write_change(
+            data,
+            table.connection,
+            table.name,
+            partition=options.partition,
+            change=options.change,
+            compression=options.compression,
+            conversions=options.conversions,
+            progress=options.progress,
+        )
     if options.workers is not None:
         raise ArgumentError(
             "workers does not apply to a Spark DataFrame",
             hint="each of its partitions is one stream: use df.repartition(n)",
         )
-    return {
-        "partition": options.partition,
-        "overwrite": options.overwrite,
-        "compression": options.compression,
-        "conversions": options.conversions,
-        "progress": options.progress,
-        "before_commit": options.before_commit,
-    }
+    return write_rows(
+        data,
+        table.connection,
+        table.name,
+        partition=options.partition,
+        overwrite=options.overwrite,
+        compression=options.compression,
+        conversions=options.conversions,
+        progress=options.progress,
+        before_commit=options.before_commit,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,12 +17,7 @@ from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.sources import Target
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas, is_spark
 from odps_nb.client.write.operations import DELETE, UPSERT, Stamp, takes_operation
-from odps_nb.convert.fitting.conversions import (
-    AS_THEY_ARE,
-    Conversions,
-    DecimalConversion,
-    TextConversion,
-)
+from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -34,7 +29,7 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.calls.progress import Progress
 
-__all__ = ["ByKey", "Change"]
+__all__ = ["Change", "change_rows"]
 
 _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
@@ -164,120 +159,7 @@ def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.Rec
             yield batch.select(names)
 
 
-class ByKey:
-    """The methods of a `Table` with a primary key."""
-
-    def upsert(
-        self,
-        data: Any,
-        *,
-        partition: PartitionLike | None = None,
-        deleted: str | None = None,
-        index: bool | None = None,
-        compression: str | Compression | None = None,
-        decimals: DecimalConversion = "exact",
-        text: TextConversion = "exact",
-        progress: Progress = None,
-    ) -> Receipt:
-        """Replace rows with the same key, or add them; all in one commit, or none.
-
-        Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
-        so it should have one row per key. All rows go through one stream, which keeps their order.
-
-        Parameters
-        ----------
-        data, partition, index, compression, decimals, text
-            As for `write`. A column that the data lacks becomes null, also in rows that are there.
-        deleted
-            A boolean column of the data that the table does not have: rows where it is true are
-            deleted by their key, in the same commit.
-
-        Raises
-        ------
-        ArgumentError
-            The table has no primary key.
-        ConversionError
-            Columns, types or values do not fit: all of them are listed, with rows.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> result = odps.sql("CREATE TABLE doc_upsert (id BIGINT NOT NULL, v STRING,"
-        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
-        >>> table = odps.table("doc_upsert")
-        >>> table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]})).verb
-        'upserted'
-        >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()
-        ['c', 'b']
-        >>> table.read(since=1, changes=True).to_arrow().column("_change").to_pylist()
-        ['insert', 'insert']
-        >>> odps.drop_table("doc_upsert")
-        """
-        return _change(
-            cast("Table", self),
-            data,
-            partition,
-            compression,
-            progress,
-            index=index,
-            delete=False,
-            deleted=deleted,
-            conversions=Conversions(decimals=decimals, text=text),
-        )
-
-    def delete(
-        self,
-        data: Any,
-        *,
-        partition: PartitionLike | None = None,
-        index: bool | None = None,
-        compression: str | Compression | None = None,
-        text: TextConversion = "exact",
-        progress: Progress = None,
-    ) -> Receipt:
-        """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
-
-        Parameters
-        ----------
-        data
-            As for `write`, of which the columns of the key (and partition columns that
-            ``partition`` leaves open) are looked at and no others. Rows without names, such as
-            tuples, have the values of the key and then of those partition columns. For a key of
-            one column also a list, an array or a Series of its values.
-        partition, index, compression, text
-            As for `write`.
-
-        Raises
-        ------
-        ArgumentError
-            The table has no primary key.
-
-        Examples
-        --------
-        >>> result = odps.sql("CREATE TABLE doc_delete (id BIGINT NOT NULL, v STRING,"
-        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
-        >>> result = odps.sql("INSERT INTO doc_delete VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-        >>> table = odps.table("doc_delete")
-        >>> table.delete([1, 3]).rows
-        2
-        >>> table.read(["v"]).to_arrow().column("v").to_pylist()
-        ['b']
-        >>> odps.drop_table("doc_delete")
-        """
-        table = cast("Table", self)
-        return _change(
-            table,
-            data,
-            partition,
-            compression,
-            progress,
-            index=index,
-            delete=True,
-            conversions=Conversions(text=text),
-        )
-
-
-def _change(
+def change_rows(
     table: Table,
     data: Any,
     partition: PartitionLike | None,
@@ -289,6 +171,7 @@ def _change(
     deleted: str | None = None,
     conversions: Conversions = AS_THEY_ARE,
 ) -> Receipt:
+    """Upsert or delete rows; see `Table.upsert` and `Table.delete`."""
     from odps_nb.access.writing.rows import WriteOptions, write_data
 
     options = WriteOptions(

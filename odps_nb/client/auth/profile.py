@@ -132,7 +132,7 @@ class Profile:
                 hint="use 2 or 3",
             )
         if self.blob_cache is not None:
-            from odps_nb.client.blob.cache_settings import cache_limit
+            from odps_nb.client.blob.cache import cache_limit
 
             cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):

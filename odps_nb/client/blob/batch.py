@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.delivered import DeliveredPrefix
-from odps_nb.client.blob.response import blob_events
+from odps_nb.client.blob.response import DeliveredPrefix, blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -25,7 +24,7 @@ from odps_nb.errors import (
     ProtocolError,
 )
 from odps_nb.http.transport import HttpResponse
-from odps_nb.terms import BlobReference, Compression
+from odps_nb.terms import BlobReference, Compression, shorten
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
 
@@ -305,10 +304,8 @@ def place_note(place: int) -> str:
 
 def unknown_blob(error: NotFoundError, reference: BlobReference, place: str) -> NotFoundError:
     """Return the error for a reference that the service does not know."""
-    token = reference.token
-    shown = token if len(token) <= 80 else token[:79] + "…"
     made = NotFoundError(
-        f"the service does not know the blob reference {shown!r}: {error}",
+        f"the service does not know the blob reference {shorten(reference.token, 80)!r}: {error}",
         status=error.status,
         code=error.code,
         request_id=error.request_id,

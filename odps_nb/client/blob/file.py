@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.delivered import DeliveredPrefix
 from odps_nb.client.blob.piece_file import PieceFile
-from odps_nb.client.blob.response import MAX_BLOB, blob_events, raw_size
+from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events, raw_size
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker

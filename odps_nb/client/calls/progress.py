@@ -15,16 +15,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from odps_nb.client.calls.pauses import Pauses
 from odps_nb.client.calls.snapshot import (
     MOVING,
     ItemProgress,
+    Pauses,
     Phase,
     ProgressSnapshot,
     Sending,
     SplitProgress,
 )
-from odps_nb.errors import ArgumentError, CancelledError
+from odps_nb.errors import CancelledError
 from odps_nb.lifetime import renew_after_fork
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "ProgressTracker",
     "Sending",
     "SplitProgress",
-    "listener_of",
     "silent",
 ]
 
@@ -78,31 +77,6 @@ silent: ProgressListener = _Silent()
 
 Progress = ProgressListener | bool | None
 """Values of ``progress=``: a listener, ``False`` for silence, otherwise the default."""
-
-
-def listener_of(*said: Progress, default: Callable[[], ProgressListener]) -> ProgressListener:
-    """Return the listener for the first ``progress=`` value that is not ``None``.
-
-    Raises
-    ------
-    ArgumentError
-        It is neither a listener nor a bool.
-    """
-    for one in said:
-        if one is False:
-            return silent
-        if one is True:
-            break
-        if one is None:
-            continue
-        if not all(callable(getattr(one, name, None)) for name in ("start", "stop")):
-            raise ArgumentError(
-                f"progress is a {type(one).__name__}",
-                argument="progress",
-                hint="pass False for silence, or an odps_nb.ProgressListener",
-            )
-        return one
-    return default()
 
 
 @dataclass(slots=True)

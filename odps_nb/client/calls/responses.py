@@ -6,7 +6,7 @@ Independent of single calls.
 from __future__ import annotations
 
 from odps_nb.errors import LimitExceededError, ServiceError
-from odps_nb.http.retry_after import seconds_until_retry
+from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.calls import decode_error
 from odps_nb.wire.calls.errors import MAX_RETRY_AFTER

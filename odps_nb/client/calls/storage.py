@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from importlib import metadata
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 from odps_nb.client.auth.tunnel_host import check_tunnel_host
 from odps_nb.client.calls.attempts import Attempts, Clock
@@ -35,8 +36,9 @@ from odps_nb.errors import (
 )
 from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy, may_have_been_done
+from odps_nb.http.surroundings import is_loopback
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
-from odps_nb.http.upload import open_upload
+from odps_nb.http.upload import Upload
 from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
 from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
 from odps_nb.wire.control import (
@@ -51,10 +53,13 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.blob.cache import BlobCache
 
-__all__ = ["StorageClient"]
+__all__ = ["HERE_SECONDS", "StorageClient"]
 
 _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
+
+HERE_SECONDS = 0.01
+"""A service on this machine has answered a request within it."""
 
 T = TypeVar("T")
 
@@ -207,7 +212,7 @@ class StorageClient:
         def refused(response: HttpResponse) -> ServiceError:
             return refusal(response, self._now())
 
-        upload = open_upload(self._transport, with_body, reject=refused)
+        upload = Upload(self._transport, with_body, reject=refused)
         return CallUpload(request, upload, accepted, lambda: self._forget_tunnel(endpoint))
 
     def rest(
@@ -296,10 +301,16 @@ class StorageClient:
                 self._tunnel = found
         return found
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the Storage API is on this machine: no tunnel to a slow line behind it."""
+        host = urlsplit(self._tunnel or "").hostname or ""
+        return is_loopback(host) and self.quickest < HERE_SECONDS
+
     @cached_property
     def blob_cache(self) -> BlobCache | None:
         """Blobs kept on this machine's disk; ``None``: switched off."""
-        from odps_nb.client.blob.cache_settings import open_cache
+        from odps_nb.client.blob.cache import open_cache
 
         return open_cache(self.profile)
 

@@ -10,12 +10,29 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from odps_nb.arrow.plain import FarTimeError
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.errors import LimitExceededError, TruncatedError
+from odps_nb.errors import (
+    ConversionError,
+    InvalidRequestError,
+    LimitExceededError,
+    OdpsNbError,
+    TruncatedError,
+)
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import format_bytes
+from odps_nb.wire.calls.errors import is_time_overflow
 
-__all__ = ["BatchFilter", "Batches", "counted", "limited", "whole", "within"]
+__all__ = [
+    "BatchFilter",
+    "Batches",
+    "asks_for_micro",
+    "counted",
+    "limited",
+    "refused_in_micro",
+    "whole",
+    "within",
+]
 
 Batches = Generator[pa.RecordBatch, None, None]
 
@@ -118,3 +135,20 @@ def counted(batches: Batches, tracker: ProgressTracker | None) -> Batches:
         batches.close()
         if tracker is not None:
             tracker.correct_rows(before + handed)
+
+
+def asks_for_micro(error: OdpsNbError) -> bool:
+    """Whether a read in nanoseconds failed by a time that microseconds may hold."""
+    if isinstance(error, InvalidRequestError):
+        return is_time_overflow(f"{error.code} {error.message}")
+    return isinstance(error, FarTimeError)
+
+
+def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
+    """Return the error of a read that had microseconds already."""
+    return ConversionError(
+        f"the service cannot give a TIMESTAMP of {what} in microseconds either ({error.message})",
+        source_type="timestamp",
+        target_type="timestamp[us]",
+        hint="leave the column out with columns=[…], or cast it to STRING by SQL",
+    )

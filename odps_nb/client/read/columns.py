@@ -8,7 +8,9 @@ from typing import Any
 
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError, FramingError
+from odps_nb.filters.parse import parse_condition
 from odps_nb.filters.row_filter import RowFilter
+from odps_nb.filters.tree import AllOf, Node
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls import CreateReadSession, ReadSessionAnswer
@@ -64,11 +66,9 @@ def choose_columns(
         A column does not exist, or the condition cannot be applied.
     """
     schema = plan.schema
-    if plan.where and schema is None:
+    if plan.where and schema is None:  # a condition as a tree comes with the schema
         schema = _probed(plan, ask)
-    found = None
-    if plan.where and schema is not None:
-        found = RowFilter.parse(plan.where, schema, timezone=plan.timezone, unit=unit_of(plan))
+    found = None if schema is None else _filter(plan, schema)
     if not plan.columns:
         return Columns(filter=found)
     if plan.increment is not None and plan.increment.keyed:
@@ -94,6 +94,18 @@ def choose_columns(
     wanted = tuple(column.name for column in columns[: len(plan.columns)])
     # No data column would mean all of them: one comes along and is dropped here.
     return Columns(data or tuple(c.name for c in schema.columns[:1]), parts, wanted, found)
+
+
+def _filter(plan: ReadPlan, schema: TableSchema) -> RowFilter | None:
+    parts: list[Node] = []
+    if plan.where:
+        parts.append(parse_condition(plan.where, schema, timezone=plan.timezone))
+    if plan.condition is not None:
+        parts.append(plan.condition)
+    if not parts:
+        return None
+    whole = parts[0] if len(parts) == 1 else AllOf(tuple(parts))
+    return RowFilter.of(whole, schema, unit=unit_of(plan), text=plan.where or "")
 
 
 def _probed(plan: ReadPlan, ask: Ask) -> TableSchema:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from odps_nb.client.read.increments import Increment
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
+from odps_nb.filters.tree import Node
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import (
     STRICT_TEXT,
@@ -40,10 +41,12 @@ class ReadPlan:
     where
         A SQL condition (`odps_nb.filters.parse`). The service leaves out blocks of rows by it, and
         each row is tested again when it arrives.
+    condition
+        A condition beside ``where``, as a tree.
     timezone
         Where times in quotes are read that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
-        All columns of the table, where they are known; ``where`` needs them. ``None``: found out
+        All columns of the table, where they are known; a condition needs them. ``None``: found out
         by one more request.
     split_bytes, splits
         Size of a split by the service's estimate, or their number. Where neither is said a split
@@ -73,6 +76,7 @@ class ReadPlan:
     partition_columns: tuple[str, ...] | None = None
     partitions: tuple[PartitionSpec, ...] = ()
     where: str | None = None
+    condition: Node | None = None
     timezone: str = "UTC"
     schema: TableSchema | None = None
     split_bytes: int | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,16 +18,37 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
-from odps_nb.client.read.far_times import asks_for_micro, refused_in_micro
+from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.stream_schema import find_columns, mismatch
-from odps_nb.client.read.text_form import TextForm
 from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.schema import Column
-from odps_nb.terms import RowRangeSplit, Split, TimeUnit
+from odps_nb.terms import RowRangeSplit, Split, TextMode, TimeUnit
 from odps_nb.wire.calls import StreamingCall
 
-__all__ = ["ResumableRowStream", "rows_of"]
+__all__ = ["ResumableRowStream", "TextForm", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextForm:
+    """The form of text in one stream of rows.
+
+    Parameters
+    ----------
+    mode
+        What becomes of text that is not UTF-8.
+    columns
+        The columns that are shown, text as BINARY where it is wanted as bytes. ``None``: unknown.
+    place
+        Names a row of the stream for an error, in words and as a number.
+    stripped
+        Columns with their types on the wire, whose CHAR values lose the blanks at their end.
+    """
+
+    mode: TextMode
+    columns: tuple[Column, ...] | None
+    place: Callable[[int], tuple[str, int]]
+    stripped: tuple[Column, ...] = ()
 
 
 def rows_of(split: Split) -> int | None:
@@ -157,11 +179,6 @@ class ResumableRowStream:
             self._tracker.noted(
                 f"{self._what} gave its connection up: the service refuses others (429)"
             )
-
-    def leave(self) -> None:
-        """Count the rows so far as complete: those behind them are read by somebody else."""
-        if self._tracker is not None:
-            self._tracker.add(complete_bytes=self._decoded_bytes)
 
     def _next(self) -> pa.RecordBatch | None:
         while True:

@@ -277,7 +277,7 @@ def require_ready(answer: ReadSessionAnswer, table: TableName) -> ReadSessionAns
 def _session(plan: ReadPlan, answer: ReadSessionAnswer, columns: Columns) -> ReadSession:
     rows, size, found = answer.record_count, answer.estimated_size, columns.filter
     by_rows = answer.split_mode is SplitMode.ROW_OFFSET and rows is not None
-    if by_rows and rows and plan.limit is not None and not plan.where:
+    if by_rows and rows and plan.limit is not None and not found:
         size = None if size is None else size * min(rows, plan.limit) // rows
         rows = min(rows, plan.limit)
     if by_rows:

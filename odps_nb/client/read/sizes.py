@@ -7,15 +7,20 @@ those in the hands of the workers.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
 
 from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS
 from odps_nb.client.read.session import ReadSession
-from odps_nb.schema import TypeCode
+from odps_nb.terms import RowRangeSplit, Split
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
 
 __all__ = [
     "DEFAULT_BATCH_BYTES",
     "READ_WORKERS",
+    "PieceRanges",
     "batch_bound",
     "batch_bytes",
     "batch_rows",
@@ -34,20 +39,6 @@ PIECE_BYTES = 8 * 2**20
 """Smallest piece of a split in bytes."""
 FEW_BYTES = 16
 """Assumed bytes of a variable-length value."""
-WIDTHS = {
-    TypeCode.BOOLEAN: 1,
-    TypeCode.TINYINT: 1,
-    TypeCode.SMALLINT: 2,
-    TypeCode.INT: 4,
-    TypeCode.FLOAT: 4,
-    TypeCode.DATE: 4,
-    TypeCode.BIGINT: 8,
-    TypeCode.DOUBLE: 8,
-    TypeCode.DATETIME: 8,
-    TypeCode.TIMESTAMP: 8,
-    TypeCode.TIMESTAMP_NTZ: 8,
-}
-"""Bytes of a value whose type has one width; a DECIMAL has `FEW_BYTES`."""
 
 
 def lanes_for(asked: int | None, ahead: int) -> int:
@@ -73,7 +64,7 @@ def row_bytes(session: ReadSession) -> float | None:
 
 
 def _width(session: ReadSession) -> int:
-    return sum(WIDTHS.get(column.type.code, FEW_BYTES) for column in session.schema)
+    return sum(TYPE_FACTS[column.type.code].width or FEW_BYTES for column in session.schema)
 
 
 def batch_bytes(ahead: int, lanes: int) -> int:
@@ -93,3 +84,60 @@ def batch_rows(session: ReadSession, ahead: int, lanes: int) -> int:
 def batch_bound(size: int) -> int:
     """Return the nearest bound of a batch that the service takes; 0 is none."""
     return min(MAX_BATCH_BYTES, max(MIN_BATCH_BYTES, size)) if size else 0
+
+
+class PieceRanges:
+    """Cuts each split into pieces of bounded bytes, one request each.
+
+    Iterating cuts as it goes, by what rows have needed so far; an index split stays whole, since
+    only the service can cut it.
+
+    Parameters
+    ----------
+    size
+        Bytes of Arrow data that a piece should have, or up to half as much again, because every
+        request has its cost.
+    row_bytes
+        First estimate of the bytes of a row; ``None`` if unknown: nothing is cut before rows
+        have arrived.
+
+    Examples
+    --------
+    >>> pieces = PieceRanges([RowRangeSplit(0, 10)], size=40, row_bytes=10.0)
+    >>> [str(piece) for _, piece in pieces]
+    ['rows 0…5', 'rows 5…10']
+    """
+
+    def __init__(
+        self,
+        splits: Sequence[Split],
+        *,
+        size: int,
+        row_bytes: float | None,
+    ) -> None:
+        self._splits, self._size, self._row_bytes = splits, max(1, size), row_bytes
+        self._rows = self._bytes = 0
+
+    def record(self, batch: pa.RecordBatch) -> int:
+        """Use a batch to estimate bytes per row; return its size in bytes."""
+        size = int(batch.nbytes)
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + size
+        return size
+
+    def __iter__(self) -> Iterator[tuple[Split, Split]]:
+        for split in self._splits:
+            if isinstance(split, RowRangeSplit):
+                for piece in self._cut(split):
+                    yield split, piece
+            else:
+                yield split, split
+
+    def _cut(self, split: RowRangeSplit) -> Iterator[RowRangeSplit]:
+        at, end = split.offset, split.offset + split.count
+        while at < end:
+            row_bytes = self._bytes / self._rows if self._rows else self._row_bytes
+            left = (end - at) * row_bytes / self._size if row_bytes else 0.0
+            parts = max(1, round(left))
+            count = max(1, (end - at) // parts)
+            yield RowRangeSplit(at, count)
+            at += count

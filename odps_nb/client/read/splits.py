@@ -7,6 +7,7 @@ another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import islice, starmap
@@ -18,12 +19,10 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, Job, fan_out
-from odps_nb.client.read.alone import Rest, read_alone
 from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
-from odps_nb.client.read.ranges import PieceRanges
-from odps_nb.client.read.resume import ResumableRowStream, rows_of
+from odps_nb.client.read.resume import ResumableRowStream, TextForm, rows_of
 from odps_nb.client.read.session import (
     ReadPlan,
     ReadSession,
@@ -33,6 +32,7 @@ from odps_nb.client.read.session import (
 )
 from odps_nb.client.read.sizes import (
     DEFAULT_BATCH_BYTES,
+    PieceRanges,
     batch_bound,
     batch_bytes,
     batch_rows,
@@ -40,8 +40,7 @@ from odps_nb.client.read.sizes import (
     piece_bytes,
     row_bytes,
 )
-from odps_nb.client.read.split_rows import SplitRows
-from odps_nb.client.read.text_form import TextForm
+from odps_nb.lifetime import Home
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
@@ -57,8 +56,6 @@ __all__ = [
     "reopen_read_session",
 ]
 
-NEAR_SECONDS = 0.01
-"""A service that has answered a request within it is near."""
 ALL_ROWS = 2**32 - 1
 """``Count`` for all rows, as the C++ client sends it."""
 
@@ -280,55 +277,46 @@ class _Read:
     tell: Callable[[str], None]
 
     def batches(self) -> Batches:
-        """Yield all batches; a service that is near is read alone while that is fast enough."""
-        rest = Rest(tuple(self.session.splits))
-        if self.workers is None and self.storage.quickest < NEAR_SECONDS:
-            rest = yield from read_alone(rest.splits, self._alone, self._divides)
-        if rest.splits:
-            yield from self._several(rest)
+        """Return all batches.
 
-    def _alone(self, split: Split) -> SplitRows:
-        return self.open_split(
-            split,
-            max_batch_bytes=batch_bytes(self.ahead, 1),
-            max_batch_rows=batch_rows(self.session, self.ahead, 1),
-            cancel=self.cancel,
-        )
+        One connection to a service on this machine keeps a processor busy. More connections would
+        add requests and threads, but no speed.
+        """
+        if self.workers is None and self.storage.is_here:
+            return self._one_by_one()
+        return self._several()
 
-    def _divides(self, rest: Rest) -> bool:
-        return len(list(islice(self._pieces(rest), 2))) > 1
+    def _one_by_one(self) -> Batches:
+        home = Home()
+        for split in self.session.splits:
+            rows = self.open_split(
+                split,
+                max_batch_bytes=batch_bytes(self.ahead, 1),
+                max_batch_rows=batch_rows(self.session, self.ahead, 1),
+                cancel=self.cancel,
+            )
+            with closing(rows):
+                for batch in rows:
+                    yield batch
+                    home.require("this iteration")
 
-    def _pieces(self, rest: Rest) -> PieceRanges:
-        begun, *others = rest.splits
-        left = self._left(rest)
-        return PieceRanges(
-            [left, *others],
-            size=piece_bytes(self.ahead, lanes_for(self.workers, self.ahead)),
-            row_bytes=row_bytes(self.session),
-            whole=begun if rest.row and left is begun else None,
-        )
-
-    def _left(self, rest: Rest) -> Split:
-        """Return what is left of the first split: the rows of a range; others stay whole."""
-        begun = rest.splits[0]
-        if isinstance(begun, RowRangeSplit) and rest.row and not self.session.prunes:
-            return RowRangeSplit(begun.offset + rest.row, begun.count - rest.row)
-        return begun
-
-    def _several(self, rest: Rest) -> Batches:
-        begun, left, pieces = rest.splits[0], self._left(rest), self._pieces(rest)
+    def _several(self) -> Batches:
         lanes = lanes_for(self.workers, self.ahead)
+        pieces = PieceRanges(
+            self.session.splits,
+            size=piece_bytes(self.ahead, lanes),
+            row_bytes=row_bytes(self.session),
+        )
         concurrency = AdaptiveConcurrency(len(list(islice(pieces, lanes))), tell=self.tell)
 
         def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
             return lambda token: self.open_split(
                 piece,
-                skip_rows=rest.row if piece is begun else 0,
                 max_batch_bytes=batch_bytes(self.ahead, concurrency.most),
                 max_batch_rows=batch_rows(self.session, self.ahead, concurrency.most),
                 cancel=token,
                 concurrency=concurrency,
-                part_of=begun if split == left else split,
+                part_of=split,
             )
 
         return fan_out(
@@ -359,3 +347,54 @@ def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
     finally:
         batches.close()
         keeper.close()
+
+
+class SplitRows:
+    """Batches of one split; keeps the session alive at each, and while the consumer waits."""
+
+    def __init__(
+        self,
+        rows: ResumableRowStream,
+        look_after: Callable[[], None],
+        row_filter: BatchFilter | None,
+        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+    ) -> None:
+        self._rows, self._look_after = rows, look_after
+        self._filter, self._shape = row_filter, shape
+        self._batches = rows.batches(fits=False)
+        self._begun = False
+        self.row: int = 0
+        """The row of the split at which the last batch began, before the filter."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            while True:
+                if self._begun:  # what opens a stream looks after the session itself
+                    self._look_after()
+                self._begun = True
+                batch = next(self._batches)
+                self.row = self._rows.row - batch.num_rows
+                batch = self._fitted(batch)
+                if batch.num_rows:
+                    return batch if self._shape is None else self._shape(batch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that the filter keeps; text of the others may be any bytes."""
+        if self._filter is None:
+            return self._rows.fit(batch)
+        return self._rows.fit(self._filter.apply(batch), partial(self._filter.row_of, batch))
+
+    def rest(self) -> None:
+        """Keep the session alive; close the connection if the service refuses others."""
+        self._look_after()
+        self._rows.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._batches.close()

@@ -14,6 +14,7 @@ import pyarrow.types as pt
 
 from odps_nb.errors import FramingError
 from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, StructType, TypeCode
+from odps_nb.terms import shorten
 from odps_nb.wire.type_text import format_type
 
 __all__ = ["find_columns", "mismatch"]
@@ -58,7 +59,7 @@ def find_columns(
             stranger = next(name for name in stream.names if name.casefold() not in set(wanted))
             raise mismatch(
                 f"the stream has {len(names)} columns and its session {len(columns)}: "
-                f"{_cut(repr(stranger))} is none of them"
+                f"{shorten(repr(stranger), _SHOWN)} is none of them"
             )
     for column, place in zip(columns, places, strict=True):
         _require(stream.field(place).type, column.type, column.name)
@@ -76,7 +77,9 @@ def _places(stream: pa.Schema, names: Sequence[str], columns: Sequence[Column]) 
     where: dict[str, int] = {}
     for index, name in enumerate(names):
         if where.setdefault(name, index) != index:
-            raise mismatch(f"the stream has the column {_cut(repr(stream.names[index]))} twice")
+            raise mismatch(
+                f"the stream has the column {shorten(repr(stream.names[index]), _SHOWN)} twice"
+            )
     found = []
     for column in columns:
         place = where.get(column.name.casefold())
@@ -96,8 +99,8 @@ def _require(came: pa.DataType, promised: OdpsType, path: str) -> None:
         _require_members(came, promised, path)
     elif not _is_form_of(came, promised):
         raise mismatch(
-            f"the column {path!r} is {_cut(format_type(promised))} by its session, "
-            f"but Arrow {_cut(str(came))} in the stream",
+            f"the column {path!r} is {shorten(format_type(promised), _SHOWN)} by its session, "
+            f"but Arrow {shorten(str(came), _SHOWN)} in the stream",
             hint="if the table was changed meanwhile, read it again; quote the request id if not",
         )
 
@@ -156,7 +159,3 @@ _FORMS: dict[TypeCode, tuple[Callable[[pa.DataType], bool], ...]] = {
         (lambda _: True,),
     ),
 }
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.catalog import control_call, schema_settings
-from odps_nb.client.sql.excerpt import excerpt
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
+    FramingError,
     NotFoundError,
     OdpsNbError,
     ProtocolError,
@@ -29,7 +29,9 @@ from odps_nb.errors import (
     ServiceError,
     TransportError,
 )
+from odps_nb.terms import shorten
 from odps_nb.wire.control import (
+    COST_TASK,
     SQL_TASK,
     CancelInstance,
     GetInstance,
@@ -37,6 +39,7 @@ from odps_nb.wire.control import (
     GetInstanceSource,
     GetTaskStatus,
     InstanceStatus,
+    SqlCost,
     SubmitSql,
     TaskResult,
     TaskState,
@@ -50,6 +53,7 @@ __all__ = [
     "SQL_ZONE",
     "SqlInstance",
     "cancel_sql",
+    "estimate_sql",
     "fetch_status",
     "find_sql",
     "run_sql",
@@ -63,7 +67,6 @@ _log = logging.getLogger("odps_nb")
 FIRST_POLL, LAST_POLL = 0.05, 2.0
 #: The setting of a statement that says where it reads times (the stock client sends it, too).
 SQL_ZONE = "odps.sql.timezone"
-_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +86,7 @@ class SqlInstance:
     @property
     def title(self) -> str:
         """The query in one line, for a caption."""
-        text = " ".join(self.sql.split())
-        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+        return shorten(" ".join(self.sql.split()), 80)
 
 
 def submit_sql(
@@ -408,3 +410,57 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
         _log.warning("instance %s could not be stopped: %s", instance.instance_id, error)
         return False
     return True
+
+
+def estimate_sql(
+    storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
+) -> SqlCost:
+    """Return the service's estimate for a query; leaving the wait early stops it.
+
+    Raises
+    ------
+    QueryError
+        The service cannot estimate it, in its own words.
+    """
+    instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
+    try:
+        wait_sql(storage, instance, cancel=storage.operation())
+    except ServiceError:
+        raise
+    except BaseException:
+        stop_quietly(storage, instance)
+        raise
+    wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
+    tasks = control_call(storage, wanted).tasks
+    if not tasks:
+        raise FramingError("the estimate of a query has no result")
+    return SqlCost.decode(tasks[0].text)
+
+
+MOST = 100
+"""Characters of the line that are shown."""
+
+_PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
+
+
+def excerpt(sql: str, message: str) -> str | None:
+    """Return the line that an error names, and a caret below the place; ``None`` if it names none.
+
+    The service counts lines and columns from 1. ``[1,1]`` is what it says when it knows no place.
+
+    Examples
+    --------
+    >>> print(excerpt("select id frm orders", "ODPS-0130161:[1,11] Parse exception"))
+      select id frm orders
+                ^
+    """
+    match = _PLACE.search(message)
+    if match is None or match.groups() == ("1", "1"):
+        return None
+    line, column = (int(part) - 1 for part in match.groups())
+    lines = sql.strip().split("\n")
+    if not 0 <= line < len(lines) or not 0 <= column <= len(lines[line]):
+        return None
+    start = max(0, column - MOST * 3 // 4)
+    shown = "".join(c if c.isprintable() else " " for c in lines[line][start : start + MOST])
+    return f"  {shown.rstrip()}\n  {' ' * (column - start)}^"

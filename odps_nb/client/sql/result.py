@@ -7,7 +7,7 @@ broken stream resumes at the exact row.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,8 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
 from odps_nb.client.read.checks import Batches, counted
-from odps_nb.client.read.resume import ResumableRowStream
+from odps_nb.client.read.resume import ResumableRowStream, TextForm
 from odps_nb.client.read.session import plan_ranges
-from odps_nb.client.read.text_form import TextForm
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
 from odps_nb.errors import AccessDeniedError, InvalidRequestError, NotFoundError, QueryError
 from odps_nb.schema import TableSchema, text_as_binary
@@ -45,11 +44,9 @@ if TYPE_CHECKING:
 
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["ResultSession", "iter_accelerated", "iter_result", "iter_result_rows", "open_result"]
+__all__ = ["ResultSession", "iter_result", "iter_result_rows", "open_result"]
 
 PAGE_ROWS = 100_000
-ACCELERATED_TASK = "console_sqlrt_task"
-"""Name of the task of accelerated queries (live tests of the C++ client)."""
 _NO_RIGHT = ("NoPermission", "AccessDenied")
 NO_ROWS = "InstanceTypeNotSupported"
 """Error code for an instance that is not a query (known from the stock client)."""
@@ -270,42 +267,6 @@ def iter_result_rows(
         cancel=storage.operation(cancel),
     )
     return stream.batches()
-
-
-def iter_accelerated(
-    storage: StorageClient,
-    *,
-    project: str,
-    instance_id: str,
-    query_id: int,
-    task: str = ACCELERATED_TASK,
-    columns: tuple[str, ...] = (),
-    text: TextMode = TextMode.STRICT,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> Batches:
-    """Iterate over the rows of an accelerated query, without a session.
-
-    Their number is unknown: the end of the stream proves that all came, and a broken one
-    goes on at the row where it broke (live tests of the C++ client: TestInstanceDirectReadStream).
-    """
-    first = ReadInstance(
-        project=project,
-        instance_id=instance_id,
-        session_id=None,
-        query_id=query_id,
-        task_name=task,
-        columns=columns,
-    )
-    rows = ResumableRowStream(
-        storage,
-        lambda row: replace(first, offset=row),
-        what=f"the result of query {query_id} of instance {instance_id}",
-        text=TextForm(text, None, lambda row: (f"row {row} of the result", row)),
-        tracker=tracker,
-        cancel=storage.operation(cancel),
-    )
-    return counted(rows.batches(), tracker)
 
 
 def _form(session: ResultSession, text: TextOptions) -> TextForm:

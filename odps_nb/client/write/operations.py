@@ -1,4 +1,4 @@
-"""The operation column of writes to primary-key tables: upsert or delete, per row.
+"""Values of a write: its session, its closed streams, and the operation of each row.
 
 Rows of such a table carry ``__operation`` (int8): 85 puts a row in place of the one with its key,
 68 removes that row; the last row of a key in a stream wins (live tests of the Python SDK:
@@ -14,11 +14,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.errors import ArgumentError
+from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:
     from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["DELETE", "UPSERT", "Stamp", "takes_operation"]
+__all__ = ["DELETE", "UPSERT", "Stamp", "StreamReceipt", "WriteSessionRef", "takes_operation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSessionRef:
+    """Identifies a write session in another process; may be pickled."""
+
+    table: TableName
+    session_id: str
+    partition: PartitionSpec = PartitionSpec()  # noqa: RUF009  a frozen value
+    route_token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReceipt:
+    """A closed stream, as a commit needs it; may be pickled. ``size`` is in bytes of Arrow."""
+
+    stream_id: str
+    version: int
+    rows: int
+    size: int
+
 
 OPERATION = "__operation"
 UPSERT, DELETE = ord("U"), ord("D")

@@ -16,9 +16,9 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import explain_refused_table
+from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.parts import DEFAULT_PART_BYTES
 from odps_nb.client.write.stream import WriteStream, open_write_stream
-from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
     InvalidRequestError,

@@ -17,8 +17,8 @@ from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
+from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.parts import DEFAULT_PART_BYTES, RowPart, iter_parts, write_ipc
-from odps_nb.client.write.values import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     ConflictError,
     OdpsNbError,

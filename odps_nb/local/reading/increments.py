@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of

@@ -16,11 +16,8 @@ import pyarrow as pa
 from odps_nb import sql_parser
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
-from odps_nb.local.sql.constants import compare_chars
-from odps_nb.local.sql.duck import Duck
-from odps_nb.local.sql.spelling import looks_outside, spell
-from odps_nb.local.store.partition_values import constant
+from odps_nb.local.duck import Duck, compare_chars, looks_outside, spell
+from odps_nb.local.store.arrow_types import arrow_type, constant
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, in_units
 from odps_nb.local.reading.predicates import Evaluator, Predicate
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant_array, in_units
 from odps_nb.local.store.folder import Folder
-from odps_nb.local.store.partition_values import constant_array
 from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit

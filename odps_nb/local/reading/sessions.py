@@ -15,6 +15,7 @@ from threading import Lock
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.increments import (
     MODES,
@@ -40,7 +41,6 @@ from odps_nb.local.reading.plan import (
 )
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
-from odps_nb.local.sql.duck import Duck
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
 from odps_nb.local.store.database import Database

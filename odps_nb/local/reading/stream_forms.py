@@ -10,7 +10,7 @@ import pyarrow.types as pt
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
 from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.local.forms import Forms
-from odps_nb.local.reading.arrow_types import seconds_and_nanos
+from odps_nb.local.store.arrow_types import seconds_and_nanos
 from odps_nb.schema import TEXT, Column, OdpsType, TypeCode
 
 __all__ = ["formed"]

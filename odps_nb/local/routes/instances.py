@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from starlette.responses import JSONResponse, Response
 
+from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
-from odps_nb.local.routes.documents import PAGE, XML, page, reply
-from odps_nb.local.routes.table import Asked, At, To
-from odps_nb.local.server.rights import Right
+from odps_nb.local.routes.table import PAGE, XML, Asked, At, To, page, reply
 from odps_nb.local.service import Service
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.instances import CANCELLED, FAILED, RUNNING, SUCCESS, Instance

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from starlette.responses import Response
 
 from odps_nb.local import faults
-from odps_nb.local.routes.documents import XML, listing, reply
-from odps_nb.local.routes.table import ALL, Asked, At, To
-from odps_nb.local.server.rights import Right
+from odps_nb.local.rights import Right
+from odps_nb.local.routes.table import ALL, XML, Asked, At, To, listing, reply
 from odps_nb.local.service import Service
 from odps_nb.terms import TableName
 from odps_nb.wire import control

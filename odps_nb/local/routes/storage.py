@@ -21,11 +21,11 @@ from odps_nb.local.reading.plan import ReadSession
 from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
 from odps_nb.local.reading.rules import check_batch
 from odps_nb.local.reading.stream_forms import formed
+from odps_nb.local.rights import Right
+from odps_nb.local.routes import asgi_io as edge
+from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
-from odps_nb.local.server import asgi_io as edge
-from odps_nb.local.server.clients import blob_coding, identify, row_codings
-from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.sql.instances import limited_result
 from odps_nb.local.store.tables import OPERATION

@@ -21,10 +21,10 @@ from starlette.types import Scope
 
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError
 from odps_nb.local import faults
+from odps_nb.local.faults import has_failed, is_full
+from odps_nb.local.rights import Right
+from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
-from odps_nb.local.server import asgi_io as edge
-from odps_nb.local.server.full_disk import has_failed, is_full
-from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
     REQUEST_ID,

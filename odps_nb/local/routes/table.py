@@ -1,4 +1,4 @@
-"""The route table: each row has a request, the right that it requires, and its handler.
+"""The route table: each row has a request, its right and its handler; XML answers.
 
 `At` is a path with its method and query keys, `To` a request value of `odps_nb.wire`; both carry
 the right. A new request of the service is one row and its function.
@@ -6,17 +6,30 @@ the right. A new request of the service is one row and its function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from starlette.responses import Response
 
-from odps_nb.local.server.rights import Right
+from odps_nb.local.rights import Right
 from odps_nb.wire.calls import WireRequest
+from odps_nb.wire.xml_text import DECLARATION, element
 
-__all__ = ["ALL", "Answer", "Asked", "At", "StreamAnswer", "To"]
+__all__ = [
+    "ALL",
+    "PAGE",
+    "XML",
+    "Answer",
+    "Asked",
+    "At",
+    "StreamAnswer",
+    "To",
+    "listing",
+    "page",
+    "reply",
+]
 
 ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
@@ -84,3 +97,28 @@ class To:
     kind: type
     right: Right | None
     answer: Callable[[Any, Asked], Any]
+
+
+PAGE = 1000
+XML = "application/xml"
+
+
+def listing(outer: str, inner: str, names: Iterable[str]) -> Response:
+    """Return the XML document of a list of names."""
+    return page(outer, [element(inner, (element("Name", name),)) for name in names])
+
+
+def page(outer: str, items: Iterable[str], *, marker: str = "", most: int = PAGE) -> Response:
+    """Return the XML document of a list; ``marker`` asks for what comes after these items."""
+    body = DECLARATION + element(
+        outer, (element("Marker", marker), element("MaxItems", str(most)), *items)
+    )
+    return Response(body, media_type=XML)
+
+
+def reply(encoded: tuple[bytes, dict[str, str]]) -> Response:
+    """Return an encoded answer of `odps_nb.wire.control` as a response."""
+    content, headers = encoded
+    if not any(name.lower() == "content-type" for name in headers):
+        headers = {**headers, "Content-Type": XML}
+    return Response(content, headers=headers)

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
+from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
-from odps_nb.local.routes.documents import PAGE, reply
-from odps_nb.local.routes.table import Asked, At, To
-from odps_nb.local.server.rights import Right
+from odps_nb.local.routes.table import PAGE, Asked, At, To, reply
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import VIEW, Table
 from odps_nb.terms import TableName

@@ -21,11 +21,11 @@ from starlette.routing import Route
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
+from odps_nb.local.rights import Right
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
 from odps_nb.local.routes.tunnel_arrow import encode_arrow, stored_batches, wire_batches
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.server.rights import Right
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.sessions import COMMITTED

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type, in_units, seconds_and_nanos
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, in_units, seconds_and_nanos
 from odps_nb.local.writing.ingest import checked_batches
 from odps_nb.schema import Column, TypeCode, has_timestamp
 from odps_nb.wire.arrow_stream import END_MARKER

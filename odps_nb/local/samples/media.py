@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.local.samples import data_files, papers, pictures, recordings
+from odps_nb.local.samples import data_files, documents, pictures, recordings
 from odps_nb.local.samples.values import SampleBatch, SampleBlob
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
@@ -44,7 +44,7 @@ def _pictures() -> Iterator[tuple[str, str, bytes | None]]:
     yield "voronoi.png", "image/png", pictures.voronoi()
     yield "kaleidoscope.webp", "image/webp", pictures.kaleidoscope()
     yield "orders_per_day.png", "image/png", pictures.bar_chart()
-    yield "rose.svg", "image/svg+xml", papers.rose()
+    yield "rose.svg", "image/svg+xml", documents.rose()
     yield "life.gif", "image/gif", pictures.life()
     yield "waves.jpg", "image/jpeg", pictures.waves()
     yield "prism.png", "image/png", pictures.prism()
@@ -76,10 +76,10 @@ def _data() -> Iterator[tuple[str, str, bytes | None]]:
 
 
 def _papers() -> Iterator[tuple[str, str, bytes | None]]:
-    yield "invoice.pdf", "application/pdf", papers.pdf()
-    yield "report.html", "text/html", papers.report()
-    yield "feed.xml", "application/xml", papers.feed()
-    for name, text in papers.POEMS:
+    yield "invoice.pdf", "application/pdf", documents.pdf()
+    yield "report.html", "text/html", documents.report()
+    yield "feed.xml", "application/xml", documents.feed()
+    for name, text in documents.POEMS:
         yield name, "text/plain", text.encode()
     yield "utf16.txt", "text/plain; charset=utf-16", "sixteen bits: Ω ≈ 世界\n".encode("utf-16")
     yield "bundle.zip", "application/zip", data_files.zip_file()
@@ -87,9 +87,9 @@ def _papers() -> Iterator[tuple[str, str, bytes | None]]:
 
 
 def _traps() -> Iterator[tuple[str, str, bytes | None]]:
-    yield "you_have_won.html", "text/html", papers.HOSTILE_HTML
-    yield "script_inside.svg", "image/svg+xml", papers.HOSTILE_SVG
-    yield "not_a_picture.png", "image/png", papers.HOSTILE_HTML
+    yield "you_have_won.html", "text/html", documents.HOSTILE_HTML
+    yield "script_inside.svg", "image/svg+xml", documents.HOSTILE_SVG
+    yield "not_a_picture.png", "image/png", documents.HOSTILE_HTML
     yield "144_megapixels.png", "image/png", pictures.bomb()
     yield "cut_short.jpg", "image/jpeg", pictures.mountains()[:600]
     yield "random.bin", "application/octet-stream", np.random.default_rng(1).bytes(4097)

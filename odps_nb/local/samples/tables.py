@@ -53,9 +53,10 @@ def install_samples(folder: Folder) -> bool:
     if folder.has_catalog:
         return False
     template = _template()
-    # marked until the catalogue is there: a kill on the way leaves a folder that is new still
-    marked = [path.name for name in ("rows", "blobs") for path in (template / name).iterdir()]
-    folder.mark(marked)
+    # a kill while this runs leaves samples without a catalogue, which stay a new folder
+    samples = {path.name for name in ("rows", "blobs") for path in (template / name).iterdir()}
+    if folder.data_files() - samples:
+        return False
     for name in ("rows", "blobs", "hot"):
         for source in (template / name).iterdir():
             _link(source, folder.root / name / source.name)
@@ -63,7 +64,6 @@ def install_samples(folder: Folder) -> bool:
     work = folder.work_file(".sqlite")
     shutil.copyfile(template / folder.catalog.name, work)
     folder.publish(work, folder.catalog)
-    folder.settle(marked)
     return True
 
 
@@ -176,9 +176,8 @@ def _fingerprint() -> str:
     """Return a hash of what the samples depend on: code, catalogue layout, file writer, PyAV."""
     digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__} {_pyav_version()}".encode())
     here = Path(__file__).parent
-    store, reading = here.with_name("store"), here.with_name("reading")
-    written_by = (store / "row_files.py", store / "arrow_cache.py", reading / "arrow_types.py")
-    for path in sorted([*here.glob("*.py"), *written_by]):
+    written_by = ("row_files.py", "arrow_cache.py", "arrow_types.py")
+    for path in sorted([*here.glob("*.py"), *(here.with_name("store") / n for n in written_by)]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -202,6 +201,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _link(source: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
     try:
         os.link(source, target)
     except OSError:  # another file system, or links are not allowed

@@ -5,35 +5,33 @@
     /api/storage/v2, /v3            Storage API: JSON errors
     /api/…                          control plane: XML errors
     /projects/…                     tunnel: JSON errors; else the control plane
-    /                               status page, for requests with its token
 """
 
 from __future__ import annotations
 
-import hmac
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from odps_nb.local.routes.rest import rest_routes
+from odps_nb.local import faults
+from odps_nb.local.routes import asgi_io as edge
+from odps_nb.local.routes.instances import Instances
+from odps_nb.local.routes.projects import Projects
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Asked, At
+from odps_nb.local.routes.table import ALL, Asked, At, To
+from odps_nb.local.routes.tables import Tables
 from odps_nb.local.routes.tunnel import tunnel_routes
-from odps_nb.local.server import asgi_io as edge
 from odps_nb.local.server.misbehaviour import MisbehavingApp, Misbehaviour
-from odps_nb.local.server.status_page import status_page
 from odps_nb.local.service import Service
+from odps_nb.wire import control
 
-__all__ = ["build_app"]
-
-_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?", re.ASCII | re.I)
-_PRIVATE = {"cache-control": "no-store", "referrer-policy": "no-referrer"}
+__all__ = ["build_app", "rest_routes"]
 
 
 def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
@@ -41,14 +39,7 @@ def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASG
 
     With a ``misbehaviour`` the service fails as its rules say, and takes rules over HTTP.
     """
-
-    async def page(request: Request) -> Response:
-        if (reason := _not_ours(request, service.status_token)) is not None:
-            return PlainTextResponse(reason, status_code=403)
-        shown = await edge.run(service.workers, status_page, service)
-        return HTMLResponse(shown, headers=_PRIVATE)
-
-    routes = [Route("/", page)]
+    routes: list[Route] = []
     if misbehaviour is not None:
         routes += Surface(service, xml=True).routes(_rules(misbehaviour))
     routes += [*storage_routes(service), *tunnel_routes(service), *rest_routes(service)]
@@ -68,18 +59,22 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
     yield At(["/api/misbehaviour"], None, answer, methods=ALL)
 
 
-def _not_ours(request: Request, token: str) -> str | None:
-    """Return why this request may not see the status page, or ``None``; no key protects it.
+def rest_routes(service: Service) -> Iterator[Route]:
+    """Yield the routes, each with and without the prefix ``/api``."""
+    surface = Surface(service, xml=True)
+    parts = (Projects(service), Tables(service), Instances(service))
+    rows = [row for part in parts for row in part.rows()]
+    values = {row.kind: row for row in rows if isinstance(row, To)}
 
-    A page of another site can make a browser send requests here under a host name of its own (DNS
-    rebinding): the host must be this machine and our port. The token keeps other users of this
-    machine out.
-    """
-    hosts, server = request.headers.getlist("host"), request.scope["server"]
-    named = _LOOPBACK.fullmatch(hosts[0]) if len(hosts) == 1 else None
-    if named is None or int(named[1] or 80) != server[1]:
-        return "open this page with the address that the service prints when it starts\n"
-    given = request.query_params.get("token", "")
-    if not hmac.compare_digest(given.encode(), token.encode()):
-        return "this page needs the token in the address that the service prints when it starts\n"
-    return None
+    async def answer(request: Request, asked: Asked) -> Response:
+        path = asked.wire.path.removeprefix("/api")
+        wire = replace(asked.wire, path=path, body=await edge.body_bytes(request))
+        call = control.decode_control(wire)
+        if call is None:
+            raise faults.no_such(f"there is nothing at {path}")
+        asked = replace(asked, wire=wire)
+        return await surface.answer_value(request, asked, call, values[type(call)])
+
+    for prefix in ("/api", ""):
+        yield from surface.routes((row for row in rows if isinstance(row, At)), prefix=prefix)
+    yield Route("/{path:path}", surface.endpoint(answer), methods=list(ALL))

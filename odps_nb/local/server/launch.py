@@ -33,7 +33,6 @@ _NEEDED = ("duckdb", "sqlglot", "starlette", "uvicorn")
 class LocalService:
     """A running embedded service; ``stop`` it, or leave a ``with`` block.
 
-    ``status_url`` is a page that shows its content to anyone who has the address.
     ``root`` is its folder, and ``temporary_root`` the same if none was given; it is deleted then
     when the service stops.
     """
@@ -44,7 +43,6 @@ class LocalService:
     access_id: str
     access_key: str = field(repr=False)
     pid: int
-    status_url: str = field(repr=False)
     root: str = field(repr=False)
     temporary_root: str | None = field(repr=False)
     _process: subprocess.Popen[str] = field(repr=False, compare=False)
@@ -164,7 +162,6 @@ def start(
         access_id=facts["access_id"],
         access_key=facts["access_key"],
         pid=process.pid,
-        status_url=facts["status_url"],
         root=str(Path(facts["temporary_root"] or root or "").absolute()),
         temporary_root=facts["temporary_root"],
         _process=process,

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
-from odps_nb.local.server.connections import KEEP_ALIVE, Connection
 from odps_nb.local.server.misbehaviour import Misbehaviour
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
@@ -40,6 +40,7 @@ __all__ = ["main"]
 log = logging.getLogger("odps_nb.local")
 
 HOST = "127.0.0.1"
+KEEP_ALIVE = 120
 GRACE = 5
 HARD_AFTER = 4
 HARD_STATUS = 3
@@ -107,11 +108,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-samples", action="store_true", help="no sample tables in a new folder"
     )
-    parser.add_argument(
-        "--set-aside",
-        action="store_true",
-        help="move data files that the catalogue does not know into ROOT/unknown",
-    )
     parser.add_argument("--schemas", action="store_true", help="switch the schema feature on")
     parser.add_argument(
         "--credentials",
@@ -178,6 +174,16 @@ def _add_read_rules(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _Connection(H11Protocol):
+    """An HTTP connection that the application finds in ``scope["state"]``."""
+
+    def __init__(
+        self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None
+    ) -> None:
+        state = {**app_state, "connection": self, "direct": True}
+        super().__init__(config, server_state, state, _loop)
+
+
 class HardEnd:
     """Kills the process if a graceful stop takes too long.
 
@@ -220,7 +226,6 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         rights=given.get("rights"),
         schemas=options.schemas,
         durable=options.root is not None,
-        set_aside=options.set_aside,
         query_limits=QueryLimits(memory=options.query_memory, seconds=options.query_seconds),
         reads=ReadRules(
             min_split_bytes=options.min_split_bytes,
@@ -246,7 +251,7 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
                 log_config=None,
                 access_log=False,
                 lifespan="off",
-                http=Connection,
+                http=_Connection,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=GRACE,
                 server_header=False,
@@ -336,7 +341,6 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
         "endpoint": f"http://{HOST}:{port}/api",
         "tunnel_endpoint": f"http://{HOST}:{port}",
         "project": service.settings.project,
-        "status_url": f"http://{HOST}:{port}/?token={service.status_token}",
         "access_id": service.owner,
         "access_key": service.keys[service.owner],
     }
@@ -347,7 +351,7 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
     else:
         text = (
             f"serving {service.folder.root}\n"
-            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:5])
+            + "".join(f"  {key:16}{facts[key]}\n" for key in list(facts)[:4])
             + f"  access key      in {service.folder.root / 'access_key.json'}"
         )
     sys.stdout.write(text + "\n")

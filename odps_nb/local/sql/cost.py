@@ -1,11 +1,11 @@
-"""Estimates what a query would read, for ``SQLCost`` jobs: tables and partitions, by their size.
+"""Estimates what a query would read, for ``SQLCost`` jobs, and refuses what projects refuse.
 
 ``docs/protocol.md`` section 9.3 says what is known of the real service's estimate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from odps_nb.local import faults
@@ -17,7 +17,13 @@ from odps_nb.local.store.tables import Table
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-__all__ = ["estimate", "iter_scans", "partition_conditions"]
+__all__ = [
+    "check_query",
+    "estimate",
+    "has_order_without_limit",
+    "iter_scans",
+    "partition_conditions",
+]
 
 # keywords of a query -> its complexity
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
@@ -134,3 +140,34 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
 
     found = simplify(condition.transform(fill))
     return not (isinstance(found, exp.Boolean) and not found.this)
+
+
+def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
+    """Fail with 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
+    query = parse_query(text)
+    if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
+        for found, table in iter_scans(query, find):
+            if table.is_partitioned and not partition_conditions(found, table):
+                raise faults.invalid(
+                    "ODPS-0130071:[0,0] Semantic analysis exception - physical plan generation "
+                    f"failed: java.lang.RuntimeException: Table({table.name.project},"
+                    f"{table.name.table}) is full scan with all partitions, please specify "
+                    "partition predicates."
+                )
+    if settings.get(
+        "odps.sql.validate.orderby.limit", ""
+    ).lower() != "false" and has_order_without_limit(query):
+        raise faults.invalid(
+            "ODPS-0130071:[1,1] Semantic analysis exception - ORDER BY must be used with a LIMIT "
+            "clause, please set odps.sql.validate.orderby.limit=false to use it."
+        )
+
+
+def has_order_without_limit(query: Any) -> bool:
+    """Return whether a query, or one inside of it, has an ORDER BY without LIMIT."""
+    from sqlglot import exp
+
+    return any(
+        one.args.get("order") is not None and one.args.get("limit") is None
+        for one in query.find_all(exp.Query)
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.server.rights import Right, Rights
+from odps_nb.local.rights import Right, Rights
 from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.store.catalog import Catalog

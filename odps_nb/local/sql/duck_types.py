@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     DecimalType,
@@ -19,31 +19,9 @@ from odps_nb.schema import (
     has_timestamp,
 )
 from odps_nb.terms import TimeUnit
+from odps_nb.type_facts import TYPE_FACTS
 
 __all__ = ["duck_type", "result_array", "result_type"]
-
-_DUCK = {
-    TypeCode.TINYINT: "TINYINT",
-    TypeCode.SMALLINT: "SMALLINT",
-    TypeCode.INT: "INTEGER",
-    TypeCode.BIGINT: "BIGINT",
-    TypeCode.FLOAT: "FLOAT",
-    TypeCode.DOUBLE: "DOUBLE",
-    TypeCode.BOOLEAN: "BOOLEAN",
-    TypeCode.STRING: "VARCHAR",
-    TypeCode.CHAR: "VARCHAR",
-    TypeCode.VARCHAR: "VARCHAR",
-    TypeCode.JSON: "VARCHAR",
-    TypeCode.BINARY: "BLOB",
-    TypeCode.BLOB: "BLOB",
-    TypeCode.GEOGRAPHY: "BLOB",
-    TypeCode.DATE: "DATE",
-    TypeCode.DATETIME: "TIMESTAMP_MS",
-    TypeCode.TIMESTAMP: "TIMESTAMP_NS",
-    TypeCode.TIMESTAMP_NTZ: "TIMESTAMP_NS",
-    TypeCode.INTERVAL_DAY_TIME: "INTERVAL",
-    TypeCode.INTERVAL_YEAR_MONTH: "BIGINT",
-}
 
 _RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
     (pa.int8(), TypeCode.TINYINT),
@@ -79,10 +57,9 @@ def duck_type(odps: OdpsType) -> str:
     if isinstance(odps, DecimalType):
         precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
         return f"DECIMAL({min(precision, 38)}, {scale})"
-    try:
-        return _DUCK[odps.code]
-    except KeyError:
-        raise faults.invalid(f"SQL cannot work with {odps.code.name} here") from None
+    if found := TYPE_FACTS[odps.code].duck:
+        return found
+    raise faults.invalid(f"SQL cannot work with {odps.code.name} here")
 
 
 def result_type(spelled: str, arrow: pa.DataType) -> OdpsType:

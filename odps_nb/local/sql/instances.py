@@ -21,20 +21,18 @@ import pyarrow as pa
 
 from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
+from odps_nb.local.faults import DISK_FAILED, DISK_FULL, has_failed, is_full
 from odps_nb.local.forms import Forms
-from odps_nb.local.reading.arrow_types import arrow_schema
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
-from odps_nb.local.server import full_disk
-from odps_nb.local.server.full_disk import has_failed, is_full
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import Rows
 from odps_nb.local.sql.run import SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
+from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder, new_id
-from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, RowFileWriter, read_rows
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
@@ -93,7 +91,6 @@ class Instances:
     ) -> None:
         self._forms = forms or Forms()
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
-        self._ledger = Ledger(database, folder)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
         self._running: dict[str, tuple[Stopper, Future[None]]] = {}
         self._unwritten: dict[str, tuple[str, str, float]] = {}
@@ -371,9 +368,9 @@ class Instances:
         except Exception as error:  # any fault of ours must end the instance, or it runs for ever
             status, message = FAILED, "ODPS-0010000: System internal error"
             if is_full(error):
-                message += f" - {full_disk.MESSAGE}"
+                message += f" - {DISK_FULL}"
             elif has_failed(error):
-                message += f" - {full_disk.FAILED}"
+                message += f" - {DISK_FAILED}"
             else:
                 log.exception("instance %s failed inside the service", instance_id)
         finally:
@@ -411,7 +408,6 @@ class Instances:
                 writer.write(_in_unit(batch, schema))
             file = writer.finish("" if schema == stored else FAR)
         with self._db.transaction() as db:
-            self._ledger.keep([file.file_name])
             db.execute(
                 "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
                 (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),

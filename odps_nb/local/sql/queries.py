@@ -7,11 +7,9 @@ holds some hundred megabytes.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -22,17 +20,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from odps_nb.child_process import Child, IdleTimer
 from odps_nb.errors import CancelledError
 from odps_nb.local import faults
 from odps_nb.local.sql.stored_rows import StoredRows
-from odps_nb.local.sql.worker import (
-    BATCH_BYTES,
-    BATCHES,
-    HEAD,
-    MAX_ROW,
-    OUT_OF_MEMORY,
-    REQUEST_HEAD,
-)
+from odps_nb.local.sql.worker import BATCH_BYTES, MAX_ROW, OUT_OF_MEMORY
 from odps_nb.local.store.folder import new_id
 
 __all__ = ["Described", "Queries", "QueryLimits", "QueryRun"]
@@ -75,9 +67,9 @@ class Queries:
     def __init__(
         self, work: Path, limits: QueryLimits, *, idle_seconds: float = IDLE_SECONDS
     ) -> None:
-        self._work, self._limits, self._idle_seconds = work, limits, idle_seconds
+        self._work, self._limits = work, limits
         self._idle: list[_Process] = []
-        self._resting: threading.Timer | None = None
+        self._resting = IdleTimer(idle_seconds, self._rest)
         self._all: set[_Process] = set()
         self._lock = threading.Lock()
         self._closed = False
@@ -105,7 +97,7 @@ class Queries:
         """Kill all processes. Idempotent."""
         with self._lock:
             self._closed = True
-            self._stop_resting()
+            self._resting.stop()
             running = list(self._all)
         for process in running:
             process.end()
@@ -118,17 +110,12 @@ class Queries:
         for process in ended:
             process.end()
 
-    def _stop_resting(self) -> None:
-        if self._resting is not None:
-            self._resting.cancel()
-            self._resting = None
-
     def _take(self) -> _Process:
         with self._lock:
-            self._stop_resting()
+            self._resting.stop()
             while self._idle:
                 process = self._idle.pop()
-                if process.is_running:
+                if process.poll() is None:
                     return process
                 self._all.discard(process)
                 process.end()
@@ -142,9 +129,6 @@ class Queries:
         with self._lock:
             if kept and not self._closed and len(self._idle) < IDLE:
                 self._idle.append(process)
-                self._stop_resting()
-                self._resting = threading.Timer(self._idle_seconds, self._rest)
-                self._resting.daemon = True
                 self._resting.start()
                 return
             self._all.discard(process)
@@ -219,7 +203,7 @@ class QueryRun:
 
     def _ask(self, do: str, **what: Any) -> None:
         try:
-            self._process.send({"do": do, **what})
+            self._process.send({"do": do}, pickle.dumps(what))
         except BrokenPipeError:
             raise self._failure() from None
 
@@ -231,10 +215,13 @@ class QueryRun:
         return found
 
     def _receive(self) -> dict[str, Any] | pa.Table:
-        found = self._process.receive()
-        if found is None:
-            raise self._failure()
-        return found
+        try:
+            found, rows = self._process.receive(MAX_PAYLOAD)
+        except EOFError:
+            raise self._failure() from None
+        except ValueError as error:
+            raise faults.internal(f"a query sent an {error}") from None
+        return pa.ipc.open_stream(rows).read_all() if rows else found
 
     def _check(self, found: dict[str, Any]) -> None:
         if "failed" in found:
@@ -257,66 +244,18 @@ class QueryRun:
 _FAILED = "ODPS-0121095:"
 
 
-class _Process:
-    """A worker process and the pipes to it."""
+class _Process(Child):
+    """A worker process, and its folder for what exceeds its memory."""
 
     def __init__(self, memory: int, work: Path) -> None:
         self._spill = work / f"spill-{new_id()}"
         command = [sys.executable, "-P", "-m", "odps_nb.local.sql.worker", str(memory)]
-        self._process = subprocess.Popen(
-            [*command, str(self._spill)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # keys of the service are no business of a query
-            env={k: v for k, v in os.environ.items() if not k.startswith("ODPS_")},
-        )
+        # keys of the service are no business of a query
+        passed_on = {k: v for k, v in os.environ.items() if not k.startswith("ODPS_")}
+        super().__init__([*command, str(self._spill)], passed_on)
 
-    def send(self, request: dict[str, Any]) -> None:
-        """Send one request; `BrokenPipeError` if the process has ended."""
-        assert self._process.stdin is not None
-        data = pickle.dumps(request)
-        self._process.stdin.write(REQUEST_HEAD.pack(len(data)) + data)
-        self._process.stdin.flush()
-
-    def receive(self) -> dict[str, Any] | pa.Table | None:
-        """Return the next answer or rows; ``None`` if the process has ended."""
-        source = self._process.stdout
-        assert source is not None
-        head = source.read(HEAD.size)
-        if len(head) < HEAD.size:
-            return None
-        kind, size = HEAD.unpack(head)
-        if size > MAX_PAYLOAD:
-            raise faults.internal(f"a query answered with {size} bytes at once")
-        payload = source.read(size)
-        if len(payload) < size:
-            return None
-        if kind == BATCHES:
-            return pa.ipc.open_stream(payload).read_all()
-        found: dict[str, Any] = json.loads(payload)
-        return found
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the process is running."""
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Kill the process; a waiting `receive` returns ``None``."""
-        self._process.kill()
-
-    def wait(self) -> int:
-        """Wait for the end of a process that is ending."""
-        return self._process.wait()
-
-    def end(self) -> None:
-        """Kill the process and free its pipes. Idempotent."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except BrokenPipeError:
-                    continue  # what was not sent has no reader any more
+    def end(self) -> int:
+        """Kill the process and delete its folder. Idempotent."""
+        code = super().end()
         shutil.rmtree(self._spill, ignore_errors=True)
+        return code

@@ -13,7 +13,7 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.sql.constants import compare_bytes, compare_chars, spell_intervals
+from odps_nb.local.duck import compare_bytes, compare_chars, looks_outside, spell
 from odps_nb.local.sql.conversions import convert
 from odps_nb.local.sql.functions import (
     join_lateral_views,
@@ -23,8 +23,7 @@ from odps_nb.local.sql.functions import (
 from odps_nb.local.sql.into_columns import convert_rows, fit_constants, has_star
 from odps_nb.local.sql.refusals import Names, names_of, place_of, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
-from odps_nb.local.sql.spelling import looks_outside, spell
-from odps_nb.local.sql.times import Clock, constants_in_utc
+from odps_nb.local.sql.times import Clock, constants_in_utc, spell_intervals
 from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.store.tables import Table, View
 from odps_nb.schema import TypeCode

@@ -9,13 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
 from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
 from odps_nb.local.sql.query import TranslatedQuery
 from odps_nb.local.sql.stored_rows import StoredRows
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant
 from odps_nb.local.store.folder import Folder
-from odps_nb.local.store.partition_values import constant
 from odps_nb.local.store.row_files import FAR, FINE
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table

@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
-from odps_nb.local.server.rights import Right
+from odps_nb.local.rights import Right
 from odps_nb.local.sql import statements as sql_statements
-from odps_nb.local.sql.auto_partitions import with_generated
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
-from odps_nb.local.sql.cost import estimate
+from odps_nb.local.sql.cost import check_query, estimate
 from odps_nb.local.sql.ddl import Definitions, Place, changed_table
 from odps_nb.local.sql.duck_types import duck_type, result_array
 from odps_nb.local.sql.into_columns import CLOCKS
@@ -30,14 +28,14 @@ from odps_nb.local.sql.query import TranslatedQuery, translate
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
 from odps_nb.local.sql.shown import SHOWN, Shown
-from odps_nb.local.sql.strict import check_query
 from odps_nb.local.sql.times import zone_of
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.folder import Folder, new_id
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import OPERATION, VIEW, Table, View, check_types
-from odps_nb.local.writing.ingest import Ingest
+from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from odps_nb.local import faults
-from odps_nb.local.server.rights import Right
+from odps_nb.local.rights import Right
 from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.results import Rows, text_rows

@@ -31,13 +31,15 @@ from odps_nb.local.sql.statements import (
     Touch,
     Truncate,
 )
-from odps_nb.local.sql.text_shown import read_describe, read_rows, read_show
 from odps_nb.local.sql.text_words import (
     columns_of,
     integer,
     items,
     names,
     read_columns,
+    read_describe,
+    read_rows,
+    read_show,
     specs,
 )
 from odps_nb.local.sql.tokenizer import Cursor, statements

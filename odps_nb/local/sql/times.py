@@ -12,11 +12,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb.local import faults
+from odps_nb.local.duck import compared_with
 from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
 from odps_nb.schema import TypeCode
 from odps_nb.wire.calls.errors import with_advice
 
-__all__ = ["ZONE", "Clock", "compared_with", "constants_in_utc", "is_read", "zone_of"]
+__all__ = ["ZONE", "Clock", "constants_in_utc", "is_read", "spell_intervals", "zone_of"]
 
 ZONE = "odps.sql.timezone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
@@ -30,6 +31,9 @@ _CLOCKS = {TypeCode.DATE, TypeCode.TIMESTAMP_NTZ}
 _TIMES = {TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ}
 # Clocks of 64 bits of nanoseconds; DuckDB takes the first and the last one as infinite.
 _FIRST, _LAST = "1677-09-21 00:12:43.145224193", "2262-04-11 23:47:16.854775807"
+
+_YEAR_MONTH = re.compile(r"(-?)(\d+)-(\d\d?)")
+_DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class Clock:
@@ -292,31 +296,6 @@ def _in_micros(column: Any | None) -> None:
         column.replace(exp.Anonymous(this="mc_micros", expressions=[column.copy()]))
 
 
-def compared_with(constant: Any) -> Any | None:
-    """Return the column that a constant is compared with; ``None`` if that is not a column."""
-    from sqlglot import exp
-
-    while isinstance(constant.parent, exp.Paren):
-        constant = constant.parent
-    parent: Any = constant.parent
-    if not isinstance(parent, _comparisons()):
-        return None
-    if parent.this is not constant:
-        other = parent.this
-    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
-        other = parent.expressions[0] if len(parent.expressions) == 1 else None
-    else:
-        other = parent.expression
-    other = None if other is None else other.unnest()
-    return other if isinstance(other, exp.Column) else None
-
-
-def _comparisons() -> tuple[Any, ...]:
-    from sqlglot import exp
-
-    return exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In
-
-
 def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
     try:
         clock = datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}{found[4] or ''}")
@@ -332,3 +311,22 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
     except ValueError:
         return found[0]  # for DuckDB to refuse
     return f"{moment.replace(tzinfo=None).isoformat(sep=' ')}{found[3] or ''}"
+
+
+def spell_intervals(query: Any) -> None:
+    """Spell ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB, in place."""
+    from sqlglot import exp
+
+    for interval in query.find_all(exp.Interval):
+        if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
+            continue
+        text = interval.this.name
+        if found := _DAY_TIME.fullmatch(text):
+            sign, days, clock, _ = found.groups()
+            spelled = f"{sign}{days} days {sign}{clock}"
+        elif found := _YEAR_MONTH.fullmatch(text):
+            sign, years, months = found.groups()
+            spelled = f"{sign}{years} years {sign}{months} months"
+        else:
+            raise faults.lacks(f"interval of nanoseconds such as {text[:40]!r}", is_sure=True)
+        interval.replace(exp.Interval(this=exp.Literal.string(spelled)))

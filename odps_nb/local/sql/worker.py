@@ -5,40 +5,34 @@ queries run here: one that takes too much memory or time ends this process, and 
 
 ::
 
-    stdin    u32 length · pickle of a request (from our own parent alone)
-    stdout   kind · u64 length · payload         kind J: JSON, kind B: Arrow stream of some rows
+    stdin    {"do": …} and a pickle of what it needs (from our own parent alone)
+    stdout   an answer, or an Arrow stream of some rows as data
 
 One request at a time; the end of stdin is the end of the process.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import pickle
 import queue
 import resource
-import signal
-import struct
 import sys
 import threading
-from collections.abc import Iterator
-from importlib.abc import MetaPathFinder
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from odps_nb.child_process import die_first, hide_pandas, pack, unpack
+from odps_nb.local.duck import Duck
 from odps_nb.local.reading.row_stream import rebatch
-from odps_nb.local.sql.duck import Duck
 from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.stored_rows import StoredRows
 
-__all__ = ["BATCHES", "HEAD", "JSON", "MAX_ROW", "OUT_OF_MEMORY", "REQUEST_HEAD", "main"]
+__all__ = ["BATCH_BYTES", "MAX_ROW", "OUT_OF_MEMORY", "main"]
 
-JSON, BATCHES = b"J", b"B"
-HEAD, REQUEST_HEAD = struct.Struct(">cQ"), struct.Struct(">I")
 OUT_OF_MEMORY = 77
 BATCH_ROWS = 2048
 BATCH_BYTES = 16 << 20
@@ -49,13 +43,12 @@ _MIB = 1 << 20
 
 def main() -> None:
     """Answer requests until stdin ends; arguments: MiB of memory, folder to spill into."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the service, which ends us
-    sys.meta_path.insert(0, _WithoutPandas())
+    hide_pandas()
     limit, spill = int(sys.argv[1]) * _MIB, Path(sys.argv[2])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
-    _sacrifice()
+    die_first()
     threading.Thread(target=_watch, args=(limit,), daemon=True).start()
     # DuckDB counts most of what it takes; a third is left for what it does not
     duck = Duck(macros=MACROS, memory=f"{limit // _MIB * 2 // 3}MiB", spill=spill)
@@ -63,19 +56,12 @@ def main() -> None:
         _query(duck, requests, answers, str(spill))
 
 
-class _WithoutPandas(MetaPathFinder):
-    """Says that pandas is not installed: pyarrow.dataset would spend half of the start on it."""
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("queries run without pandas", name=fullname)
-
-
 def _listen(source: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     try:
-        while head := source.read(REQUEST_HEAD.size):
+        while True:
+            request, what = unpack(source)
             # the other end of the pipe is the process that started us
-            requests.put(pickle.loads(source.read(REQUEST_HEAD.unpack(head)[0])))  # noqa: S301
+            requests.put({**request, **pickle.loads(what)})  # noqa: S301
     finally:
         os._exit(0)  # at the end of the pipe, also in the middle of a request
 
@@ -94,12 +80,12 @@ def _query(
                     _describe(connection, request["sql"], answers)
                 else:
                     for rows in _rows(connection, request["sql"]):
-                        _send(answers, BATCHES, rows)
+                        _send(answers, {}, rows)
                 answer: dict[str, Any] = {"done": True}
             except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
                 answer = {"failed": _first_line(error).replace(spill, "the spill folder")}
-            _send(answers, JSON, json.dumps(answer).encode())
-    _send(answers, JSON, json.dumps({"done": True, "memory": _memory()}).encode())
+            _send(answers, answer)
+    _send(answers, {"done": True, "memory": _memory()})
 
 
 def _register(connection: Any, name: str, rows: StoredRows) -> None:
@@ -128,10 +114,9 @@ def _quoted(name: str) -> str:
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
     relation = connection.sql(sql)
     types = [str(spelled) for spelled in relation.types]
-    found = {"columns": list(relation.columns), "types": types}
-    _send(answers, JSON, json.dumps(found).encode())
+    _send(answers, {"columns": list(relation.columns), "types": types})
     empty = connection.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
-    _send(answers, BATCHES, _stream(empty.schema, []))
+    _send(answers, {}, _stream(empty.schema, []))
 
 
 def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:
@@ -153,21 +138,14 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> memoryview:
     return memoryview(sink.getvalue())
 
 
-def _send(answers: BinaryIO, kind: bytes, payload: bytes | memoryview) -> None:
-    answers.write(HEAD.pack(kind, len(payload)))
-    answers.write(payload)
+def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview = b"") -> None:
+    answers.write(pack(found, rows))
     answers.flush()
 
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
-
-
-def _sacrifice() -> None:
-    """Make the system kill this process, not the service, when memory runs out."""
-    with contextlib.suppress(OSError):  # only Linux has it, and only this one process suffers
-        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _watch(limit: int) -> None:

@@ -14,7 +14,7 @@ import binascii
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from odps_nb.local.store.blob_bodies import (
     pack_single,
 )
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import PACK, ROWS, Folder
+from odps_nb.local.store.folder import PACK, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.terms import BlobReference, Compression
 
@@ -96,18 +96,16 @@ class BlobStore:
         pack, now = self._folder.publish_pack(work), self._clock()
         stored = []
         with self._db.transaction() as db:
-            self._ledger.keep([pack + PACK])
             for piece in pieces:
                 secret = secrets.token_bytes(8)
                 cursor = db.execute(
-                    "INSERT INTO blobs (secret, pack, start, size, crc32, md5, content_type,"
-                    " file_name, project, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO blobs (secret, pack, start, size, md5, content_type,"
+                    " file_name, project, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         secret,
                         pack,
                         piece.start,
                         piece.size,
-                        0,  # of a column that is not used any more
                         piece.md5,
                         piece.content_type,
                         piece.file_name,
@@ -115,7 +113,10 @@ class BlobStore:
                         now,
                     ),
                 )
-                stored.append(_stored(piece, cursor.lastrowid or 0, secret, pack))
+                blob_id = cursor.lastrowid or 0
+                stored.append(
+                    StoredBlob(blob_id=blob_id, secret=secret, pack=pack, **asdict(piece))
+                )
         return stored
 
     # -- references and downloads ------------------------------------------------------------
@@ -139,17 +140,7 @@ class BlobStore:
             some = ids[at : at + _LOOKUP]
             marks = ",".join("?" * len(some))
             for row in self._db.rows(f"SELECT * FROM blobs WHERE blob_id IN ({marks})", *some):
-                blob = StoredBlob(
-                    blob_id=row["blob_id"],
-                    secret=row["secret"],
-                    pack=row["pack"],
-                    start=row["start"],
-                    size=row["size"],
-                    md5=row["md5"],
-                    content_type=row["content_type"],
-                    file_name=row["file_name"],
-                    project=row["project"],
-                )
+                blob = StoredBlob(**{one.name: row[one.name] for one in fields(StoredBlob)})
                 found[blob.blob_id, blob.secret] = blob
         return found
 
@@ -193,10 +184,10 @@ class BlobStore:
                 "SELECT DISTINCT file FROM blob_uses WHERE file NOT IN (SELECT name FROM files"
                 " UNION SELECT name FROM parts)"
             ).fetchall()
-            marked = self._folder.marked()  # files on their way into the catalogue
+            # a file that is there is on its way into the catalogue
             db.executemany(
                 "DELETE FROM blob_uses WHERE file = ?",
-                [(row["file"],) for row in unknown if row["file"] + ROWS not in marked],
+                [(r["file"],) for r in unknown if not self._folder.row_file(r["file"]).exists()],
             )
             packs = db.execute(
                 "SELECT pack FROM blobs b GROUP BY pack HAVING MAX(created) < ? AND"
@@ -230,19 +221,6 @@ class BlobUse:
 
     def __init__(self) -> None:
         self.blob_ids: set[int] = set()
-
-
-def _stored(piece: Piece, blob_id: int, secret: bytes, pack: str) -> StoredBlob:
-    return StoredBlob(
-        blob_id=blob_id,
-        secret=secret,
-        pack=pack,
-        start=piece.start,
-        size=piece.size,
-        md5=piece.md5,
-        content_type=piece.content_type,
-        file_name=piece.file_name,
-    )
 
 
 def _raw(value: bytes) -> bytes:

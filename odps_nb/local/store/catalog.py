@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import Database
+from odps_nb.local.store.database import RECORDED, Database, VersionMarks
 from odps_nb.local.store.tables import (
     PRIMARY_KEY,
     VIEW,
@@ -25,7 +25,6 @@ from odps_nb.local.store.tables import (
     spec_text,
     table_of_row,
 )
-from odps_nb.local.store.version_marks import RECORDED, VersionMarks
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control.table_limits import is_table_name
@@ -118,7 +117,6 @@ class Catalog:
         # an empty primary-key table has a version (live tests of the C++ client: TestIncremental…)
         first = 1 if PRIMARY_KEY in (properties or {}) else 0
         with self._db.transaction() as db:
-            self._db.must_last()
             self._check_schema(name)
             self.require_free(name)
             db.execute(
@@ -223,7 +221,6 @@ class Catalog:
     def forget_table(self, table: Table) -> None:
         """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
         with self._db.transaction() as db:
-            self._db.must_last()
             db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
             db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
             db.execute("DELETE FROM version_marks WHERE table_id = ?", (table.table_id,))
@@ -233,7 +230,6 @@ class Catalog:
         """Set a new schema (columns added at the end) and a new schema version of a table."""
         check_columns(schema)
         with self._db.transaction() as db:
-            self._db.must_last()
             db.execute(
                 "UPDATE tables SET definition = ?, schema_version = schema_version + 1, altered = ?"
                 " WHERE table_id = ?",
@@ -255,7 +251,6 @@ class Catalog:
             _check_table_name(name)
         named = replace(table.name, table=name or table.name.table)
         with self._db.transaction() as db:
-            self._db.must_last()
             other = self.find_table(named)
             if other is not None and other.table_id != table.table_id:
                 raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists")
@@ -277,7 +272,6 @@ class Catalog:
         """Set the times of the last change of partitions, or of the table, to now."""
         now = self._clock()
         with self._db.transaction() as db:
-            self._db.must_last()
             if not partitions:
                 db.execute(
                     "UPDATE tables SET altered = ?, modified = ? WHERE table_id = ?",
@@ -315,7 +309,6 @@ class Catalog:
         spec = check_values(table, table.spec(spec, whole=True))
         now, text = self._clock(), spec_text(spec)
         with self._db.transaction() as db:
-            self._db.must_last()
             row = db.execute(
                 "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
                 (table.table_id, text),
@@ -334,7 +327,6 @@ class Catalog:
         """Give a partition other values; 400 if there is a partition of these values."""
         text = spec_text(check_values(table, table.spec(spec, whole=True)))
         with self._db.transaction() as db:
-            self._db.must_last()
             taken = db.execute(
                 "SELECT 1 FROM partitions WHERE table_id = ? AND spec = ? AND partition_id <> ?",
                 (table.table_id, text, partition.partition_id),

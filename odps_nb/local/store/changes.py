@@ -16,12 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import Database
+from odps_nb.local.store.database import RECORDED, REPLACED, Database, VersionMarks
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.ledger import Ledger
-from odps_nb.local.store.snapshots import Addition
+from odps_nb.local.store.snapshots import Addition, list_file
 from odps_nb.local.store.tables import Table, spec_of_text, spec_text
-from odps_nb.local.store.version_marks import RECORDED, REPLACED, VersionMarks
 from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.terms import PartitionSpec
 
@@ -124,24 +123,13 @@ class ChangeLog:
                 if not file.rows:
                     self._ledger.drop([file.file_name])
                     continue
-                self._ledger.keep([file.file_name])
-                cursor = db.execute(
-                    "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
-                    " added, removed) VALUES (?, ?, (SELECT partition_id FROM partitions"
-                    " WHERE table_id = ? AND spec = ?), ?, ?, ?, ?, ?)",
-                    (
-                        file.name,
-                        table.table_id,
-                        table.table_id,
-                        spec_text(change.spec),
-                        file.rows,
-                        file.raw_bytes,
-                        file.disk_bytes,
-                        version,
-                        version,
-                    ),
-                )
-                db.execute("INSERT INTO pins VALUES (?, ?)", (table.changes_pin, cursor.lastrowid))
+                found = db.execute(
+                    "SELECT partition_id FROM partitions WHERE table_id = ? AND spec = ?",
+                    (table.table_id, spec_text(change.spec)),
+                ).fetchone()
+                at = None if found is None else int(found[0])
+                number = list_file(db, table, file, partition_id=at, added=version, removed=version)
+                db.execute("INSERT INTO pins VALUES (?, ?)", (table.changes_pin, number))
 
     def records(
         self, table: Table, after: int, upto: int, specs: Sequence[PartitionSpec] = ()

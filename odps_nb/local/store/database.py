@@ -1,4 +1,4 @@
-"""The SQLite database of the catalogue, and transactions on it.
+"""The SQLite database of the catalogue, transactions on it, and its marks of versions.
 
 One connection, one lock: every statement is a few index look-ups, so that serial order is worth
 more than parallelism. Transactions are atomic and isolated.
@@ -6,37 +6,18 @@ more than parallelism. Transactions are atomic and isolated.
 
 from __future__ import annotations
 
-import logging
-import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from odps_nb.errors import ConfigError
-from odps_nb.local import faults
 
-__all__ = ["Database"]
+__all__ = ["GONE", "RECORDED", "REPLACED", "Database", "VersionMarks"]
 
-log = logging.getLogger("odps_nb.local")
-
-SCHEMA_VERSION = 1
-
-# Made in folders of earlier builds, too.
-_ADDED = {
-    # What the versions did that are there already is not known: they count as gone.
-    "version_marks": """
-CREATE TABLE version_marks (table_id INTEGER NOT NULL, version INTEGER NOT NULL,
-    mark TEXT NOT NULL, PRIMARY KEY (table_id, version, mark)) WITHOUT ROWID;
-INSERT INTO version_marks SELECT table_id, version, 'gone' FROM versions;
-""",
-    "guids": """
-CREATE TABLE guids (project TEXT NOT NULL, owner TEXT NOT NULL, guid TEXT NOT NULL,
-    instance_id TEXT NOT NULL, PRIMARY KEY (project, owner, guid)) WITHOUT ROWID;
-""",
-}
+SCHEMA_VERSION = 2
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
@@ -84,7 +65,7 @@ CREATE TABLE parts (
 CREATE INDEX parts_of_session ON parts (session_id, stream_id, version);
 CREATE TABLE blobs (
     blob_id INTEGER PRIMARY KEY AUTOINCREMENT, secret BLOB NOT NULL, pack TEXT NOT NULL,
-    start INTEGER NOT NULL, size INTEGER NOT NULL, crc32 INTEGER NOT NULL, md5 TEXT NOT NULL,
+    start INTEGER NOT NULL, size INTEGER NOT NULL, md5 TEXT NOT NULL,
     content_type TEXT NOT NULL, file_name TEXT NOT NULL, project TEXT NOT NULL,
     created REAL NOT NULL);
 CREATE INDEX blobs_of_pack ON blobs (pack);
@@ -98,6 +79,11 @@ CREATE TABLE instances (
     created REAL NOT NULL, ended REAL);
 CREATE TABLE downloads (
     download_id TEXT PRIMARY KEY, instance_id TEXT NOT NULL, created REAL NOT NULL);
+CREATE TABLE version_marks (table_id INTEGER NOT NULL, version INTEGER NOT NULL,
+    mark TEXT NOT NULL, PRIMARY KEY (table_id, version, mark)) WITHOUT ROWID;
+CREATE TABLE guids (project TEXT NOT NULL, owner TEXT NOT NULL, guid TEXT NOT NULL,
+    instance_id TEXT NOT NULL, PRIMARY KEY (project, owner, guid)) WITHOUT ROWID;
+CREATE TABLE runs (run TEXT PRIMARY KEY);
 """
 
 
@@ -109,17 +95,15 @@ class Database:
     path
         The SQLite file, made when missing. A damaged one is a `ConfigError`.
     durable
-        Whether a transaction that was marked with `must_last` survives a power cut. Every one
-        survives ``kill -9``.
+        Whether transactions survive a power cut, as SQLite promises with ``synchronous=FULL``.
+        They survive ``kill -9`` in any case.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         self._lock = threading.RLock()
         self._depth = 0
-        self._path, self._log = path, path.with_name(path.name + "-wal")
-        self._durable, self._lasting = durable, False
+        self._path, self._durable = path, durable
         self._after: list[Callable[[], None]] = []
-        self._unsure = False
         try:
             self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         except sqlite3.Error as error:
@@ -140,15 +124,9 @@ class Database:
             raise _damaged(self._path, str(found).splitlines()[-1])
         self._path.chmod(0o600)
         run("PRAGMA journal_mode=WAL").fetchall()
-        # A step is appended to the log and no more; those that must last force the log to disk,
-        # which in this mode takes all steps before them along.
-        run("PRAGMA synchronous=NORMAL")
+        run(f"PRAGMA synchronous={'FULL' if self._durable else 'OFF'}")
         run("PRAGMA busy_timeout=5000")
         self._prepare()
-        if self._durable:
-            # A service that was killed may have left steps in its log that were never forced to
-            # disk. They are visible from here on, so they have to last.
-            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -161,20 +139,17 @@ class Database:
             if self._depth:
                 yield self._connection
                 return
-            self._check()
             self._connection.execute("BEGIN IMMEDIATE")
             self._depth, self._after = 1, after
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
-                if self._lasting and self._durable:
-                    self._force_log()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
             finally:
-                self._depth, self._lasting, self._after = 0, False, []
+                self._depth, self._after = 0, []
         for step in after:
             step()
 
@@ -183,20 +158,14 @@ class Database:
         assert self._depth, "there is no transaction"
         self._after.append(step)
 
-    def must_last(self) -> None:
-        """Flush the running transaction to disk at its commit, so that it survives a power cut."""
-        self._lasting = True
-
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a query."""
         with self._lock:
-            self._check()
             return self._connection.execute(statement, values).fetchall()
 
     def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
         """Return the first row of a query, or ``None``."""
         with self._lock:
-            self._check()
             found: sqlite3.Row | None = self._connection.execute(statement, values).fetchone()
             return found
 
@@ -210,27 +179,6 @@ class Database:
         with self._lock:
             self._connection.close()
 
-    def _force_log(self) -> None:
-        """Force the log to disk. If that fails, nobody knows what of it lasts, not even later.
-
-        (Linux reports such a failure once, and counts the data as written from then on.) So nothing
-        is answered any more: whoever saw the last step could lose it.
-        """
-        try:
-            fd = os.open(self._log, os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            self._unsure = True
-            log.error("%s could not be forced to disk: %s", self._log, error)
-            raise faults.disk_unsure() from error
-
-    def _check(self) -> None:
-        if self._unsure:
-            raise faults.disk_unsure()
-
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
         have = self._columns(self._connection)
@@ -238,7 +186,6 @@ class Database:
             if missing := _expected_columns() - have:
                 table, column = min(missing)
                 raise _damaged(self._path, f"it lacks {table}.{column}")
-            self._add_tables()
             return
         if found:
             raise ConfigError(
@@ -252,7 +199,6 @@ class Database:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-            self._add_tables()
 
     @staticmethod
     def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
@@ -264,13 +210,6 @@ class Database:
                 " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~'"
             )
         }
-
-    def _add_tables(self) -> None:
-        for name, statements in _ADDED.items():
-            if self.row("SELECT 1 FROM sqlite_master WHERE name = ?", name) is None:
-                with self.transaction() as connection:
-                    for statement in statements.split(";"):
-                        connection.execute(statement)
 
 
 def _expected_columns() -> set[tuple[str, str]]:
@@ -298,3 +237,46 @@ def _damaged(path: Path, reason: str) -> ConfigError:
         option="root",
         hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
     )
+
+
+#: The version removed rows: an overwrite, a dropped partition, a merge by key.
+REPLACED = "replaced"
+#: Rows that the version added were removed later, and their files are deleted.
+GONE = "gone"
+#: What the version of a primary-key table changed is kept row by row.
+RECORDED = "recorded"
+
+
+class VersionMarks:
+    """Marks of versions, kept as long as their table."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def add(self, table_id: int, version: int, mark: str) -> None:
+        """Mark a version. Idempotent; does nothing if the table was dropped."""
+        self._db.run(
+            "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
+            " WHERE table_id = ?",
+            version,
+            mark,
+            table_id,
+        )
+
+    def add_gone(self, files: Iterable[sqlite3.Row]) -> None:
+        """Mark the versions whose files are about to be deleted."""
+        with self._db.transaction():
+            for table_id, added in {(file["table_id"], file["added"]) for file in files}:
+                self.add(table_id, added, GONE)
+
+    def between(self, table_id: int, after: int, upto: int, mark: str) -> list[int]:
+        """Return the versions in ``(after, upto]`` that have a mark, oldest first."""
+        rows = self._db.rows(
+            "SELECT version FROM version_marks WHERE table_id = ? AND version > ?"
+            " AND version <= ? AND mark = ? ORDER BY version",
+            table_id,
+            after,
+            upto,
+            mark,
+        )
+        return [row["version"] for row in rows]

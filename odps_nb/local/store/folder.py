@@ -9,13 +9,12 @@
       rows/<id>.parquet      row files, named by the service, never by a user's text
       hot/<id>.arrow         the same rows, ready to send (a cache)
       blobs/<id>.pack        the blobs of one upload, and what lay between them
-      pending/<file name>    a mark: the catalogue decides whether that file is kept
       work/                  unfinished bodies and files
+      unknown/               files that a crash left behind
 
-A file in ``rows`` or ``blobs`` is marked before it is renamed into place, and before the catalogue
-removes it. The mark is deleted when the catalogue lists the file durably, or the file is deleted.
-This distinguishes files that a crash left behind from those that an old or empty catalogue lacks:
-only the former are ever deleted (``ledger``).
+Files in ``rows`` and ``blobs`` are written in ``work``, forced to disk and renamed. Their names
+begin with the `Folder.run` that made them, which the catalogue notes first. This distinguishes
+files that a crash left behind from those that an old or empty catalogue lacks (``ledger``).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from odps_nb.errors import ConfigError
@@ -63,6 +62,8 @@ class Folder:
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.root = root.absolute()
         self.durable = durable
+        self.run = secrets.token_hex(4)
+        """The first digits of the names of all files that this object publishes."""
         self._lock = -1
         try:
             self._open()
@@ -78,14 +79,11 @@ class Folder:
             raise
 
     def _open(self) -> None:
-        new = [path for path in (self.root, *self.root.parents) if not path.exists()]
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
-        self._flush(path.parent for path in new)
         self._lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._take_lock()
-        for part in (self.work, self.pending):
-            part.mkdir(mode=0o700, exist_ok=True)
+        self.work.mkdir(mode=0o700, exist_ok=True)
         if not self.has_catalog:
             self.make_places()
         # Whatever was being written when the last process ended was never promised to anybody.
@@ -99,7 +97,6 @@ class Folder:
         """Create the missing folders of data files."""
         for part in (self.rows, self.blobs):
             part.mkdir(mode=0o700, exist_ok=True)
-        self._flush([self.root])
 
     @property
     def rows(self) -> Path:
@@ -115,11 +112,6 @@ class Folder:
     def work(self) -> Path:
         """The folder of unfinished files."""
         return self.root / "work"
-
-    @property
-    def pending(self) -> Path:
-        """The folder of marks: the catalogue decides whether a marked file is kept."""
-        return self.root / "pending"
 
     @property
     def catalog(self) -> Path:
@@ -144,65 +136,45 @@ class Folder:
         return self.work / f"{new_id()}{suffix}"
 
     def publish(self, work_file: Path, final: Path) -> None:
-        """Rename a finished file into place; flushes it to disk first if durable."""
-        if self.durable:
-            with work_file.open("rb") as file:
-                os.fsync(file.fileno())
+        """Rename a finished file into place; forces both to disk if durable."""
+        self._sync(work_file)
         work_file.replace(final)
-        self._flush([final.parent])
+        self._sync(final.parent)
 
     def publish_rows(self, work_file: Path, ending: str = "") -> str:
-        """Mark a finished row file and move it into place; return its new id."""
-        name = new_id() + ending
-        self.mark([name + ROWS])
+        """Move a finished row file into place; return its new id."""
+        name = self._file_id() + ending
         self.publish(work_file, self.row_file(name))
         return name
 
     def publish_pack(self, work_file: Path) -> str:
-        """Mark a finished pack and move it into place; return its new id."""
-        name = new_id()
-        self.mark([name + PACK])
+        """Move a finished pack into place; return its new id."""
+        name = self._file_id()
         self.publish(work_file, self.blob_pack(name))
         return name
 
-    # -- marks --------------------------------------------------------------------------------
-
-    def mark(self, file_names: Iterable[str]) -> None:
-        """Mark files: after a crash, those that the catalogue does not list are deleted."""
-        names = list(file_names)
-        for name in names:
-            (self.pending / name).touch(mode=0o600)
-        if names:
-            self._flush([self.pending])
-
-    def settle(self, file_names: Iterable[str]) -> None:
-        """Remove the marks of files that the catalogue lists durably, or that are deleted."""
-        for name in file_names:
-            try:
-                (self.pending / name).unlink(missing_ok=True)
-            except OSError as error:  # the mark says too much, which costs nothing
-                log.warning("the mark of %s could not be removed: %s", name, error)
+    def _file_id(self) -> str:
+        return self.run + secrets.token_hex(12)
 
     def drop(self, file_names: Iterable[str]) -> None:
-        """Delete marked files that the catalogue no longer lists."""
-        deleted = []
+        """Delete files that the catalogue does not list."""
         for name in file_names:
-            stem, place = name.partition(".")[0], self.place_of(name)
+            place = self.place_of(name)
             try:
                 if place.suffix == ROWS:
-                    self.hot.drop(stem)
+                    self.hot.drop(place.stem)
                 place.unlink(missing_ok=True)
-            except OSError as error:  # marked still: the next start tries again
+            except OSError as error:
                 log.warning("%s could not be deleted: %s", place, error)
-                continue
-            deleted.append(name)
-        # a power cut must not bring a file back without its mark
-        try:
-            self._flush({self.place_of(name).parent for name in deleted})
-        except OSError as error:
-            log.warning("%s deleted files are marked still: %s", len(deleted), error)
-            return
-        self.settle(deleted)
+
+    def set_aside(self, file_names: Collection[str]) -> None:
+        """Move data files into the folder ``unknown``."""
+        if file_names:
+            aside = self.root / "unknown"
+            log.warning("%s unfinished data files are moved into %s", len(file_names), aside)
+            aside.mkdir(mode=0o700, exist_ok=True)
+            for name in file_names:
+                self.place_of(name).replace(aside / name)
 
     def place_of(self, file_name: str) -> Path:
         """Return the path of a row file or pack by its file name."""
@@ -212,19 +184,6 @@ class Folder:
     def data_files(self) -> set[str]:
         """Return the names of all row files and packs."""
         return _data_files(self.rows) | _data_files(self.blobs)
-
-    def marked(self) -> set[str]:
-        """Return the names of all files that are marked."""
-        return _data_files(self.pending)
-
-    def set_aside(self, file_names: Iterable[str]) -> Path:
-        """Move data files into the folder ``unknown``, and return it."""
-        aside = self.root / "unknown"
-        aside.mkdir(mode=0o700, exist_ok=True)
-        for name in file_names:
-            self.place_of(name).replace(aside / name)
-            self.settle([name])
-        return aside
 
     # -- keys and the end ---------------------------------------------------------------------
 
@@ -244,10 +203,10 @@ class Folder:
         self.publish(work, path)
         return keys
 
-    def _flush(self, folders: Iterable[Path]) -> None:
-        """Force the names in folders to disk, if durable."""
-        for folder in folders if self.durable else ():
-            fd = os.open(folder, os.O_RDONLY)
+    def _sync(self, path: Path) -> None:
+        """Force a file, or the names in a folder, to disk, if durable."""
+        if self.durable:
+            fd = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(fd)
             finally:

@@ -7,20 +7,20 @@ files; a removed file is deleted once it is not pinned.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from odps_nb.local import faults
 from odps_nb.local.store.catalog import Catalog
-from odps_nb.local.store.database import Database
+from odps_nb.local.store.database import GONE, REPLACED, Database, VersionMarks
 from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
 from odps_nb.local.store.tables import Partition, Table, spec_of_text
-from odps_nb.local.store.version_marks import GONE, REPLACED, VersionMarks
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["Addition", "Segment", "Snapshots"]
+__all__ = ["Addition", "Segment", "Snapshots", "list_file"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,26 @@ class Addition:
 
     spec: PartitionSpec
     file: RowFile
+
+
+def list_file(
+    db: sqlite3.Connection,
+    table: Table,
+    file: RowFile,
+    *,
+    partition_id: int | None = None,
+    added: int,
+    removed: int | None = None,
+) -> int:
+    """Enter a file into the catalogue; return its number there."""
+    sizes = file.rows, file.raw_bytes, file.disk_bytes
+    cursor = db.execute(
+        "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes, added,"
+        " removed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (file.name, table.table_id, partition_id, *sizes, added, removed),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
 
 
 class Snapshots:
@@ -129,7 +149,6 @@ class Snapshots:
         """
         now = self._clock()
         with self._db.transaction() as db:
-            self._db.must_last()
             table = self._catalog.table_by_id(table.table_id)
             if since is not None and table.version != since:
                 raise faults.table_modified(table.name)
@@ -181,17 +200,11 @@ class Snapshots:
 
     def _pin_one(self, session_id: str, table: Table, addition: Addition) -> Segment:
         file = addition.file
-        self._ledger.keep([file.file_name])
         with self._db.transaction() as db:
-            cursor = db.execute(
-                "INSERT INTO files (name, table_id, rows, raw_bytes, disk_bytes, added, removed)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (file.name, table.table_id, file.rows, file.raw_bytes, file.disk_bytes, -1, -1),
-            )
-            assert cursor.lastrowid is not None
-            db.execute("INSERT INTO pins VALUES (?, ?)", (session_id, cursor.lastrowid))
+            file_id = list_file(db, table, file, added=-1, removed=-1)
+            db.execute("INSERT INTO pins VALUES (?, ?)", (session_id, file_id))
         return Segment(
-            file_id=cursor.lastrowid,
+            file_id=file_id,
             name=file.name,
             rows=file.rows,
             raw_bytes=file.raw_bytes,
@@ -264,17 +277,4 @@ class Snapshots:
             if not file.rows:
                 self._ledger.drop([file.file_name])
             else:
-                self._ledger.keep([file.file_name])
-                db.execute(
-                    "INSERT INTO files (name, table_id, partition_id, rows, raw_bytes, disk_bytes,"
-                    " added) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        file.name,
-                        table.table_id,
-                        partition_id,
-                        file.rows,
-                        file.raw_bytes,
-                        file.disk_bytes,
-                        version,
-                    ),
-                )
+                list_file(db, table, file, partition_id=partition_id, added=version)

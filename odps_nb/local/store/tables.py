@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
-from odps_nb.local.store.partition_values import check_listable, constant
+from odps_nb.local.store.arrow_types import arrow_type, check_listable, constant
 from odps_nb.schema import (
     ArrayType,
     Column,

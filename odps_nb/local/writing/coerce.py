@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_type
+from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
     Column,

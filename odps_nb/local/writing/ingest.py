@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.arrow.generated import generated_values
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
-from odps_nb.local.reading.arrow_types import arrow_schema, arrow_type
+from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, spelled
 from odps_nb.local.store.blobs import BlobStore, BlobUse
 from odps_nb.local.store.folder import Folder
-from odps_nb.local.store.partition_values import spelled
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
 from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import OPERATION, Table
@@ -29,7 +30,7 @@ from odps_nb.schema import Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
 
-__all__ = ["Ingest", "checked_batches", "read_body"]
+__all__ = ["Ingest", "checked_batches", "read_body", "with_generated"]
 
 MAX_PARTITIONS = 2000
 
@@ -231,3 +232,31 @@ def checked_batches(stream: pa.Buffer) -> Iterator[pa.RecordBatch]:
                     yield validator.validate(batch)
     except (ProtocolError, pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise faults.malformed(f"the Arrow IPC stream cannot be read: {error}") from error
+
+
+_INGESTION = "ingestion_time_partition"
+_TIME = "_partitiontime"
+
+
+def with_generated(rows: pa.RecordBatch, table: Table, spec: PartitionSpec) -> pa.RecordBatch:
+    """Return rows with the partition column that neither they nor ``spec`` have.
+
+    A table with the property ``ingestion_time_partition`` has the truncated time of the INSERT in
+    its column ``_partitiontime``, where a statement gives none.
+    """
+    fixed = {key for key, _ in spec}
+    for column in table.schema.partition_columns:
+        made, source = column.generated, table.schema.source_of(column)
+        if made is None or source is None or column.name in {*fixed, *rows.schema.names}:
+            continue
+        kind = arrow_type(source.type)
+        if source.name in rows.schema.names:
+            times = rows.column(source.name)
+        elif source.name.casefold() == _TIME and table.properties.get(_INGESTION) == "true":
+            now = pa.array([datetime.now(UTC)] * rows.num_rows, pa.timestamp("us"))
+            times = pc.floor_temporal(now, unit=made.unit).cast(kind)
+            rows = rows.append_column(source.name, times)
+        else:
+            times = pa.nulls(rows.num_rows, kind)
+        rows = rows.append_column(column.name, generated_values(made, times))
+    return rows

@@ -139,7 +139,6 @@ class Streams:
                     ),
                 )
                 last = cursor.lastrowid or 0
-            self._ledger.keep([addition.file.file_name for addition in additions])
         return last
 
     def parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:

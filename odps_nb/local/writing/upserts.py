@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local.reading.arrow_types import arrow_schema
+from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import OPERATION_TYPE, ChangeLog, merge
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder

@@ -32,8 +32,7 @@ from odps_nb.notebook.live.twin import LiveView, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 
 if TYPE_CHECKING:
-    from odps_nb.access.scan import Scan
-    from odps_nb.access.sql import Result
+    from odps_nb.access.row_forms import RowForms
 
 __all__ = ["Explorer", "explore", "page_message", "profile_message", "table_message"]
 
@@ -44,7 +43,7 @@ _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
 
 
 def explore(
-    source: Scan | Result, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
+    source: RowForms, *, rows: int = 100, sample: int = 64_000, seed: int | None = None
 ) -> Explorer:
     """Return a view of the rows of a read or of a result; opens its session."""
     return Explorer(RowView(rows_of(source), page_rows=rows, sample=sample, seed=seed))

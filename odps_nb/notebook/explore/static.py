@@ -23,8 +23,7 @@ from odps_nb.schema import TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
-    from odps_nb.access.scan import Scan
-    from odps_nb.access.sql import Result
+    from odps_nb.access.row_forms import RowForms
 
 __all__ = ["HTML_BYTES", "Shown", "first_found", "mimebundle", "shown_bundle"]
 
@@ -53,7 +52,7 @@ class Shown:
     note: str = ""
 
 
-def mimebundle(source: Scan | Result) -> dict[str, str]:
+def mimebundle(source: RowForms) -> dict[str, str]:
     """Return the first rows of a read or of a result as ``text/html`` and ``text/plain``.
 
     Costs a session, a page, and a small sample for the profile. What fails is told in place of
@@ -69,7 +68,7 @@ def mimebundle(source: Scan | Result) -> dict[str, str]:
         return {"text/plain": visible("\n".join([repr(source), *explain(error)]))}
 
 
-def _is_running(source: Scan | Result) -> bool:
+def _is_running(source: RowForms) -> bool:
     wait = getattr(source, "wait", None)
     if wait is None:
         return False
@@ -82,7 +81,7 @@ def _is_running(source: Scan | Result) -> bool:
     return False
 
 
-def _looked_up(source: Scan | Result) -> Shown:
+def _looked_up(source: RowForms) -> Shown:
     rows = rows_of(source)
     view = RowView(rows, page_rows=ROWS, sample=SAMPLE, seed=0)  # a cell run again shows the same
     if view.all_rows is None:

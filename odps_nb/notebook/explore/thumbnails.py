@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odps_nb.access.blobs.glances import iter_glances
+from odps_nb.access.blob import iter_glances
 from odps_nb.client.blob.many import plan_batches
 from odps_nb.errors import OdpsNbError
 from odps_nb.notebook.live.drawn import picture_of

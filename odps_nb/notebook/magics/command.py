@@ -12,7 +12,7 @@ from IPython.core import magic_arguments
 if TYPE_CHECKING:
     from odps_nb.notebook.magics.context import Context
 
-__all__ = ["Command", "argument", "parsed_as", "parser_of"]
+__all__ = ["PARTITIONS", "TABLE", "WHERE", "Command", "argument", "parsed_as", "parser_of"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -31,6 +31,19 @@ def argument(*names: str, **how: Any) -> Callable[[_Function], _Function]:
         "Callable[[_Function], _Function]",
         magic_arguments.argument(*names, **how),  # type: ignore[no-untyped-call]  # IPython's own
     )
+
+
+TABLE = argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+PARTITIONS = argument(
+    "-p",
+    "--partition",
+    metavar="KEY=VALUE",
+    action="append",
+    help="Partitions: ds=2024-01-01, ds>=2024-01-01 or latest; may be repeated.",
+)
+WHERE = argument(
+    "-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value."
+)
 
 
 def parser_of(function: Callable[..., Any]) -> argparse.ArgumentParser:
@@ -62,27 +75,31 @@ class Command:
         mark = "%%" if self.cell == "required" else "%"
         return f"{mark}{usage}\n\n{body}".rstrip()
 
+    def option(self, name: str) -> argparse.Action | None:
+        """Return the option with a name such as ``-c``."""
+        return parser_of(self.run)._option_string_actions.get(name)
+
+    def takes_value(self, option: str) -> bool:
+        """Whether a value follows an option; an unknown one may have one."""
+        action = self.option(option)
+        return action is None or action.nargs != 0
+
+    def positionals(self) -> list[str]:
+        """Return the names of its positional arguments."""
+        return [one.dest for one in parser_of(self.run)._actions if not one.option_strings]
+
+    def given(self, words: Sequence[str]) -> list[str]:
+        """Return the words that are neither options nor their values."""
+        found: list[str] = []
+        skip = False
+        for word in words:
+            if not skip and not word.startswith("-"):
+                found.append(word)
+            skip = not skip and word.startswith("-") and "=" not in word and self.takes_value(word)
+        return found
+
     def option_strings(self) -> tuple[str, ...]:
         """Return the names of its options, long forms first."""
         shown = [a for a in parser_of(self.run)._actions if a.help is not argparse.SUPPRESS]
         found = [name for action in shown for name in action.option_strings]
         return tuple(sorted([*found, "--help"], key=lambda name: (not name.startswith("--"), name)))
-
-    def divide(self, words: Sequence[str]) -> tuple[dict[str, str], argparse.Action | None]:
-        """Return the arguments among some words, by metavar, and which action takes the next word.
-
-        No action: all arguments are there. What is wrong with the words does not matter here.
-        """
-        parser = parser_of(self.run)
-        arguments = [one for one in parser._actions if not one.option_strings]
-        given: dict[str, str] = {}
-        option: argparse.Action | None = None
-        for word in words:
-            if option is not None:
-                option = None
-            elif word.startswith("-"):
-                option = None if "=" in word else parser._option_string_actions.get(word)
-                option = None if option is None or option.nargs == 0 else option
-            elif arguments:
-                given[str(arguments.pop(0).metavar)] = word
-        return given, option or next(iter(arguments), None)

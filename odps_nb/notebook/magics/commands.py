@@ -17,13 +17,13 @@ from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics import looking, reading, spark_sql, writing
 from odps_nb.notebook.magics.arguments import parse_partitions, positive
-from odps_nb.notebook.magics.command import Command, argument, parsed_as
+from odps_nb.notebook.magics.command import PARTITIONS, TABLE, WHERE, Command, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
     from odps_nb.access.blob import Blob, BlobColumn
     from odps_nb.access.connection import Connection
-    from odps_nb.access.faces import Explorer
+    from odps_nb.notebook.explore.explorer import Explorer
 
 __all__ = ["COMMANDS"]
 
@@ -104,9 +104,9 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
 
 
 @parsed_as("odps explore")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
-@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="As for read.")
-@argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
+@TABLE
+@PARTITIONS
+@WHERE
 def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Explorer:
     """Page through a table; filter, sort, search and describe it.
 
@@ -120,7 +120,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 
 
 @parsed_as("odps blobs")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@TABLE
 @argument(
     "-c",
     "--column",
@@ -128,8 +128,8 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
     help="The BLOB column, or a path such as pages.element.image; needed if there are several.",
 )
 @argument("-n", "--limit", metavar="N", type=positive, default=24, help="At most N blobs.")
-@argument("-p", "--partition", metavar="KEY=VALUE", action="append", help="As for read.")
-@argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
+@PARTITIONS
+@WHERE
 @argument("--view", choices=("grid", "list"), default="grid", help="grid or list.")
 @argument("--mime", metavar="TYPE", help="Only blobs whose bytes are of this type, e.g. image/.")
 @argument("--render", action="store_true", help="Draw HTML in a sandbox; no widget.")

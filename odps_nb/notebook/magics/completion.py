@@ -6,13 +6,15 @@ which waits for the service at most a moment.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from odps_nb.notebook.magics.command import Command
+if TYPE_CHECKING:
+    import argparse
+
+    from odps_nb.notebook.magics.command import Command
 
 __all__ = ["Candidates", "Known", "Names", "complete", "matcher"]
 
@@ -30,7 +32,7 @@ _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
 
 
 class Names(Protocol):
-    """Names for completion."""
+    """Names for completion; never waits for the service."""
 
     def tables(self) -> Sequence[str]:
         """Return table names."""
@@ -39,7 +41,7 @@ class Names(Protocol):
         """Return column names."""
 
     def partitions(self, table: str) -> Sequence[str]:
-        """Return partitions as ``key=value[,key=value]``."""
+        """Return partitions as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,9 @@ class Candidates:
 class Known:
     """The names to choose from.
 
-    ``variables`` (the user's), ``profiles`` and ``tables_of`` (of a variable that holds a
-    connection, else ``None``) are asked only when they are needed.
+    ``commands`` are the subcommands. ``variables`` (the user's, for ``-o`` and ``write``),
+    ``profiles`` and ``tables_of`` (of a variable that holds a connection, else ``None``) are asked
+    only when they are needed.
     """
 
     commands: Mapping[str, Command]
@@ -78,23 +81,27 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
     here = _LINE.match(lines[-1])
     if here is None or here["rest"] is None:
         return _in_python(lines[-1], known)
-    words = here["rest"].split()
-    typed = "" if here["rest"][-1].isspace() else words.pop()
-    if not words or words[0] == "help":
-        return _among(typed, known.commands, "magic")
-    command = known.commands.get(words[0])
-    if command is None:
-        return None
     if (quoted := _FILTER.search(here["rest"])) is not None:
-        table = _table_of(command, here["rest"][: quoted.start()].split()[1:])
+        command, *args = here["rest"][: quoted.start()].split()
+        table = _table_of(known.commands.get(command), args)
         fragment = _WORD.search(quoted["text"])
         return _among(fragment[0] if fragment else "", known.names.columns(table) if table else ())
+    words = here["rest"].split()
+    typed = "" if here["rest"][-1].isspace() else words.pop()
+    if not words:
+        return _among(typed, known.commands, "magic")
+    name, *args = words
+    if name == "help":
+        return _among(typed, known.commands, "magic")
+    command = known.commands.get(name)
+    if command is None:
+        return None
     if typed.startswith("-"):
         return _among(typed, command.option_strings())
-    given, action = command.divide(words[1:])
-    if action is None:
-        return None if typed else _among(typed, command.option_strings())
-    return _value_of(action, typed, given.get("TABLE"), known)
+    last = args[-1] if args else ""
+    if last.startswith("-") and command.takes_value(last):
+        return _value_of(command.option(last), typed, _table_of(command, args), known)
+    return _positional(command, len(command.given(args)), typed, known)
 
 
 def _in_python(line: str, known: Known) -> Candidates | None:
@@ -107,27 +114,35 @@ def _in_python(line: str, known: Known) -> Candidates | None:
 
 
 def _value_of(
-    action: argparse.Action, typed: str, table: str | None, known: Known
+    option: argparse.Action | None, typed: str, table: str | None, known: Known
 ) -> Candidates | None:
-    """Complete the value of an option or argument, by its choices or by what it is called."""
-    if action.choices is not None:
-        return _among(typed, map(str, action.choices))
-    match action.metavar:
-        case "A,B" | "COLUMN" if table:
-            return _among(typed.rpartition(",")[2], known.names.columns(table))
-        case "KEY=VALUE" if table:
-            return _among(typed, known.names.partitions(table))
-        case "VAR" | "VAR|DIR":
-            return _among(typed, known.variables(), "variable")
-        case "PROFILE":
+    if option is None:
+        return None
+    if option.dest in ("columns", "column") and table:
+        return _among(typed.rpartition(",")[2], known.names.columns(table))
+    if option.dest == "partition" and table:
+        return _among(typed, known.names.partitions(table))
+    if option.dest == "output":
+        return _among(typed, known.variables(), "variable")
+    return _among(typed, option.choices) if option.choices else None
+
+
+def _positional(command: Command, place: int, typed: str, known: Known) -> Candidates | None:
+    match command.positionals()[place : place + 1]:
+        case ["target"]:
             return _among(typed, ["local", *known.profiles()])
-        case "TABLE":
+        case ["source"]:
+            return _among(typed, known.variables(), "variable")
+        case ["table"]:
             return _among(typed, known.names.tables(), "class")
-    return None
+    return None if typed else _among(typed, command.option_strings())
 
 
-def _table_of(command: Command, args: Sequence[str]) -> str | None:
-    return command.divide(args)[0].get("TABLE")
+def _table_of(command: Command | None, args: Sequence[str]) -> str | None:
+    if command is None:
+        return None
+    named = dict(zip(command.positionals(), command.given(args), strict=False))
+    return named.get("table")
 
 
 def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | None:
@@ -138,7 +153,7 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
     if not words or not fragment:
         return None
     if words[0] == "read":
-        table = _table_of(known.commands["read"], words[1:])
+        table = _table_of(known.commands.get("read"), words[1:])
         return _among(fragment, names.columns(table)) if table else None
     if words[0] not in ("sql", "spark"):
         return None

@@ -12,7 +12,7 @@ from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import parse_partition
-from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.command import TABLE, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import stoppable
 from odps_nb.terms import PartitionSpec, format_bytes
@@ -71,7 +71,7 @@ def _facts(info: TableInfo) -> tuple[str, ...]:
 
 
 @parsed_as("odps schema")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@TABLE
 def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Table:
     """Show the columns, partition columns and size of a table.
 
@@ -83,7 +83,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 
 
 @parsed_as("odps partitions")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@TABLE
 @argument("-p", "--partition", metavar="KEY=VALUE", help="Only those inside of this one.")
 def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> Listing:
     """List the partitions of a table, with rows, size and time of the last change.

@@ -27,7 +27,7 @@ from odps_nb.notebook.magics.arguments import (
     parse_size,
     positive,
 )
-from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.command import PARTITIONS, TABLE, WHERE, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.options import RESULT_TYPES, TEXT_MODES
 from odps_nb.notebook.progress.background import BackgroundResult
@@ -176,14 +176,8 @@ def _picks_rows(function: _F) -> _F:
     """Add the arguments that choose a table, its partitions and columns."""
     for decorate in (
         argument("-c", "--columns", metavar="A,B", help="Only these columns."),
-        argument(
-            "-p",
-            "--partition",
-            metavar="KEY=VALUE",
-            action="append",
-            help="Partitions: ds=2024-01-01, ds>=2024-01-01 or latest; may be repeated.",
-        ),
-        argument("table", metavar="TABLE", help="table, project.table or project.schema.table."),
+        PARTITIONS,
+        TABLE,
     ):
         function = decorate(function)
     return function
@@ -227,7 +221,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
 
 @parsed_as("odps read")
 @_picks_rows
-@argument("-w", "--where", metavar="FILTER", help="Only rows like this; :name binds a value.")
+@WHERE
 @_gives_rows
 @argument("--splits", metavar="N", type=positive, help="Cut the read into N splits.")
 @argument("--max-bytes", metavar="SIZE", type=parse_size, help="Stop beyond this size, e.g. 1GiB.")

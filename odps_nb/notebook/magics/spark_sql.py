@@ -1,6 +1,6 @@
 """The subcommand ``%%odps spark``: runs a Spark query over ODPS tables.
 
-`access.faces.Faces.spark_sql` plans and runs the query; here are the arguments, bound variables and
+`odps_nb.spark.explain_sql` plans and runs the query; here are the arguments, bound variables and
 the output.
 """
 
@@ -19,7 +19,7 @@ from odps_nb.notebook.magics.reading import bound, spark_session, stoppable
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
-    from odps_nb.access.faces import SparkRows
+    from odps_nb.spark.pushdown.query import SparkQuery
 
 __all__ = ["spark"]
 
@@ -55,10 +55,12 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     options = context.options()
     is_preview = args.output is None and args.type is None
     limit = args.limit or (options.preview_rows if is_preview else options.limit)
+    from odps_nb.spark import explain_sql
+
     connection = context.connection
     # A plan alone is no reason to start Spark, which takes its time.
     session = context.variables.get("spark") if args.dry_run else spark_session(context)
-    query = stoppable(_TITLE, lambda: connection.faces.spark_sql(connection, session, text, limit))
+    query = stoppable(_TITLE, lambda: explain_sql(session, connection, text, limit=limit))
     if args.dry_run:
         return _plan(query)
     if query.summary() and not args.quiet:
@@ -80,7 +82,7 @@ def _stop(context: Context) -> None:
     context.show_note("the Spark session is stopped")
 
 
-def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> Any:
+def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> Any:
     if kind == "spark":
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
         progress = False if quiet else None
@@ -90,7 +92,7 @@ def _result(context: Context, query: SparkRows, kind: str, *, quiet: bool) -> An
     return stoppable(_TITLE, lambda: take(progress=listener), cancel=query.cancel)
 
 
-def _plan(query: SparkRows) -> Listing:
+def _plan(query: SparkQuery) -> Listing:
     return Listing(
         headers=("table", "what is read"),
         rows=query.summary(),

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 
 from odps_nb.notebook.magics import reading
 from odps_nb.notebook.magics.arguments import parse_partition
-from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.command import TABLE, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ROOT = re.compile(r"[^\W\d]\w*")
 
 @parsed_as("odps write")
 @argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
-@argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")
+@TABLE
 @argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
 @argument("--create", action="store_true", help="Make the table if it is not there.")
 @argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")

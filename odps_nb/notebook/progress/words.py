@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from odps_nb.client.calls.pauses import STALL
 from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot
+from odps_nb.client.calls.snapshot import STALL
 from odps_nb.terms import count_of, format_bytes
 
 __all__ = [

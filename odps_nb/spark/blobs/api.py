@@ -16,7 +16,7 @@ import pyarrow as pa
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
-from odps_nb.spark.progress.actions import counter_of, faces_of
+from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
@@ -254,7 +254,7 @@ def _mapped(
         goes_on=done.on_error != "raise",
         error_column=error_column,
         retries=done.retries,
-        counter=counter_of(df.sparkSession, activity, faces_of(odps), progress),
+        counter=counter_of(df.sparkSession, activity, progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:

@@ -10,16 +10,15 @@ import contextlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.faces import Faces
+from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import (
     Progress,
-    ProgressListener,
     ProgressTracker,
-    listener_of,
     silent,
 )
 from odps_nb.errors import CancelledError
@@ -33,38 +32,22 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
 
-__all__ = ["counter_of", "faces_of", "token_of", "watched"]
+__all__ = ["counter_of", "token_of", "watched"]
 
 _AGAIN = 0.25
 
 _log = logging.getLogger("odps_nb")
 
 
-def faces_of(odps: Connection | Profile | str | None) -> Faces:
-    """Return the faces of a connection, or those that a new connection would have."""
-    from odps_nb._faces import FACES
-    from odps_nb.access.connection import Connection
-
-    return odps.faces if isinstance(odps, Connection) else FACES
-
-
-def counter_of(
-    spark: SparkSession, activity: Activity, faces: Faces, progress: Progress
-) -> TaskCounter | None:
+def counter_of(spark: SparkSession, activity: Activity, progress: Progress) -> TaskCounter | None:
     """Return where the tasks of an activity count; ``None`` where nothing would show it.
 
     `progress` is told of every action over the activity; without one, each action has a new
     listener that suits the place.
     """
-    shown = listener_of(progress, default=faces.listener)
-    if shown is silent or is_connect(spark):
+    if is_connect(spark) or listener_of(progress) is silent:
         return None
-
-    def given(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-        return shown
-
-    listener = faces.listener if progress is None or progress is True else given
-    return runs_of(spark.sparkContext).counter(activity, listener, faces.after_cell)
+    return runs_of(spark.sparkContext).counter(activity, partial(listener_of, progress))
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.faces import AfterCell, MakesListener
+from odps_nb.access.progress import MakesListener, after_cell
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Home
@@ -131,9 +131,7 @@ class Runs:
         self._count = self._cell = 0
         self._detach: Callable[[], None] | None = None
 
-    def counter(
-        self, activity: Activity, listener: MakesListener, after_cell: AfterCell
-    ) -> TaskCounter:
+    def counter(self, activity: Activity, listener: MakesListener) -> TaskCounter:
         """Return where the tasks of an activity count; ``listener`` makes one for each action."""
         with self._lock:
             if self._detach is None:

@@ -22,17 +22,9 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from odps_nb.access.reading.conditions import (
-    Compare,
-    Condition,
-    IsIn,
-    Like,
-    Negation,
-    Value,
-    takes_pattern,
-    takes_value,
-)
+from odps_nb.access.engines.comparable import Value, takes_pattern, takes_value
 from odps_nb.schema import Column, PrimitiveType, TypeCode
+from odps_nb.spark.pushdown.conditions import Compare, Condition, IsIn, Like, Negation
 
 __all__ = ["Comparisons", "Moment", "moment_of", "value_of"]
 

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from odps_nb import sql_parser
-from odps_nb.access.reading.conditions import Condition, Row, Value
+from odps_nb.access.engines.comparable import Value
 from odps_nb.schema import Column
+from odps_nb.spark.pushdown.conditions import Condition, Row
 from odps_nb.spark.pushdown.parse import ParsedQuery
 
 __all__ = ["Computed", "Evaluated", "computed_of", "moments_of"]

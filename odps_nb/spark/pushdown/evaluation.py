@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.access.reading.conditions import AllOf, AnyOf, Condition, Negation, Value
+from odps_nb.access.engines.comparable import Value
 from odps_nb.spark.launch._quiet import without_query_log
 from odps_nb.spark.pushdown.computed import Computed, Evaluated, moments_of
+from odps_nb.spark.pushdown.conditions import AllOf, AnyOf, Condition, Negation
 from odps_nb.spark.pushdown.parse import Reference
 from odps_nb.spark.pushdown.plan import TableRead, partition_rows, with_partitions
 from odps_nb.terms import PartitionSpec, TableName

@@ -12,19 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from odps_nb.access.reading.conditions import (
+from odps_nb.access.engines.comparable import Value, may_be_null_tested
+from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.spark.pushdown.comparisons import Comparisons, Moment, value_of
+from odps_nb.spark.pushdown.computed import Computed, computed_of
+from odps_nb.spark.pushdown.conditions import (
     AllOf,
     AnyOf,
     CompareDigits,
     Condition,
     IsNull,
     Negation,
-    Value,
-    may_be_null_tested,
 )
-from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.pushdown.comparisons import Comparisons, Moment, value_of
-from odps_nb.spark.pushdown.computed import Computed, computed_of
 from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
 from odps_nb.spark.pushdown.scopes import FromClause, Outputs, from_clause_of, kind_of

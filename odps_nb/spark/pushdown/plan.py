@@ -6,16 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from odps_nb.access.reading.conditions import (
-    MAX_PARTITIONS,
-    Condition,
-    Row,
-    may_be_sent,
-    partition_value,
-    within_length,
-)
+from odps_nb.access.engines.comparable import MAX_PARTITIONS, partition_value
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.columns import used_columns
+from odps_nb.spark.pushdown.conditions import Condition, Row, may_be_sent, within_length
 from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.terms import PartitionSpec, TableName

@@ -18,14 +18,14 @@ from weakref import WeakSet
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_text
-from odps_nb.access.faces import Faces
+from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
 from odps_nb.errors import StateError
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.launch.connect import check_session
-from odps_nb.spark.progress.actions import faces_of, token_of, watched
+from odps_nb.spark.progress.actions import token_of, watched
 from odps_nb.spark.pushdown.errors import query_errors
 from odps_nb.spark.pushdown.evaluation import Fixed, choose_partitions
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_query, refuse_versions
@@ -170,7 +170,6 @@ def explain_sql(
         _query=dataclasses.replace(parsed, fixed=fixed),
         _references=tuple(reads),
         _profile=profile,
-        _faces=faces_of(odps),
         _spark=spark,
         _token=partial(token_of, odps),
     )
@@ -189,7 +188,6 @@ class SparkQuery:
     _query: ParsedQuery = field(compare=False)
     _references: tuple[Reference, ...] = field(compare=False)
     _profile: Profile = field(compare=False)
-    _faces: Faces = field(compare=False)
     _spark: SparkSession | None = field(compare=False)
     _token: Callable[[], CancelToken] = field(compare=False)
     _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
@@ -234,9 +232,7 @@ class SparkQuery:
         """
         token = self._token()
         self._running.add(token)
-        listener = listener_of(
-            progress, default=partial(self._faces.listener, on_cancel=self.cancel)
-        )
+        listener = listener_of(progress, on_cancel=self.cancel)
         with ProgressTracker("spark", self._title, listener=listener) as tracker:
             spark = self._session()
             with (
@@ -285,7 +281,7 @@ class SparkQuery:
         if not distinct:
             return {}
         with StorageClient(self._profile) as storage:
-            opened = _open(spark, storage, distinct, self._faces, progress)
+            opened = _open(spark, storage, distinct, progress)
         made = dict(zip(distinct, opened, strict=True))
         keys = {read: f"odps_{number}" for number, read in enumerate(distinct)}
         places = zip(self._references, map(_without_name, self.reads), strict=True)
@@ -360,7 +356,6 @@ def _open(
     spark: SparkSession,
     storage: StorageClient,
     reads: Sequence[TableRead],
-    faces: Faces,
     progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
@@ -380,7 +375,7 @@ def _open(
                 frames.append(spark.createDataFrame([], spark_schema(found)))
         else:
             session = sessions[read]
-            counter = count_read(spark, session, faces, progress)
+            counter = count_read(spark, session, progress)
             made = session_dataframe(spark, storage, session, plan=plans[read], counter=counter)
             frames.append(made)
     return frames
@@ -397,8 +392,7 @@ def _with_types(read: TableRead) -> TableRead:
 
 
 def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:
-    from odps_nb.access.reading.options import ReadOptions
-    from odps_nb.access.reading.planning import plan_read
+    from odps_nb.access.reading.planning import ReadOptions, plan_read
 
     options = ReadOptions(
         columns=read.columns,

@@ -10,11 +10,10 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import PartitionLike
-from odps_nb.access.faces import Faces
 from odps_nb.client.calls.progress import Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
-from odps_nb.spark.progress.actions import counter_of, faces_of
+from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.progress.counting import TaskCounter
 from odps_nb.spark.reading.plan import (
     cut_session,
@@ -119,7 +118,7 @@ def read(
     >>> day.filter("id <= 1000010").count()
     10
     """
-    from odps_nb.access.reading.options import ReadOptions
+    from odps_nb.access.reading.planning import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
 
     check_session(spark)
@@ -139,7 +138,7 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        counter = count_read(spark, session, faces_of(odps), progress)
+        counter = count_read(spark, session, progress)
         return count_from_facts(
             session_dataframe(spark, storage, session, plan=plan, counter=counter)
         )
@@ -158,7 +157,7 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)
-    counter = count_read(spark, session, faces_of(None), progress)
+    counter = count_read(spark, session, progress)
     with StorageClient(scan.profile) as storage:
         return count_from_facts(
             session_dataframe(spark, storage, session, plan=scan.plan, counter=counter)
@@ -181,11 +180,9 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
         return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
 
 
-def count_read(
-    spark: SparkSession, session: ReadSession, faces: Faces, progress: Progress
-) -> TaskCounter | None:
+def count_read(spark: SparkSession, session: ReadSession, progress: Progress) -> TaskCounter | None:
     """Return where the tasks of a read count; ``None`` where nothing would show it."""
-    return counter_of(spark, read_activity(session), faces, progress)
+    return counter_of(spark, read_activity(session), progress)
 
 
 def session_dataframe(

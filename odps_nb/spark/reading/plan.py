@@ -12,7 +12,7 @@ from odps_nb.spark.progress.counting import Activity
 from odps_nb.terms import TableName, TimeUnit
 
 if TYPE_CHECKING:
-    from odps_nb.access.reading.options import ReadOptions
+    from odps_nb.access.reading.planning import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 

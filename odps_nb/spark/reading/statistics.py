@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.errors import StateError
-from odps_nb.schema import TypeCode
 from odps_nb.terms import TableName
+from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,17 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadFacts", "attach_facts", "count_from_facts", "facts", "planned_size", "split_rows"]
 
-_ONE_CELL = (
-    *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT),
-    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN),
-    *(TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ),
-)
 _KEPT = "_odps_nb_facts"
 #: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
 LARGEST = 8 << 30
 _CELL = 8  # bytes of a value in a row of Spark's, at least; and of one number of `range`
-#: Bytes of a value beside its cell, for types whose values are all of one width.
-_WIDTHS = dict.fromkeys(_ONE_CELL, 0) | {TypeCode.DECIMAL: 16}
 #: Empty columns beside the number of a split: what Spark counts for each row of `split_rows`.
 _PADS = 10
 _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
@@ -139,10 +132,9 @@ def planned_size(session: ReadSession) -> int:
     """
     rows = session.stored_rows if session.row_count is None else session.row_count
     least = (rows or 0) * _CELL * (1 + len(session.schema))
-    if rows is not None and all(column.type.code in _WIDTHS for column in session.schema):
-        return min(
-            LARGEST, least + rows * sum(_WIDTHS[column.type.code] for column in session.schema)
-        )
+    widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
+    if rows is not None and all(widths):  # what is wider than a cell is kept beside it
+        return min(LARGEST, least + rows * sum(width for width in widths if width > _CELL))
     if session.estimated_size is None:
         return LARGEST
     return min(LARGEST, max(session.estimated_size, least))

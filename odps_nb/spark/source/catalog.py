@@ -99,7 +99,7 @@ def attach(
     names = _by_entry([profile.table(one) for one in asked], database)
     with StorageClient(profile) as storage:
         schemas = {entry: fetch_table(storage, name).schema for entry, name in names.items()}
-    counter = source_counter(spark, odps, progress)
+    counter = source_counter(spark, progress)
     _make_database(spark, database)
     for entry, name in names.items():
         spark.dataSource.register(_source_of(name, profile, counter))

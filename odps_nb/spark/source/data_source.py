@@ -131,21 +131,19 @@ def register(
     """
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    counts = source_counter(spark, odps, progress)
+    counts = source_counter(spark, progress)
     if profile is None and counts is None:
         spark.dataSource.register(OdpsDataSource)
     else:
         spark.dataSource.register(_connected(profile, counts))
 
 
-def source_counter(
-    spark: SparkSession, odps: Connection | Profile | str | None, progress: Progress
-) -> TaskCounter | None:
+def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:
     """Return the counter from which each reader and writer makes its own."""
-    from odps_nb.spark.progress.actions import counter_of, faces_of
+    from odps_nb.spark.progress.actions import counter_of
 
     unknown = Activity(operation="read", title="", phase=Phase.CREATING)
-    return counter_of(spark, unknown, faces_of(odps), progress)
+    return counter_of(spark, unknown, progress)
 
 
 def _connected(profile: Profile | None, counts: TaskCounter | None) -> type[OdpsDataSource]:

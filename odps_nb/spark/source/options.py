@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from odps_nb.access.checks import Overwrite, check_columns
 from odps_nb.access.partitions import LATEST, parse_choices
-from odps_nb.access.reading.options import ReadOptions
+from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.sources import FIELDS
 from odps_nb.errors import ConfigError
@@ -78,9 +78,8 @@ INSTEAD = {
 
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
-_READ = _COMMON | {
-    *("char_padding", "columns", "limit", "partitions", "split_bytes", "splits", "text", "where")
-}
+_NO_OPTION = {"params", "timestamp_unit"}
+_READ = _COMMON | {one.name for one in dataclasses.fields(ReadOptions)} - _NO_OPTION
 _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(

@@ -27,13 +27,13 @@ BLOB                      string                          the reference, as base
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
 
-from odps_nb.convert.left_out import columns_with_types
+from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -47,6 +47,7 @@ from odps_nb.schema import (
     TypeCode,
     VectorType,
 )
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
 
 if TYPE_CHECKING:
@@ -65,29 +66,6 @@ __all__ = [
 TYPE_KEY = "odps.type"
 
 _BARE_DECIMAL = (38, 18)
-
-_SPARK: dict[TypeCode, Callable[[], spark.DataType]] = {
-    TypeCode.TINYINT: spark.ByteType,
-    TypeCode.SMALLINT: spark.ShortType,
-    TypeCode.INT: spark.IntegerType,
-    TypeCode.BIGINT: spark.LongType,
-    TypeCode.FLOAT: spark.FloatType,
-    TypeCode.DOUBLE: spark.DoubleType,
-    TypeCode.BOOLEAN: spark.BooleanType,
-    TypeCode.STRING: spark.StringType,
-    TypeCode.CHAR: spark.StringType,
-    TypeCode.VARCHAR: spark.StringType,
-    TypeCode.JSON: spark.StringType,
-    TypeCode.BLOB: spark.StringType,
-    TypeCode.BINARY: spark.BinaryType,
-    TypeCode.GEOGRAPHY: spark.BinaryType,
-    TypeCode.DATE: spark.DateType,
-    TypeCode.DATETIME: spark.TimestampType,
-    TypeCode.TIMESTAMP: spark.TimestampType,
-    TypeCode.TIMESTAMP_NTZ: spark.TimestampNTZType,
-    TypeCode.INTERVAL_DAY_TIME: spark.DayTimeIntervalType,
-    TypeCode.INTERVAL_YEAR_MONTH: spark.IntegerType,
-}
 
 _TABLE: dict[type[spark.DataType], TypeCode] = {
     spark.ByteType: TypeCode.TINYINT,
@@ -142,10 +120,10 @@ def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
         return spark.StructType(
             [spark.StructField(f.name, spark_type(f.type, column=column)) for f in kind.fields]
         )
-    try:
-        return _SPARK[kind.code]()
-    except KeyError:
-        raise _no_spark_type(kind, column) from None
+    if found := TYPE_FACTS[kind.code].spark:
+        made: spark.DataType = getattr(spark, found)()
+        return made
+    raise _no_spark_type(kind, column)
 
 
 def columns_for_spark(columns: Iterable[Column]) -> tuple[Column, ...]:

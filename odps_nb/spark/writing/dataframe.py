@@ -14,15 +14,15 @@ import json
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from odps_nb.access.checks import Overwrite, PartitionLike, check_overwrite, check_partition
+from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.creating import NewTable, name_the_way
 from odps_nb.access.writing.replacing import Remainder
 from odps_nb.access.writing.sources import Target
-from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, listener_of, silent
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.write.operations import Stamp
 from odps_nb.convert.fitting.conversions import (
@@ -34,7 +34,7 @@ from odps_nb.convert.fitting.conversions import (
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_dataframe
-from odps_nb.spark.progress.actions import faces_of, token_of, watched
+from odps_nb.spark.progress.actions import token_of, watched
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
@@ -205,9 +205,7 @@ def write_rows(
     began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
     name, df = profile.table(table), months_as_numbers(df)
-    listener = listener_of(
-        progress, default=partial(faces_of(odps).listener, on_cancel=token.cancel)
-    )
+    listener = listener_of(progress, on_cancel=token.cancel)
     with (
         StorageClient(profile) as storage,
         ProgressTracker("write", str(name), listener=listener) as tracker,

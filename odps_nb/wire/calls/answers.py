@@ -1,6 +1,6 @@
 """Parses JSON answers: the checks that all share, session statuses, and the empty answer.
 
-``docs/protocol.md`` sections 3 and 8.1. Must not know: single actions.
+``docs/protocol.md`` sections 3 and 8.1.
 """
 
 from __future__ import annotations

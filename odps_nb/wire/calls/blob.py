@@ -1,7 +1,4 @@
-"""Blob uploads and reads as values (``docs/protocol.md`` sections 6.1 and 6.5).
-
-Must not know: frames, CRC blocks, codings of the bodies.
-"""
+"""Blob uploads and reads as values (``docs/protocol.md`` sections 6.1 and 6.5)."""
 
 from __future__ import annotations
 
@@ -206,9 +203,7 @@ class WriteBlobBatch:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
-        """Decode the answer; the caller compares the count with the blobs that it sent."""
-        return WriteBlobAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteBlobAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

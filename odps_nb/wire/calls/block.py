@@ -2,7 +2,6 @@
 
 A second way to write: blocks with attempts, and a commit by their messages. It shares action
 names with ``calls.write`` and is told apart by ``WriteMode=BatchCompatible``.
-Must not know: how rows become bytes.
 """
 
 from __future__ import annotations
@@ -162,9 +161,7 @@ class CreateBlockSession:
             enhance_write_check=fields.boolean("EnhanceWriteCheck", default=False),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Decode the answer."""
-        return BlockSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(BlockSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,9 +197,7 @@ class GetBlockSession:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Decode the answer."""
-        return BlockSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(BlockSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,9 +246,7 @@ class WriteBlock:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlockAnswer:
-        """Decode the answer."""
-        return WriteBlockAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteBlockAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +284,4 @@ class CommitBlocks:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> BlockSessionAnswer:
-        """Decode the answer."""
-        return BlockSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(BlockSessionAnswer.decode)

@@ -1,7 +1,7 @@
 """The parts shared by all Storage API calls: the request value, targets, parameters.
 
 ``docs/protocol.md`` sections 1.1 to 1.4. A request is a value; sending and signing happen
-elsewhere. Must not know: single actions, transports, credentials.
+elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 from odps_nb.errors import ArgumentError, InvalidRequestError
-from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes
+from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes, shorten
 from odps_nb.wire.json_fields import Fields, dump, in_request, parse_object
 
 __all__ = [
@@ -78,10 +78,7 @@ class WireRequest:
     def url(self, endpoint: str) -> str:
         """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``).
 
-        Raises
-        ------
-        ArgumentError
-            A parameter has half a surrogate pair, which no URL can hold.
+        Raises `ArgumentError`: a parameter has half a surrogate pair, which no URL can hold.
         """
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
@@ -104,8 +101,7 @@ class WireRequest:
     def __repr__(self) -> str:
         body = "no body" if self.body is None else f"<{format_bytes(len(self.body))}>"
         params = "&".join(f"{key}={value}" for key, value in self.params)
-        shown = params if len(params) <= 200 else params[:199] + "…"
-        return f"WireRequest({self.method} {self.path}?{shown}, {body})"
+        return f"WireRequest({self.method} {self.path}?{shorten(params, 200)}, {body})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

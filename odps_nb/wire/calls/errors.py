@@ -2,7 +2,6 @@
 
 The class comes from the code, else from an ``ODPS-nnnnnnn`` number in the text, else from the
 HTTP status. An error gets a hint where there is something to do beyond reading its message.
-Must not know: when to retry.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from odps_nb.errors import (
     SessionExpiredError,
     ThrottledError,
 )
+from odps_nb.terms import shorten
 from odps_nb.wire.calls.core import REQUEST_ID, Pairs, find_header
 from odps_nb.wire.codings import decoder, sniff
 from odps_nb.wire.json_fields import Fields, dump, parse_object
@@ -282,9 +282,8 @@ def _error(status: int, headers: Mapping[str, str] | Pairs, parts: _Parts) -> Se
     kind = _class_of(status, code, parts.message)
     message, advice = split_advice(parts.message)
     message = message or f"the server answered with HTTP status {status}"
-    shown = message if len(message) <= MAX_MESSAGE else message[: MAX_MESSAGE - 1] + "…"
     return kind(
-        shown,
+        shorten(message, MAX_MESSAGE),
         status=status,
         code=code,
         request_id=find_header(headers, REQUEST_ID) or parts.request_id,

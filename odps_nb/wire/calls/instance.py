@@ -1,7 +1,4 @@
-"""Reading the result of a SQL instance as values (``docs/protocol.md`` section 3.14).
-
-Must not know: how an instance is submitted (``odps_nb.wire.control``).
-"""
+"""Reading the result of a SQL instance as values (``docs/protocol.md`` section 3.14)."""
 
 from __future__ import annotations
 
@@ -119,9 +116,7 @@ class CreateInstanceReadSession:
         enable_limit = request_fields(wire).boolean("EnableLimit", default=False)
         return cls(project=project, instance_id=instance_id, enable_limit=enable_limit)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Decode the answer."""
-        return InstanceSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(InstanceSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +148,7 @@ class GetInstanceReadSession:
         project, instance_id = parse_instance_target(params.text("Target"))
         return cls(project=project, instance_id=instance_id, session_id=params.text("SessionId"))
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceSessionAnswer:
-        """Decode the answer."""
-        return InstanceSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(InstanceSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

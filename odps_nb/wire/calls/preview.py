@@ -1,7 +1,4 @@
-"""The first rows of a table as a request (``docs/protocol.md`` section 3.4).
-
-Must not know: how an answer's stream is read.
-"""
+"""The first rows of a table as a request (``docs/protocol.md`` section 3.4)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read sessions and their rows as values (``docs/protocol.md`` sections 3.1 to 3.3, 4).
 
 Each request encodes and decodes itself: the client uses one half, the embedded service the other,
-so both share one format. Must not know: how an answer's stream is read.
+so both share one format.
 """
 
 from __future__ import annotations
@@ -129,10 +129,7 @@ class ReadSessionAnswer:
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
         """Decode an answer.
 
-        Raises
-        ------
-        FramingError
-            Not JSON, ill-typed, or without session id or status.
+        Raises `FramingError`: not JSON, ill-typed, or without session id or status.
         """
         fields = parse_answer(body, headers, "answer to TableCreateReadSession")
         records, stats = fields.integer("RecordCount", -1), fields.inner("SessionStats")
@@ -255,9 +252,7 @@ class CreateReadSession:
             incremental_options=fields.mapping("IncrementalReadOptions"),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Decode the answer."""
-        return ReadSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(ReadSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,9 +288,7 @@ class GetReadSession:
             refresh=params.flag("session_refresh"),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Decode the answer."""
-        return ReadSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(ReadSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Decodes any Storage API request into its request value (the server's entry).
-
-Must not know: what a server does with it.
-"""
+"""Decodes any Storage API request into its request value (the server's entry)."""
 
 from __future__ import annotations
 
@@ -73,11 +70,8 @@ def decode_request(wire: WireRequest) -> StorageRequest:
     The method is ignored, since clients differ in it (``docs/protocol.md`` section 1.1), and so is
     the path, by which the request was routed here.
 
-    Raises
-    ------
-    InvalidRequestError
-        Unknown action, bad target, bad parameter or body; ``status`` and ``code`` are those to
-        answer with.
+    Raises `InvalidRequestError`: unknown action, bad target, bad parameter or body; ``status`` and
+    ``code`` are those to answer with.
     """
     params = Params(wire)
     action = params.text("Action")

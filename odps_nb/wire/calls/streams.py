@@ -1,11 +1,7 @@
-"""Write streams and their rows as values (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3).
-
-Must not know: when to retry, how rows become bytes.
-"""
+"""Write streams and their rows as values (``docs/protocol.md`` sections 3.8, 3.9, 7.2, 7.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -96,9 +92,7 @@ class CreateWriteStream:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteStreamAnswer:
-        """Decode the answer."""
-        return WriteStreamAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteStreamAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,9 +153,7 @@ class GetWriteStream:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteStreamAnswer:
-        """Decode the answer."""
-        return WriteStreamAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteStreamAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,9 +199,7 @@ class CloseWriteStream:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Decode the answer."""
-        return EmptyAnswer.decode(body, headers)
+    decode_answer = staticmethod(EmptyAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +272,4 @@ class WriteRows:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteRowsAnswer:
-        """Decode the answer."""
-        return WriteRowsAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteRowsAnswer.decode)

@@ -1,11 +1,7 @@
-"""Write sessions as values (``docs/protocol.md`` sections 3.5 to 3.7, 3.10, 7.1).
-
-Must not know: streams, when to retry.
-"""
+"""Write sessions as values (``docs/protocol.md`` sections 3.5 to 3.7, 3.10, 7.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -101,9 +97,7 @@ class CreateWriteSession:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteSessionAnswer:
-        """Decode the answer."""
-        return WriteSessionAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +132,7 @@ class GetWriteSession:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteSessionStateAnswer:
-        """Decode the answer."""
-        return WriteSessionStateAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteSessionStateAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +179,7 @@ class CommitWriteSession:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Decode the answer."""
-        return EmptyAnswer.decode(body, headers)
+    decode_answer = staticmethod(EmptyAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,9 +217,7 @@ class AbortWriteSession:
             write_mode=decode_mode(params),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Decode the answer."""
-        return EmptyAnswer.decode(body, headers)
+    decode_answer = staticmethod(EmptyAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +253,4 @@ class GetWriteSchema:
             route_token=find_header(wire.headers, ROUTE_TOKEN),
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteSchemaAnswer:
-        """Decode the answer."""
-        return WriteSchemaAnswer.decode(body, headers)
+    decode_answer = staticmethod(WriteSchemaAnswer.decode)

@@ -1,7 +1,4 @@
-"""Answers to write calls as values (``docs/protocol.md`` sections 3.5 to 3.10).
-
-Must not know: the requests they answer.
-"""
+"""Answers to write calls as values (``docs/protocol.md`` sections 3.5 to 3.10)."""
 
 from __future__ import annotations
 

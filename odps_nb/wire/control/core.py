@@ -1,7 +1,6 @@
 """The parts shared by control plane requests: REST paths, paging, dates.
 
 ``docs/protocol.md`` section 9. Paths are relative to the endpoint (``http://host/api``).
-Must not know: single documents.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The estimate of a SQL job: a job whose task is ``SQLCost`` runs nothing and answers with it.
 
-``docs/protocol.md`` section 9.3. Must not know: SQL, waiting.
+``docs/protocol.md`` section 9.3.
 """
 
 from __future__ import annotations

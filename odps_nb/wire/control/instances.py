@@ -1,7 +1,7 @@
 """SQL instances: submit, watch, result, cancel (``docs/protocol.md`` section 9.3).
 
 Rows of a result are read over the Storage API (``odps_nb.wire.calls.instance``); the result
-document here holds the text of DDL and of failures. Must not know: SQL, waiting.
+document here holds the text of DDL and of failures.
 """
 
 from __future__ import annotations
@@ -200,10 +200,7 @@ class SubmitSql:
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; a query without a semicolon at its end gets one.
 
-        Raises
-        ------
-        ArgumentError
-            The query holds a character that would arrive as another one.
+        Raises `ArgumentError`: the query holds a character that would arrive as another one.
         """
         if not has_spelling(self.sql):
             raise ArgumentError(
@@ -240,10 +237,7 @@ class SubmitSql:
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
         """Decode the request, also as other clients write it.
 
-        Raises
-        ------
-        InvalidRequestError
-            Not a job with one SQL task, or too long.
+        Raises `InvalidRequestError`: not a job with one SQL task, or too long.
         """
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
@@ -269,9 +263,7 @@ class SubmitSql:
             estimates=task is estimate,
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> SubmittedInstance:
-        """Decode the answer."""
-        return SubmittedInstance.decode(body, headers)
+    decode_answer = staticmethod(SubmittedInstance.decode)
 
 
 def _ended(query: str) -> str:
@@ -374,9 +366,7 @@ class GetInstance:
         """Encode the request."""
         return rest_request(_path(self.project, self.instance_id), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Decode the answer."""
-        return InstanceStatus.decode(body, headers)
+    decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,9 +384,7 @@ class GetTaskStatus:
         path = _path(self.project, self.instance_id)
         return rest_request(path, (("taskstatus", ""),), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
-        """Decode the answer."""
-        return InstanceStatus.decode(body, headers)
+    decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,9 +402,7 @@ class GetInstanceResult:
         path = _path(self.project, self.instance_id)
         return rest_request(path, (("result", ""),), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
-        """Decode the answer."""
-        return InstanceResult.decode(body, headers)
+    decode_answer = staticmethod(InstanceResult.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Projects, schemas, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3).
-
-Must not know: tables, instances.
-"""
+"""Projects, schemas, tenants, the tunnel endpoint (``docs/protocol.md`` sections 9.1 to 9.3)."""
 
 from __future__ import annotations
 
@@ -94,9 +91,7 @@ class GetProject:
         """Encode the request."""
         return rest_request(project_path(self.project), scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
-        """Decode the answer."""
-        return ProjectInfo.decode(body, headers)
+    decode_answer = staticmethod(ProjectInfo.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,9 +198,7 @@ class GetTenant:
         """Encode the request."""
         return rest_request("/tenants", scope=scope)
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
-        """Decode the answer."""
-        return TenantInfo.decode(body, headers)
+    decode_answer = staticmethod(TenantInfo.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,12 +231,9 @@ def encode_tunnel_endpoint(host: str) -> tuple[bytes, dict[str, str]]:
 def decode_tunnel_endpoint(body: bytes, *, endpoint: str) -> str:
     """Return the tunnel endpoint as a URL, with the scheme of the REST endpoint.
 
-    Raises
-    ------
-    FramingError
-        The answer is not a host name; a web page of a proxy, for instance.
-    ConfigError
-        The endpoint is https:// and the answer http://, where keys would be sent in the clear.
+    Raises `FramingError`: the answer is not a host name; a web page of a proxy, for instance;
+    `ConfigError`: the endpoint is https:// and the answer http://, where keys would be sent in the
+    clear.
     """
     host = _host(body)
     scheme = endpoint.partition("://")[0].lower()

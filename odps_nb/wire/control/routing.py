@@ -1,7 +1,6 @@
 """Decodes a REST request into its request value (the server's entry).
 
 Only the requests of this package; a server has more (logs, previews, tunnels).
-Must not know: what a server does with a request.
 """
 
 from __future__ import annotations
@@ -45,16 +44,13 @@ _INSTANCE = re.compile(r"/instances/([\w-]{1,128})", re.ASCII)
 def decode_control(wire: WireRequest) -> ControlRequest | None:
     """Return the request value, or ``None`` if this package has none for it.
 
+    Raises `InvalidRequestError`: it is one of ours, but its name, partition or body is not valid.
+
     Parameters
     ----------
     wire
         Its path relative to the endpoint, decoded; its parameters decoded, bare ones with an
         empty value.
-
-    Raises
-    ------
-    InvalidRequestError
-        It is one of ours, but its name, partition or body is not valid.
     """
     if wire.path == "/tenants" and wire.method == "GET":
         return GetTenant()

@@ -16,8 +16,8 @@ from odps_nb.schema import (
     OdpsType,
     StructType,
     TableSchema,
-    TypeCode,
 )
+from odps_nb.type_facts import TYPE_FACTS
 
 __all__ = [
     "MAX_COLUMNS",
@@ -36,15 +36,7 @@ MAX_COLUMNS = 1200
 MAX_PARTITION_LEVELS = 6
 MAX_NAME_BYTES = 128
 MAX_COMMENT_BYTES = 1024
-PARTITION_TYPES = (
-    TypeCode.STRING,
-    TypeCode.VARCHAR,
-    TypeCode.CHAR,
-    TypeCode.TINYINT,
-    TypeCode.SMALLINT,
-    TypeCode.INT,
-    TypeCode.BIGINT,
-)
+PARTITION_TYPES = tuple(code for code, facts in TYPE_FACTS.items() if facts.partitions)
 
 TIME_UNITS = ("year", "month", "day", "hour")
 

@@ -1,6 +1,6 @@
 """Tables and partitions: requests and documents (``docs/protocol.md`` sections 9.1, 9.3).
 
-Table metadata is an XML document around a JSON one. Must not know: rows, sessions, SQL.
+Table metadata is an XML document around a JSON one.
 """
 
 from __future__ import annotations
@@ -127,10 +127,7 @@ class TableInfo:
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
         """Decode a table document; the name is that of the request.
 
-        Raises
-        ------
-        FramingError
-            Not a table document.
+        Raises `FramingError`: not a table document.
         """
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
@@ -278,9 +275,7 @@ class ListTables:
             schema=self.schema,
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TablePage:
-        """Decode the answer."""
-        return TablePage.decode(body, headers)
+    decode_answer = staticmethod(TablePage.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,6 +425,4 @@ class ListPartitions:
             schema=self.table.schema,
         )
 
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionPage:
-        """Decode the answer."""
-        return PartitionPage.decode(body, headers)
+    decode_answer = staticmethod(PartitionPage.decode)

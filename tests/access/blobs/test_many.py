@@ -13,7 +13,7 @@ import pytest
 
 import odps_nb
 from odps_nb.access.blobs.many import Fetch, References, each_blob, save_blobs
-from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker, silent
+from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
     ArgumentError,
     CancelledError,
@@ -80,7 +80,7 @@ def scripted(*steps, attempts=3, **facts):
     """Fetch numbered blobs from a peer of raw sockets."""
     facts = {"retry": RetryPolicy(max_attempts=attempts, spread=0.0), **facts}
     with Service(ReadBlobs=list(steps) or [serve]) as service, service.client(**facts) as storage:
-        yield Fetch(storage=storage, listener=lambda: silent), service
+        yield Fetch(storage=storage, progress=False), service
 
 
 def save(fetch, numbers, folder, **options):

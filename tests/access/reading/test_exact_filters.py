@@ -16,7 +16,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.access.reading.options import ReadOptions
+from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.access.table import Table
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.splits import iter_batches

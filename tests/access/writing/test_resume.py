@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Faces
 from odps_nb.access.writing import files as writing
 from odps_nb.access.writing import resumable
 from odps_nb.access.writing.journal import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import WriteSession, abort_write
-from odps_nb.client.write.values import WriteSessionRef
 from odps_nb.errors import ConflictError, FramingError
 
 Name = Callable[[str], str]
@@ -81,8 +80,9 @@ def asked() -> Asked:
 
 
 @pytest.fixture
-def other(odps: Connection, asked: Asked) -> Iterator[Connection]:
-    with Connection(odps.profile, faces=Faces(media_type=asked)) as made:
+def other(odps: Connection, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connection]:
+    monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", asked)
+    with Connection(odps.profile) as made:
         yield made
 
 

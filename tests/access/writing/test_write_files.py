@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.access.faces import Faces
 from odps_nb.access.writing.files import FILE_COLUMNS
 from odps_nb.access.writing.folder_files import FolderFiles
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
@@ -162,7 +161,7 @@ class Totals:
 
 
 def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
-    odps: Connection, new_name: Name, folder: Path
+    odps: Connection, new_name: Name, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def grow(head: bytes, size: int, name: str) -> str:
         with (folder / name).open("ab") as file:
@@ -170,7 +169,8 @@ def test_a_file_that_changes_meanwhile_ends_the_write_and_leaves_no_table(
         return "text/plain"
 
     name, totals = new_name("changing"), Totals()
-    with Connection(odps.profile, faces=Faces(media_type=grow)) as other:
+    monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", grow)
+    with Connection(odps.profile) as other:
         with pytest.raises(FramingError, match="changed while") as changed:
             other.write_files(folder, name, pattern="b.txt", progress=totals)
         assert any("dropped again" in note for note in changed.value.notes)
@@ -243,7 +243,8 @@ def test_a_file_that_becomes_something_else_meanwhile_is_never_committed(
         return "text/plain"
 
     table = odps.create_table(new_name("replaced"), FILE_COLUMNS)
-    with Connection(odps.profile, faces=Faces(media_type=changing)) as other:
+    monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", changing)
+    with Connection(odps.profile) as other:
         with pytest.raises(OdpsNbError, match=r"changed while|cannot be read"):
             other.write_files(folder, table.name, pattern="b.txt", progress=False, resume=resume)
         assert table.read().row_count == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,18 +102,3 @@ def test_a_dropped_table_leaves_no_marks(service: Service) -> None:
     service.snapshots.drop_table(service.catalog.table(NAME))
     service.tidy()
     assert service.database.rows("SELECT * FROM version_marks") == []
-
-
-def test_versions_of_a_folder_without_marks_count_as_gone(root: Path) -> None:
-    with Service(root, Settings(durable=False)) as service:
-        service.catalog.create_table(NAME, SCHEMA, owner="me")
-        write(service, 1)
-        catalog = service.folder.catalog
-    with sqlite3.connect(catalog) as older:
-        older.execute("DROP TABLE version_marks")
-    older.close()
-    with Service(root, Settings(durable=False)) as service:
-        write(service, 2)
-        assert added(service, 1, 2) == [2]
-        with pytest.raises(NotFoundError):
-            added(service, 0, 2)

@@ -16,7 +16,7 @@ from PIL import Image
 import odps_nb
 from odps_nb.local.samples import orders, tables
 from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBlob
-from odps_nb.local.samples.orders_probes import PROBES
+from odps_nb.local.samples.orders import PROBES
 from odps_nb.schema import ArrayType, DecimalType, LengthType, MapType, StructType, TypeCode
 
 SMALL = ["types_all", "media", "documents"]

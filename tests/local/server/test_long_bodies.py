@@ -12,7 +12,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from odps_nb.local.server.body_writer import direct_transport
+from odps_nb.local.routes.body_writer import direct_transport
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.terms import IndexSplit
 from odps_nb.wire import calls

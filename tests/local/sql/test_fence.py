@@ -5,8 +5,7 @@ from contextlib import suppress
 import pytest
 
 from odps_nb.errors import InvalidRequestError, NotFoundError, QueryError
-from odps_nb.local.sql.duck import Duck
-from odps_nb.local.sql.spelling import looks_outside
+from odps_nb.local.duck import Duck, looks_outside
 from odps_nb.wire.calls import CreateReadSession
 
 DEEP = 5000

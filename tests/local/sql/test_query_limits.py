@@ -21,6 +21,7 @@ from odps_nb.local.server.launch import LocalService, start
 from odps_nb.local.sql.queries import Queries, QueryLimits
 from odps_nb.terms import SplitMode
 from odps_nb.wire import control
+from odps_nb.wire.signing import Credentials, sign
 from tests.support.service.peer import Peer
 
 MIB = 1 << 20
@@ -175,9 +176,10 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
 def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     """The worker thread of a request waits for ever; SIGTERM is still the end, and rows stay."""
     program = (
-        "import sys, threading; from odps_nb.local.server import serve, app\n"
+        "import sys, threading; from odps_nb.local.server import serve\n"
+        "from odps_nb.local.store.catalog import Catalog\n"
         "serve.GRACE, serve.HARD_AFTER = 0.3, 0.2\n"
-        "app.status_page = lambda service: threading.Event().wait()\n"
+        "Catalog.schemas = lambda *_: threading.Event().wait()\n"
         f"sys.exit(serve.main(['--json', '--no-samples', '--root', {str(root)!r}]))"
     )
     service = subprocess.Popen(
@@ -185,8 +187,11 @@ def test_a_request_that_hangs_does_not_keep_the_service(root: Path) -> None:
     )
     assert service.stdout is not None
     facts = json.loads(service.stdout.readline())
+    own = Credentials(access_id=facts["access_id"], access_key=facts["access_key"])
+    url = f"{facts['endpoint']}/projects/local/schemas"
+    signed = sign("GET", url, {}, endpoint=facts["endpoint"], credentials=own, now=time.time())
     with pytest.raises(requests.exceptions.ReadTimeout):
-        requests.get(facts["status_url"], timeout=0.5)
+        requests.get(url, headers=signed, timeout=0.5)
     service.terminate()
     _, errors = service.communicate(timeout=30)
     assert service.returncode == 3

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.errors import ConflictError, InvalidRequestError, NotFoundError
-from odps_nb.local.server.asgi_io import SPOOL
+from odps_nb.local.routes.asgi_io import SPOOL
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire import calls
 from odps_nb.wire.codings import encoder

@@ -269,17 +269,6 @@ def test_what_was_damaged_is_served_again_when_it_is_mended(sound: Path, tmp_pat
     assert values(root) == [1, 2, 3]
 
 
-def test_unknown_files_are_moved_aside_when_asked_for(sound: Path, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    shutil.copytree(sound, root)
-    before = data(root)
-    shutil.copy(sound.parent / "older.sqlite", root / "catalog.sqlite")
-    with start(root, samples=False, options=("--set-aside",)):
-        assert len(list((root / "unknown").iterdir())) == 2
-    assert data(root) == before
-    assert values(root) == [1]
-
-
 @contextmanager
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """Give a folder that nobody can write to, not even root."""
@@ -339,20 +328,23 @@ def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -
 
 
 def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -> None:
-    """The marks say that the files without a catalogue were never anybody's."""
+    """Samples without a catalogue, and nothing else, are laid out again."""
     root = tmp_path / "root"
     with start(root):
         pass
-    there = data(root)
     for path in root.glob("catalog*"):
         path.unlink()
     with pytest.raises(ConfigError, match="without a catalog"):
         Service(root)
-    for name in there:
-        (root / "pending" / name).touch()
     with start(root) as service:
-        assert Peer(service).read("types_all").num_rows
-    assert not list((root / "pending").iterdir())
+        peer = Peer(service)
+        assert peer.read("types_all").num_rows
+        peer.sql("CREATE TABLE mine (a bigint);")
+        peer.write("mine", pa.table({"a": [1]}))
+    for path in root.glob("catalog*"):
+        path.unlink()
+    with pytest.raises(ConfigError, match="without a catalog"):
+        start(root)
 
 
 def mutate(path: Path, chance: random.Random) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from odps_nb.errors import ChecksumError, FramingError, LimitExceededError, TruncatedError
-from odps_nb.local.store.frame_files import framed_blobs
+from odps_nb.local.store.blob_bodies import framed_blobs
 from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
 
 LARGE = bytes(range(256)) * 4 * 1100  # more than is read at once

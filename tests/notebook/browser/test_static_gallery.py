@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fuzz import document_files, media_files
-from odps_nb.local.samples import papers
+from odps_nb.local.samples import documents
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery import view as gallery
 from odps_nb.notebook.preview import tile as preview
@@ -141,21 +141,21 @@ def probe(page):
 
 def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
     # without the redirect, which would leave the page before it can be asked
-    body = papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
+    body = documents.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
     page = visit(body)
     assert probe(page) in ("html script", "html parent", "html onerror")
     assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
 
 
 def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
-    source = escape(papers.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
+    source = escape(documents.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
     page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
     assert probe(page) in ("html parent", "html onerror")
     assert "/beacon/script" in page.asked
 
 
 def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
-    page = visit(papers.HOSTILE_SVG, "image/svg+xml")
+    page = visit(documents.HOSTILE_SVG, "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
     assert "/beacon/svg-script" in page.asked
 

@@ -33,7 +33,7 @@ def fresh(odps, references):
     """The sample blobs, and one that is gone; nothing is known of them."""
     gone = odps.blob(BlobReference.from_raw(b"\xff\x00gone"))
     blobs = [odps.blob(text) for text in references]
-    return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media", faces=odps.faces)
+    return BlobColumn([*blobs[:30], gone, *blobs[30:]], title="media")
 
 
 def test_a_page_of_tiles_costs_less_than_a_request_for_each(fresh, asked):

@@ -283,6 +283,6 @@ def test_a_blob_that_is_gone_first_of_all_is_a_tile(odps, shell, shown, monkeypa
     from IPython.display import display
 
     monkeypatch.setattr(shell, "kernel", object(), raising=False)
-    display(BlobColumn([odps.blob(BlobReference.from_raw(b"gone"))], title="t", faces=odps.faces))
+    display(BlobColumn([odps.blob(BlobReference.from_raw(b"gone"))], title="t"))
     assert "NotFoundError" in shown[0]["data"]["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in shown[1]["data"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -120,13 +118,3 @@ def test_a_query_is_shown_kept_and_converted(ip, spark_session):
     with pytest.raises(NotFoundError, match="'statos'"):
         run(ip, "%%odps spark\nselect statos from orders")
     assert spark_session.catalog.listTables() == views
-
-
-def test_a_connection_without_spark_says_what_to_install(ip, odps):
-    from odps_nb.access.connection import Connection
-    from odps_nb.errors import MissingDependencyError
-
-    plain = Connection(dataclasses.replace(odps.profile))
-    ip.magics_manager.registry["OdpsMagics"].context.use(plain, owned=True)
-    with pytest.raises(MissingDependencyError, match="without Spark"):
-        run(ip, "%%odps spark --dry-run\nselect 1")

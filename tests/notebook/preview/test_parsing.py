@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from odps_nb.child_process import LENGTHS
 from odps_nb.errors import MissingDependencyError
 from odps_nb.local.samples import pictures
 from odps_nb.notebook.gallery.view import mimebundle
@@ -25,7 +26,6 @@ from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client, process
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
-from odps_nb.parsing.process import LENGTHS
 from odps_nb.parsing.values import Limits, UnshowableError
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
@@ -398,7 +398,7 @@ def test_a_parser_that_nobody_needs_ends_and_comes_back():
     pids = []
     for _ in range(2):
         parser.parse("picture", good(), options)
-        process, resting = parser._process, parser._resting
+        process, resting = parser._process, parser._resting.timer
         pids += [process.pid] if process else []  # it may have ended already
         resting.join()
         assert repr(parser) == "<Parser not started>"
@@ -409,7 +409,7 @@ def test_a_job_takes_longer_than_a_parser_rests(broken_parser):
     parser = broken_parser(
         "broken.parse = lambda data, options: (time.sleep(1), fine.parse(data, options))[1]"
     )
-    parser._idle_seconds = 0.05
+    parser._resting.seconds = 0.05
     parser.parse("svg", b"1", SIZE)
     for length in range(1, 3):
         assert parser.parse("array", bytes(length), SIZE).number("n") == length
@@ -503,6 +503,7 @@ def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
     )
     assert done.stdout.split() == [
         *(
+            "child_process",
             "convert",
             "convert.pictures",
             "convert.unreadable",

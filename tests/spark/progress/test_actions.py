@@ -52,10 +52,10 @@ class Stoppable(Listener):
 
 
 @pytest.fixture
-def stoppable(slow: Connection, monkeypatch: pytest.MonkeyPatch) -> Stoppable:
-    """The display that the connection makes."""
+def stoppable(monkeypatch: pytest.MonkeyPatch) -> Stoppable:
+    """The display that is made for each action."""
     made = Stoppable()
-    monkeypatch.setattr(slow, "_faces", type(slow.faces)(listener=made))
+    monkeypatch.setattr("odps_nb.access.progress.default_listener", made)
     return made
 
 
@@ -217,14 +217,15 @@ def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_ye
     frame = odps_nb.spark.read(spark, slow, numbers, splits=4, progress=True)
     shown = Action(gated(frame, gate, free=2).count)
     stoppable.wait_until(lambda snapshot: snapshot.tasks == 2)
-    unseen = Action(gated(frame, gate.with_name("other"), free=0).count)
+    first, others = gate.with_name("first"), gate.with_name("others")
+    unseen = Action(gated(gated(frame, first), others, free=1).count)
     while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
         pass
     runs_of(spark.sparkContext).settle(KeyboardInterrupt())
     with pytest.raises(Exception, match="cancel"):
         shown.result()
     assert stoppable.wait_end().phase is Phase.CANCELLED
-    gate.with_name("other").touch()
+    first.touch()
     with pytest.raises(Exception, match="cancel"):  # when its first task has finished
         unseen.result()
     assert len(stoppable.trackers) == 1
@@ -333,7 +334,7 @@ def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: 
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
     by_default = odps_nb.spark.read(spark, slow, numbers, splits=2)  # a test is no terminal
     for one in (frame, by_default):
-        assert actions.counter_of(spark, _activity(), slow.faces, False) is None
+        assert actions.counter_of(spark, _activity(), False) is None
         assert one.filter("true").count() == ROWS
     assert runs_of(spark.sparkContext)._running == []
 

@@ -162,7 +162,7 @@ def test_silence_shows_nothing(
 def test_streams_count_nothing(
     registered: SparkSession, slow: Connection, numbers: str, listener: Listener, tmp_path: Path
 ) -> None:
-    counter = source_counter(registered, slow, listener)
+    counter = source_counter(registered, listener)
     assert counter is not None
     schema = registered.range(0).schema
     given = {"table": numbers, "checkpointLocation": str(tmp_path)}

@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 
 from odps_nb.local.server.launch import LocalService, start
 
-# Two kernels, each with a Spark of its own; in make test, test_attach.py interrupts an action.
+# Two kernels, each with a Spark of its own; in make test, test_actions.py interrupts an action.
 pytestmark = [pytest.mark.spark, pytest.mark.kernel, pytest.mark.nightly]
 
 # A kernel that is ended takes its Java with it, which then leaves its temporary files.

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from odps_nb.access.reading.conditions import Like
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.computed import Computed, Evaluated
+from odps_nb.spark.pushdown.conditions import Like
 from odps_nb.spark.pushdown.parse import fill, parse_query
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
 from odps_nb.terms import PartitionSpec, TableName

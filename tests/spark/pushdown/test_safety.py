@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odps_nb.local.duck import Duck
 from odps_nb.local.reading.predicates import Predicate
-from odps_nb.local.sql.duck import Duck
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.parse import parse_query
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads

@@ -7,9 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from odps_nb.access.reading.conditions import Compare, may_be_sent, partition_value, takes_value
+from odps_nb.access.engines.comparable import partition_value, takes_value
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
+from odps_nb.spark.pushdown.conditions import Compare, may_be_sent
 from odps_nb.spark.pushdown.extract import conditions_of
 from odps_nb.spark.pushdown.parse import fill, parse_query, value_of_text
 from odps_nb.spark.pushdown.plan import TableRead, with_partitions

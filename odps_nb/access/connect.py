@@ -1,0 +1,160 @@
+"""`connect`: a connection from a profile, settings, or the embedded service."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.access.connection import Connection
+from odps_nb.client.auth.profile import Profile
+from odps_nb.errors import ConfigError
+from odps_nb.secret import hidden, hides_secrets
+
+if TYPE_CHECKING:
+    from odps_nb.client.options import ClientOptions
+
+__all__ = ["connect"]
+
+
+@hides_secrets
+def connect(
+    source: str | Profile | Any = None,
+    *,
+    root: str | Path | None = None,
+    endpoint: str | None = None,
+    tunnel_endpoint: str | None = None,
+    project: str | None = None,
+    schema: str | None = None,
+    access_id: str | None = None,
+    access_key: str | None = None,
+    sts_token: str | None = None,
+    bearer_token: str | None = None,
+    app_id: str | None = None,
+    app_key: str | None = None,
+    credential_process: str | None = None,
+    credentials: Callable[[], Mapping[str, Any]] | None = None,
+    region: str | None = None,
+    quota: str | None = None,
+    timezone: str | None = None,
+    api_version: int | None = None,
+    blob_cache: str | None = None,
+    client_options: ClientOptions | None = None,
+) -> Connection:
+    """Return a connection; apart from ``"local"`` this costs no request.
+
+    Parameters
+    ----------
+    source
+        Nothing: environment (``ODPS_ENDPOINT``, ``ODPS_PROJECT``, ``ODPS_ACCESS_ID``,
+        ``ODPS_ACCESS_KEY``, …), then the default profile of the profile file, then the keyring.
+        A name: that profile of ``~/.config/odps_nb/profiles.toml``. ``"local"``: the embedded
+        service in a child process, which ends with the connection or the interpreter. A
+        `Profile`, or a pyodps ``ODPS`` object: its settings.
+    root
+        With ``"local"``: the folder that keeps the tables; without it they are temporary.
+    endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
+app_id, app_key, region, quota, api_version
+        Settings that win over those of the source; see `odps_nb.client.auth.profile.Profile`.
+    timezone
+        A zone such as ``"Asia/Shanghai"``: DATETIME and TIMESTAMP are read as times of that zone,
+        and times without a zone are meant in it. Without one both are UTC.
+    blob_cache
+        How much of opened blobs is kept on disk: ``"20 GB"``; ``"off"``: nothing. By default 4 GiB,
+        in the cache folder of the platform; see `odps_nb.Blob.open`.
+    client_options
+        Retries, time-outs and connections, e.g. ``ClientOptions(read_timeout=60)``; replaces all
+        of those in the environment and the profile. See `odps_nb.ClientOptions`.
+    credential_process, credentials
+        A program that prints temporary keys as JSON, or a function that returns them; asked
+        again before they end.
+
+    Raises
+    ------
+    ConfigError
+        Something is missing or unknown; the hint names keywords and variables, or the profiles
+        that there are.
+    MissingDependencyError
+        ``"local"`` without the extra of that name.
+
+    Examples
+    --------
+    >>> import odps_nb
+    >>> odps_nb.connect(
+    ...     endpoint="http://127.0.0.1:1/api", project="p", access_id="me", access_key="secret"
+    ... )
+    <Connection to p at http://127.0.0.1:1/api>
+    """
+    keywords = {
+        "endpoint": endpoint,
+        "tunnel_endpoint": tunnel_endpoint,
+        "project": project,
+        "schema": schema,
+        "access_id": access_id,
+        "access_key": access_key,
+        "sts_token": sts_token,
+        "bearer_token": bearer_token,
+        "app_id": app_id,
+        "app_key": app_key,
+        "credential_process": credential_process,
+        "credentials": credentials,
+        "region": region,
+        "quota": quota,
+        "timezone": timezone,
+        "api_version": api_version,
+        "blob_cache": blob_cache,
+        "client_options": client_options,
+    }
+    said = hidden((key, value) for key, value in keywords.items() if value is not None)
+    if source == "local":
+        return _local(root, said)
+    if root is not None:
+        raise ConfigError(
+            "root belongs to the embedded service",
+            option="root",
+            hint='write connect("local", root=…)',
+        )
+    return Connection(_profile(source, said))
+
+
+def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
+    if source is None or isinstance(source, str):
+        return Profile.resolve(source, **said)
+    if isinstance(source, Profile):
+        return dataclasses.replace(source, **said)
+    # Recognised by its class name: pyodps is never imported here.
+    if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
+        return Profile.from_pyodps(source, **said)
+    raise ConfigError(
+        f"cannot connect with a {type(source).__name__}",
+        option="source",
+        hint="pass the name of a profile, 'local', a Profile, or a pyodps ODPS object",
+    )
+
+
+_LOCAL = {"project", "schema", "timezone", "api_version", "blob_cache", "client_options"}
+
+
+def _local(root: str | Path | None, said: Mapping[str, Any]) -> Connection:
+    for option in said.keys() - _LOCAL:
+        raise ConfigError(
+            f"{option} does not apply to the embedded service",
+            option=option,
+            hint="leave it out, or connect without 'local'",
+        )
+    from odps_nb.local.server.launch import start
+
+    service = start(root, project=said.get("project"))
+    try:
+        profile = Profile(
+            endpoint=service.endpoint,
+            tunnel_endpoint=service.tunnel_endpoint,
+            access_id=service.access_id,
+            access_key=service.access_key,
+            **{"project": service.project, **said},
+        )
+    except BaseException:
+        service.stop()
+        raise
+    return Connection(profile, service=service)

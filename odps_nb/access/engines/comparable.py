@@ -1,0 +1,110 @@
+"""Which literals mean the same to an engine (Spark, Arrow) and to the service.
+
+The type of the literal is that of the column, and no cast, collation or rounding decides.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from decimal import Decimal
+
+from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
+
+__all__ = [
+    "MAX_PARTITIONS",
+    "Value",
+    "may_be_null_tested",
+    "partition_value",
+    "takes_pattern",
+    "takes_value",
+]
+
+MAX_PARTITIONS = 1000  # named one by one in a request
+
+Value = bool | int | float | str | datetime.date | Decimal
+
+_BITS = {TypeCode.TINYINT: 8, TypeCode.SMALLINT: 16, TypeCode.INT: 32, TypeCode.BIGINT: 64}
+# Before it calendars differ: a day has another name in each.
+_FIRST_DATE = datetime.date(1600, 1, 1)
+_NULL_TESTED = {
+    *_BITS,
+    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.CHAR),
+    *(TypeCode.VARCHAR, TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.DECIMAL),
+}
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+
+
+def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
+    """Whether Spark and the service must agree on ``column sign value``.
+
+    Floats are out (NaN), CHAR and VARCHAR (padding), times (zones, precision), and every literal
+    that one side would have to cast.
+    """
+    code = column.type.code
+    if code in _BITS:
+        # The least number of each width is left out: MaxCompute keeps that of BIGINT for itself.
+        return type(value) is int and abs(value) < 1 << (_BITS[code] - 1)
+    if code is TypeCode.STRING:
+        return isinstance(value, str) and _same_text(value, sign)
+    if code is TypeCode.BOOLEAN:
+        return isinstance(value, bool) and sign in ("=", "<>")
+    if code is TypeCode.DATE:
+        return type(value) is datetime.date and value >= _FIRST_DATE
+    if isinstance(column.type, DecimalType) and isinstance(value, (int, Decimal)):
+        return not isinstance(value, bool) and _fits(Decimal(value), column.type)
+    return False
+
+
+def _same_text(value: str, sign: str) -> bool:
+    if any(not one.isprintable() for one in value):
+        return False
+    # UTF-8 and UTF-16 sort alike what differs in a character of ASCII.
+    return sign in ("=", "<>") or value.isascii()
+
+
+def _fits(value: Decimal, kind: DecimalType) -> bool:
+    """Whether the literal, as it is written, needs no more digits than the column has."""
+    if kind.precision is None or kind.precision > 38:
+        return False
+    _, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent > 0:
+        return False
+    scale = kind.scale or 0
+    whole = max(0, len(digits) + exponent)
+    return -exponent <= min(scale, 18) and whole <= kind.precision - scale
+
+
+def takes_pattern(column: Column, pattern: str) -> bool:
+    """Whether Spark and the service must agree on ``column like pattern``.
+
+    So they do where ``%`` is all that has a meaning: what ``_`` counts as a character and what a
+    backslash escapes is not the same everywhere.
+    """
+    return (
+        column.type.code is TypeCode.STRING
+        and _same_text(pattern, "=")
+        and not set(pattern) & set("_\\'\"")
+    )
+
+
+def may_be_null_tested(column: Column) -> bool:
+    """Whether ``is null`` may be sent for a column: scalars whose values are what they seem."""
+    return column.type.code in _NULL_TESTED
+
+
+def partition_value(column: Column, text: str) -> Value | None:
+    """Return the value of a partition as its column holds it; ``None`` where that is not sure."""
+    if text.startswith("__"):  # how a service may spell a null
+        return None
+    if column.type == PrimitiveType(TypeCode.STRING):
+        return text
+    if column.type.code in _BITS and _INTEGER.fullmatch(text):
+        return int(text)
+    if column.type.code is TypeCode.DATE:
+        try:
+            value = datetime.date.fromisoformat(text)
+        except ValueError:
+            return None
+        return value if value.isoformat() == text else None
+    return None

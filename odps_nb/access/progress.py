@@ -1,0 +1,70 @@
+"""The progress display of an operation: a card in a notebook, a line in a terminal, or none."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from odps_nb.client.calls.progress import Progress, ProgressListener, silent
+from odps_nb.errors import ArgumentError
+
+__all__ = ["MakesListener", "after_cell", "default_listener", "listener_of"]
+
+MakesListener = Callable[..., ProgressListener]
+"""Makes the display of one operation; its stop button, if it has one, calls ``on_cancel``."""
+
+
+def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+    """Return the listener for the first ``progress=`` value that is not ``None``.
+
+    Raises
+    ------
+    ArgumentError
+        It is neither a listener nor a bool.
+    """
+    for one in said:
+        if one is False:
+            return silent
+        if one is True:
+            break
+        if one is None:
+            continue
+        if not all(callable(getattr(one, name, None)) for name in ("start", "stop")):
+            raise ArgumentError(
+                f"progress is a {type(one).__name__}",
+                argument="progress",
+                hint="pass False for silence, or an odps_nb.ProgressListener",
+            )
+        return one
+    return default_listener(on_cancel=on_cancel)
+
+
+def default_listener(*, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
+    """Return a card in a notebook, a line in a terminal, otherwise no display."""
+    if _in_kernel():
+        from odps_nb.notebook.progress.cards import CardListener
+
+        return CardListener(on_cancel=on_cancel)
+    if sys.stderr is not None and sys.stderr.isatty():
+        from odps_nb.notebook.progress.line import LineListener
+
+        return LineListener(on_cancel=on_cancel)
+    return silent
+
+
+def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
+    """Call a function after each cell of a notebook, with the error that ended the cell.
+
+    Returns a function that unregisters it.
+    """
+    if "IPython" not in sys.modules:
+        return lambda: None
+    from odps_nb.notebook.progress.cells import after_cell as register
+
+    return register(call)
+
+
+def _in_kernel() -> bool:
+    ipython = sys.modules.get("IPython")  # in a kernel it is already imported
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None

@@ -1,0 +1,157 @@
+"""Child processes that do dangerous work, and may be killed at any moment: both ends of the pipes.
+
+Parsers of bytes of unknown origin (`odps_nb.parsing`) and queries of the embedded service
+(`odps_nb.local.sql`) run in such processes.
+
+::
+
+    both directions    u32 length of JSON · u64 length of data · JSON · data
+
+Imports nothing that a child would have to load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import IO, Any, Final
+
+__all__ = ["LENGTHS", "Child", "IdleTimer", "die_first", "hide_pandas", "pack", "unpack"]
+
+LENGTHS: Final = struct.Struct(">IQ")
+
+
+def pack(found: Mapping[str, Any], data: bytes | memoryview = b"") -> bytes:
+    """Return one message."""
+    text = json.dumps(found).encode()
+    return b"".join((LENGTHS.pack(len(text), len(data)), text, data))
+
+
+def unpack(source: IO[bytes], limit: int = sys.maxsize) -> tuple[dict[str, Any], bytes]:
+    """Read one message.
+
+    Raises
+    ------
+    EOFError
+        The other process has ended.
+    ValueError, RecursionError
+        The message is longer than ``limit`` bytes, or not as it should be.
+    """
+    length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
+    if length + size > limit:
+        raise ValueError("answer too long")
+    found = json.loads(_exactly(source, length))
+    data = _exactly(source, size)
+    if not isinstance(found, dict):
+        raise ValueError("invalid answer")
+    return found, data
+
+
+def _exactly(source: IO[bytes], count: int) -> bytes:
+    data = source.read(count)
+    if len(data) < count:
+        raise EOFError("the process has ended")
+    return data
+
+
+class Child(subprocess.Popen[bytes]):
+    """A child process in a session of its own, so that Ctrl-C does not reach it."""
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], *, quiet: bool = False
+    ) -> None:
+        super().__init__(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if quiet else None,
+            env=environment,
+            start_new_session=True,
+        )
+        assert self.stdin is not None
+        assert self.stdout is not None
+        self.pipes = self.stdin, self.stdout
+
+    def send(self, found: Mapping[str, Any], data: bytes = b"") -> None:
+        """Send one message; `BrokenPipeError` if the process has ended."""
+        self.pipes[0].write(pack(found, data))
+        self.pipes[0].flush()
+
+    def receive(self, limit: int) -> tuple[dict[str, Any], bytes]:
+        """Return the next message, as `unpack` does."""
+        return unpack(self.pipes[1], limit)
+
+    def kill(self) -> None:
+        """Kill the process and what it forked; a waiting `receive` raises `EOFError`."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if hasattr(os, "killpg"):
+                    os.killpg(self.pid, signal.SIGKILL)
+                else:
+                    super().kill()
+
+    def end(self) -> int:
+        """Kill the process and close its pipes; return its exit status. Idempotent."""
+        self.kill()
+        code = self.wait()
+        for pipe in self.pipes:
+            with contextlib.suppress(OSError):  # what it did not read
+                pipe.close()
+        return code
+
+    def forget(self) -> None:
+        """Close this side of the pipes in a forked process, which has no right to the child."""
+        for pipe in self.pipes:
+            # past the buffer: another thread may have been writing when the fork was made
+            pipe.raw.close()  # type: ignore[attr-defined]
+        self.returncode = 0  # not ours to wait for
+
+
+class IdleTimer:
+    """Calls a function after some seconds without work; its owner holds a lock."""
+
+    def __init__(self, seconds: float, end: Callable[[], object]) -> None:
+        self.seconds, self._end = seconds, end
+        self.timer: threading.Timer | None = None
+
+    def start(self) -> None:
+        """Begin to wait, anew if it does already."""
+        self.stop()
+        self.timer = threading.Timer(self.seconds, self._end)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def stop(self) -> None:
+        """Stop waiting."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+# -- in the child ---------------------------------------------------------------------------------
+
+
+class _WithoutPandas(MetaPathFinder):
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("this process runs without pandas", name=fullname)
+
+
+def hide_pandas() -> None:
+    """Make pandas look missing: pyarrow would load it, which takes half a second."""
+    sys.meta_path.insert(0, _WithoutPandas())
+
+
+def die_first() -> None:
+    """Let the system kill this process, not its parent, when it runs out of memory."""
+    with contextlib.suppress(OSError):  # only Linux has it
+        Path("/proc/self/oom_score_adj").write_text("1000")

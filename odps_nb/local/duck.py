@@ -1,0 +1,211 @@
+"""A sandboxed DuckDB (no files, no network, no Python objects by name), and text spelled for it.
+
+One database in memory per service; each query has a connection of its own, which sees only what
+is registered with it. Queries cannot lift the restrictions (``lock_configuration``). Used for
+predicates and for SQL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from odps_nb import sql_parser
+from odps_nb.errors import StateError
+from odps_nb.schema import TypeCode
+
+__all__ = ["Duck", "compare_bytes", "compare_chars", "compared_with", "looks_outside", "spell"]
+
+# GLOBAL, or a new connection would begin with the defaults again
+_FENCE = (
+    "SET GLOBAL python_enable_replacements=false",  # SQL must not see variables of this program
+    "SET GLOBAL autoinstall_known_extensions=false",
+    "SET GLOBAL autoload_known_extensions=false",
+    "SET GLOBAL allow_community_extensions=false",
+    "SET GLOBAL old_implicit_casting=true",  # MaxCompute compares text with numbers, too
+    "SET GLOBAL preserve_insertion_order=true",
+    "SET GLOBAL TimeZone='UTC'",
+    "SET GLOBAL enable_external_access=false",
+)
+
+# Functions that read settings, DuckDB's own catalogue or the environment, which show paths of this
+# machine. MaxCompute has no such functions.
+_OUTSIDE = re.compile(
+    r"(duckdb|pragma|pg|read|parquet|inet|python|sniff|arrow_scan|json_execute|enable|disable)_.*"
+    r"|current_setting|getenv|getvariable|current_query|current_query_id|query_table|which_secret"
+    r"|write_log|(next|curr|set)val",
+    re.ASCII,
+)
+_TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
+
+
+class Duck:
+    """The sandboxed database, opened for the first connection; close it.
+
+    Parameters
+    ----------
+    macros
+        Definitions of functions of our own, as after ``CREATE MACRO``.
+    memory
+        Limit for all queries together, as DuckDB spells it.
+    spill
+        Folder for what does not fit into ``memory``; without it that fails. (Left to itself
+        DuckDB writes rows into the working directory, readable by everybody.)
+    """
+
+    def __init__(
+        self, *, macros: Sequence[str] = (), memory: str = "2GB", spill: Path | None = None
+    ) -> None:
+        self._lock = Lock()
+        self._database: Any = None
+        self._closed = False
+        self._macros, self._memory, self._spill = macros, memory, spill
+
+    def _open(self) -> Any:
+        import duckdb
+
+        database = duckdb.connect(":memory:")
+        folder = "" if self._spill is None else str(self._spill).replace("'", "''")
+        for statement in (
+            f"SET threads={max(1, min(4, os.cpu_count() or 1))}",
+            f"SET memory_limit='{self._memory}'",
+            f"SET temp_directory='{folder}'",
+            *_FENCE,
+            *(f"CREATE MACRO {macro}" for macro in self._macros),
+            "SET GLOBAL lock_configuration=true",
+        ):
+            database.execute(statement)
+        return database
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        """Open a connection without tables; a context manager that closes it."""
+        with self._lock:  # the database object itself is not made for threads
+            if self._closed:
+                raise StateError("the database of the service is closed")
+            if self._database is None:
+                self._database = self._open()
+            connection = self._database.cursor()
+        try:
+            yield connection
+        except BaseException:
+            self._replace_if_invalid()
+            raise
+        finally:
+            connection.close()
+
+    def _replace_if_invalid(self) -> None:
+        """Close the database if DuckDB refuses everything after an internal error.
+
+        Functions of text fail so for text that is not UTF-8.
+        """
+        import duckdb
+
+        with self._lock:
+            if self._database is None:
+                return
+            try:
+                self._database.execute("SELECT 1")
+            except duckdb.FatalException:
+                self._database.close()
+                self._database = None
+
+    def close(self) -> None:
+        """Close the database. Idempotent."""
+        with self._lock:
+            self._closed = True
+            if self._database is not None:
+                self._database.close()
+
+
+def spell(tree: Any) -> tuple[str, list[str]]:
+    """Return a tree as text for DuckDB, and the names of the functions in it, in lower case.
+
+    Raises
+    ------
+    sqlglot.errors.SqlglotError
+        DuckDB cannot say it, or would say something else.
+    RecursionError
+        It is nested too deeply.
+    """
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import ErrorLevel, UnsupportedError
+
+    for kind in tree.find_all(exp.DataType):
+        if kind.is_type("char", "varchar"):
+            raise UnsupportedError(
+                "the embedded service does not cut text to CHAR(n) or VARCHAR(n): cast to STRING"
+            )
+    text = sql_parser.spell(tree, "duckdb", unsupported_level=ErrorLevel.RAISE)
+    tokens = sqlglot.tokenize(text, read="duckdb")
+    names = [token.text.casefold() for token, after in pairwise(tokens) if after.text == "("]
+    return text, names
+
+
+def looks_outside(name: str) -> bool:
+    """Return whether a function reads the engine, its settings or the machine."""
+    return _OUTSIDE.fullmatch(name) is not None
+
+
+def compared_with(constant: Any) -> Any | None:
+    """Return the column that a constant is compared with; ``None`` if that is not a column."""
+    from sqlglot import exp
+
+    while isinstance(constant.parent, exp.Paren):
+        constant = constant.parent
+    parent: Any = constant.parent
+    if not isinstance(parent, _comparisons()):
+        return None
+    if parent.this is not constant:
+        other = parent.this
+    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
+        other = parent.expressions[0] if len(parent.expressions) == 1 else None
+    else:
+        other = parent.expression
+    other = None if other is None else other.unnest()
+    return other if isinstance(other, exp.Column) else None
+
+
+def _comparisons() -> tuple[Any, ...]:
+    from sqlglot import exp
+
+    return exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In
+
+
+def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Compare ``unhex('…')`` with the bytes of a text column, in place.
+
+    DuckDB would read escapes in the text. ``types`` are the types of columns by their names in
+    lower case.
+    """
+    from sqlglot import exp
+
+    for constant in list(query.find_all(exp.Unhex)):
+        column = compared_with(constant)
+        met = set() if column is None else types.get(column.name.casefold(), set())
+        if column is not None and met and met <= _TEXTS:
+            column.replace(exp.Anonymous(this="encode", expressions=[column.copy()]))
+
+
+def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Strip the blanks at the end of a text that is compared with a CHAR column, in place.
+
+    CHAR is compared without them ("Data types" of the vendor's manual) and is stored without them.
+    ``types`` are as for `compare_bytes`.
+    """
+    from sqlglot import exp
+
+    for constant in query.find_all(exp.Literal):
+        if not (constant.is_string and constant.this.endswith(" ")):
+            continue
+        is_bound = isinstance(constant.parent, exp.Between)
+        column = constant.parent.this if is_bound else compared_with(constant)
+        if isinstance(column, exp.Column) and types.get(column.name.casefold()) == {TypeCode.CHAR}:
+            constant.set("this", constant.this.rstrip(" "))

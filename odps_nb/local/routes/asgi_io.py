@@ -1,0 +1,264 @@
+"""Adapts Starlette to the service: reads request bodies and streams responses.
+
+A request body is always read to its end, so that a client sees our answer and not a broken pipe.
+A response is pulled from a generator in a worker thread, a megabyte ahead; a client that stops
+reading holds no thread. Each turn of a worker has its price, and a small answer takes one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Executor
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from odps_nb.local import faults
+from odps_nb.local.routes.body_writer import (
+    BodyWriter,
+    Bytes,
+    Some,
+    Written,
+    direct_transport,
+    take_some,
+)
+from odps_nb.local.store.folder import Folder
+from odps_nb.terms import Compression
+from odps_nb.wire.calls import WireRequest, find_header
+
+__all__ = [
+    "Bytes",
+    "Client",
+    "Some",
+    "StreamedResponse",
+    "blob_coding",
+    "body_bytes",
+    "body_file",
+    "drain",
+    "identify",
+    "row_codings",
+    "run",
+    "take_some",
+]
+
+SPOOL = 4 << 20
+MAX_SMALL_BODY = 64 << 20
+_AT_ONCE = 512  # chunks of one call; the system takes 1024
+
+T = TypeVar("T")
+
+
+async def run(pool: Executor, work: Callable[..., T], *arguments: Any) -> T:
+    """Run blocking work in a worker thread."""
+    return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+
+
+async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
+    """Read a small body; 400 if it exceeds the limit (after reading it to its end)."""
+    parts, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit:
+            parts.append(chunk)
+    if size > limit:
+        raise faults.invalid(f"the body has {size} bytes; this request takes at most {limit}")
+    return b"".join(parts)
+
+
+async def body_file(request: Request, folder: Folder, pool: Executor, limit: int) -> Path:
+    """Write a body to a work file and return its path; the caller deletes or renames it.
+
+    While a part of it goes to the disk, the next one is received.
+    """
+    path = folder.work_file(".body")
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    held: list[bytes] = []
+    waiting = size = 0
+    writing: asyncio.Future[None] | None = None
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > limit:
+                continue  # read on to the end, keep nothing
+            held.append(chunk)
+            waiting += len(chunk)
+            if waiting >= SPOOL:
+                if writing is not None:
+                    await writing
+                writing = asyncio.ensure_future(run(pool, _write, fd, held))
+                held, waiting = [], 0
+        if size > limit:
+            raise faults.invalid(f"the body has {size} bytes; at most {limit} are taken")
+        if writing is not None:
+            await writing
+        _write(fd, held)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        if writing is not None:
+            # a thread that writes must not lose its file
+            await asyncio.gather(writing, return_exceptions=True)
+        os.close(fd)
+    return path
+
+
+def _write(fd: int, chunks: list[bytes]) -> None:
+    for at in range(0, len(chunks), _AT_ONCE):
+        some = chunks[at : at + _AT_ONCE]
+        done = os.writev(fd, some)
+        if done < sum(map(len, some)):
+            rest = memoryview(b"".join(some))[done:]
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+
+
+async def drain(request: Request) -> None:
+    """Read the rest of a body and discard it."""
+    with suppress(ClientDisconnect, RuntimeError):  # gone, or read already
+        async for _ in request.stream():
+            pass
+
+
+class StreamedResponse(Response):
+    """A response whose chunks come from a generator that runs in worker threads.
+
+    The first of them are taken before it is made, so that an early failure is still an error
+    document. A failure later on breaks the connection: the client must see that the body is
+    incomplete.
+    """
+
+    def __init__(
+        self,
+        first: Some,
+        source: Generator[Bytes, None, None],
+        pool: Executor,
+        *,
+        media_type: str = "application/octet-stream",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._first, self._source, self._pool = first, source, pool
+        self.status_code = 200
+        self.media_type = media_type
+        self.background = None
+        self.body = b""
+        self.init_headers(headers or {})
+        # Response writes a length for its own (empty) body; this one is chunked
+        self.raw_headers = [h for h in self.raw_headers if h[0] != b"content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send status, chunks and end; stop when the client has disconnected."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        if self._first.is_end:
+            await _send_all(self._first.chunks, send, is_end=True)
+            return
+        # the server drops what is sent to a closed connection without a word, so listen for it
+        gone = asyncio.ensure_future(_disconnect(receive))
+        try:
+            transport = direct_transport(scope)
+            if transport is not None:
+                await self._written(transport, gone, send)
+            else:
+                await self._sent(gone, send)
+        finally:
+            gone.cancel()
+
+    async def _written(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
+        """Have the chunks written past the server, which then sends the end."""
+        writer = BodyWriter(transport.get_extra_info("socket"), self._first.chunks, self._source)
+        state = Written.SOME
+        writing: asyncio.Future[Written] | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while state is not Written.ALL and not gone.done():
+                writing = loop.run_in_executor(self._pool, writer.write)
+                state, writing = await writing, None
+                if state is Written.FULL:
+                    await writer.until_writable(gone)
+                elif state is Written.BROKEN:
+                    transport.abort()
+                    await gone
+        finally:
+            await self._put_away(writing, is_end=state is Written.ALL)
+            writer.close()
+        if state is Written.ALL:
+            await _send_all([], send, is_end=True)
+
+    async def _sent(self, gone: asyncio.Future[None], send: Send) -> None:
+        """Send the chunks as messages, which somebody may change on their way."""
+        some = self._first
+        upcoming: asyncio.Future[Some] | None = None
+        loop = asyncio.get_running_loop()
+        try:
+            while not (some.is_end or gone.done()):
+                upcoming = loop.run_in_executor(self._pool, take_some, self._source)
+                await _send_all(some.chunks, send, is_end=False)
+                some, upcoming = await upcoming, None
+            if some.is_end:
+                await _send_all(some.chunks, send, is_end=True)
+        finally:
+            await self._put_away(upcoming, is_end=some.is_end)
+
+    async def _put_away(self, working: asyncio.Future[Any] | None, *, is_end: bool) -> None:
+        """Close the source, once no worker is in it: a generator that runs cannot be closed."""
+        if working is not None:
+            await asyncio.wait([working])
+        if not is_end:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._source.close)
+
+
+async def _send_all(chunks: list[Bytes], send: Send, *, is_end: bool) -> None:
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    await send({"type": "http.response.body", "body": body, "more_body": not is_end})
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Client(Enum):
+    """Families of clients."""
+
+    JAVA = "java"
+    MAXST = "maxst"
+    SAPI2 = "sapi2"
+    OTHER = "other"
+
+
+def identify(wire: WireRequest) -> Client:
+    """Return the family of the client that made a request."""
+    agent = find_header(wire.headers, "user-agent") or ""
+    if agent.startswith("JavaSDK"):
+        return Client.JAVA
+    if not agent.startswith("pyodps/"):
+        return Client.OTHER
+    params = dict(wire.params)
+    target = params.get("Target", "")
+    plain_table = ".tables." in target and ".schemas." not in target
+    traced = find_header(wire.headers, "odps-tunnel-retry-index") is not None
+    return Client.MAXST if traced or plain_table or "curr_schema" in params else Client.SAPI2
+
+
+def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compression]:
+    """Return the compression inside Arrow IPC and around the stream for a read."""
+    if client is Client.MAXST:
+        return Compression.NONE, asked
+    return asked, Compression.NONE
+
+
+def blob_coding(client: Client, asked: Compression) -> Compression:
+    """Return the coding of a blob download; none for pyodps, which cannot decode reliably.
+
+    ``docs/protocol.md`` section 6.4.
+    """
+    if client is Client.JAVA:
+        return Compression.LZ4
+    return asked if client is Client.OTHER else Compression.NONE

@@ -1,0 +1,168 @@
+"""MaxCompute types as Arrow types, on disk and on the wire; values of partition keys.
+
+Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
+reach, intervals as ``duration[ns]`` and ``int64`` months,
+BLOB as the base64 text of its reference. A read session may ask for other time units; nothing
+else differs between disk and wire. ``docs/protocol.md`` sections 5.1, 5.2, 6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odps_nb.arrow.types import ARROW_TYPES, SECONDS_AND_NANOS
+from odps_nb.local import faults
+from odps_nb.schema import (
+    ArrayType,
+    Column,
+    DecimalType,
+    MapType,
+    OdpsType,
+    StructType,
+    TypeCode,
+    VectorType,
+)
+from odps_nb.terms import TimeUnit
+from odps_nb.wire.xml_text import has_spelling
+
+__all__ = [
+    "arrow_field",
+    "arrow_schema",
+    "arrow_type",
+    "check_listable",
+    "constant",
+    "constant_array",
+    "in_units",
+    "seconds_and_nanos",
+    "spelled",
+]
+
+_ARROW_UNITS = {
+    TimeUnit.SECOND: "s",
+    TimeUnit.MILLI: "ms",
+    TimeUnit.MICRO: "us",
+    TimeUnit.NANO: "ns",
+}
+
+_PLAIN = ARROW_TYPES | {
+    TypeCode.BLOB: pa.binary(),
+    TypeCode.INTERVAL_DAY_TIME: pa.duration("ns"),
+}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def arrow_type(
+    odps: OdpsType,
+    *,
+    timestamp_unit: TimeUnit = TimeUnit.NANO,
+    datetime_unit: TimeUnit = TimeUnit.MILLI,
+) -> pa.DataType:
+    """Return the Arrow type of a MaxCompute type; 400 for types that Arrow reads do not support."""
+
+    def of(inner: OdpsType) -> pa.DataType:
+        return arrow_type(inner, timestamp_unit=timestamp_unit, datetime_unit=datetime_unit)
+
+    if isinstance(odps, ArrayType):
+        return pa.list_(pa.field("element", of(odps.element)))
+    if isinstance(odps, MapType):
+        return pa.map_(of(odps.key), of(odps.value))
+    if isinstance(odps, StructType):
+        return pa.struct([pa.field(f.name, of(f.type)) for f in odps.fields])
+    if isinstance(odps, VectorType):
+        return pa.list_(of(odps.element))
+    if isinstance(odps, DecimalType):
+        return _decimal(odps)
+    if odps.code is TypeCode.DATETIME:
+        return pa.timestamp(_ARROW_UNITS[datetime_unit])
+    if odps.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ):
+        return pa.timestamp(_ARROW_UNITS[timestamp_unit])
+    found = _PLAIN.get(odps.code)
+    if found is None:
+        raise faults.invalid(f"the type {odps.code.name} is not supported here")
+    return found
+
+
+def _decimal(odps: DecimalType) -> pa.DataType:
+    precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
+    return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, scale)
+
+
+def arrow_field(column: Column, **units: TimeUnit) -> pa.Field:
+    """Return the Arrow field of a column."""
+    return pa.field(column.name, arrow_type(column.type, **units), nullable=column.nullable)
+
+
+def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
+    """Return the Arrow schema of columns, in their order."""
+    return pa.schema([arrow_field(column, **units) for column in columns])
+
+
+def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert stored values to the time units of a session, truncating finer digits.
+
+    Times are rounded down, also before 1970; those inside of other values towards 1970.
+    ``ODPS-0422214`` for a time outside the range of the unit, such as the year 9999 in
+    nanoseconds.
+    """
+    if array.type.equals(target):
+        return array
+    try:
+        options = pc.CastOptions(target_type=target, allow_time_truncate=True)
+        cut = pc.cast(array, options=options)
+        if not pa.types.is_timestamp(target):
+            return cut
+        rounded_up = pc.greater(cut, array)
+        return pc.subtract(cut.view(pa.int64()), rounded_up.cast(pa.int64())).view(target)
+    except pa.ArrowInvalid:
+        raise faults.time_overflow() from None
+
+
+def seconds_and_nanos(array: pa.Array) -> pa.Array:
+    """Return times or durations as structs; nanoseconds count forward, also before 1970."""
+    unit, nulls = _PER_SECOND[array.type.unit], array.is_null()
+    seconds, rest = np.divmod(array.view(pa.int64()).fill_null(0).to_numpy(), unit)
+    nanos = (rest * (_PER_SECOND["ns"] // unit)).astype(np.int32)
+    absent = nulls.to_numpy(zero_copy_only=False)  # the stock client looks at the parts alone
+    parts = [pa.array(part, mask=absent) for part in (seconds, nanos)]
+    return pa.StructArray.from_arrays(parts, fields=list(SECONDS_AND_NANOS), mask=nulls)
+
+
+def check_listable(text: str, key: str) -> None:
+    """Fail with 400 unless XML, as in lists of partitions, can hold the value."""
+    if not text or not has_spelling(text):
+        problem = "contains a character that XML cannot hold" if text else "is empty"
+        raise faults.invalid(
+            f"a value of the partition key {key!r} {problem}", code="InvalidPartitionSpec"
+        )
+
+
+def constant(text: str, target: pa.DataType, key: str) -> pa.Scalar:
+    """Return the value of a partition key as an Arrow scalar; 400 if the text is not valid."""
+    try:
+        return pa.scalar(text, pa.string()).cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise faults.invalid(
+            f"{text!r} is not a value of the partition key {key!r} ({target})",
+            code="InvalidPartitionSpec",
+        ) from None
+
+
+def constant_array(text: str, target: pa.DataType, key: str, rows: int) -> pa.Array:
+    """Return the value repeated for each row."""
+    return pa.repeat(constant(text, target, key), rows)
+
+
+def spelled(array: pa.Array, key: str) -> pa.Array:
+    """Return partition values as the text that names partitions; 400 for null."""
+    if array.null_count:
+        raise faults.invalid(
+            f"a value of the partition key {key!r} is null", code="InvalidPartitionSpec"
+        )
+    text = array if pa.types.is_string(array.type) else array.cast(pa.string())
+    for value in pc.unique(text).to_pylist():
+        check_listable(value, key)
+    return text

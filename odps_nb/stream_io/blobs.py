@@ -1,0 +1,381 @@
+"""`BlobDataIterator` and `BlobStreamReader`: the blobs of a download."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from odps_nb.errors import ProtocolError, StateError
+from odps_nb.stream_io.payload import open_payload, read_into_new
+from odps_nb.terms import Compression
+from odps_nb.wire.frames import (
+    DEFAULT_MAX_BLOB,
+    RETAINED_BYTES,
+    BlobEnd,
+    BlobRecord,
+    BlobStart,
+    ChecksumKind,
+    FrameDecoder,
+    check_data_size,
+)
+
+__all__ = ["BlobDataIterator", "BlobStreamReader"]
+
+_SKIP = 256 << 10
+_SMALL = 128 << 10  # a cut frame is worth completing in the window when less than this is there
+_RAW_START = BlobStart(0, None, None, None, {})
+_NO_END = BlobEnd(-1, 0, ChecksumKind.NONE, False)
+
+
+class _Blobs:
+    """The blobs of a payload stream, one at a time.
+
+    `FrameDecoder` says how many bytes it wants and is fed these; the data of blobs goes past it.
+    ``length`` and ``left`` of the current blob are ``None`` while unknown, as of a raw one.
+    """
+
+    def __init__(self, body: Any, count: int, coding: Any, **limits: Any) -> None:
+        if count < 0:
+            raise ValueError(f"expected_count is {count}; references are at least 0")
+        self._max_blob: int = limits.pop("max_blob")
+        self.stream = open_payload(body, coding, **limits)
+        self.count, self.is_raw = count, count == 1
+        self.frames = FrameDecoder(count, max_blob=self._max_blob)
+        self.index = -1
+        self.length: int | None = 0
+        self.left: int | None = 0
+        self.start = _RAW_START
+        self.end = _NO_END
+
+    def open_next(self) -> bool:
+        """Go to the next blob; the current one must be at its end. ``False`` after the last."""
+        self.index += 1
+        self.end = _NO_END
+        if self.is_raw:
+            self.length = self.left = None if self.index == 0 else 0
+            return self.index == 0
+        if self.index == self.count:
+            self._feed(1)  # refused, if there is one
+            return False
+        self._feed_to(BlobStart)
+        self.length = self.left = self.start.length
+        if not self.left:
+            self._feed_to(BlobEnd)
+        return True
+
+    def take(self, size: int) -> bytes:
+        """Return ``size`` bytes of the blob, fewer only at its end; the rest when negative."""
+        wanted = size if self.left is None or 0 <= size < self.left else self.left
+        if wanted and (self.is_raw or wanted <= RETAINED_BYTES):
+            data = self.stream.read(wanted)
+            self._account(data, wanted)  # kept until the footer: no copy, for these are bytes
+            return data
+        return read_into_new(self.take_into, wanted)
+
+    def take_into(self, target: memoryview) -> int:
+        """Fill ``target`` with the blob, unless it ends; return the number of bytes."""
+        target = target[: self.left]
+        count = self.stream.readinto(target) if target else 0
+        self._account(target[:count], len(target))
+        return count
+
+    def _account(self, data: bytes | memoryview, wanted: int) -> None:
+        is_short = len(data) < wanted or wanted < 0
+        if self.left is None:
+            check_data_size(self.stream.tell(), self._max_blob, 0)
+            if is_short:
+                self.length, self.left = self.stream.tell(), 0
+        elif wanted:
+            self.frames.feed_data(data)
+            self.left -= len(data)
+            if is_short:
+                self.frames.feed_eof()
+            if not self.left:
+                self._feed_to(BlobEnd)
+
+    def _feed_to(self, kind: type[BlobStart | BlobEnd]) -> None:
+        while (self._feed(self.frames.wanted)) is not kind:
+            pass
+
+    def _feed(self, size: int) -> type | None:
+        """Feed the next bytes; return the kind of the last event that they give."""
+        data = self.stream.read(size)
+        events = self.frames.feed(data)
+        if len(data) < size:
+            self.frames.feed_eof()
+        for event in events:
+            if isinstance(event, BlobStart):
+                self.start = event
+            elif isinstance(event, BlobEnd):
+                self.end = event
+        return type(events[-1]) if events else None
+
+
+class BlobDataIterator(Iterator[BlobRecord]):
+    """Iterates over one complete, checked `BlobRecord` per reference, in order.
+
+    Parameters
+    ----------
+    raw_stream
+        The body as it came, CRC blocks and coding included: anything with ``read(n)``.
+        Closed by `close` and by leaving a ``with`` block.
+    expected_count
+        Number of references asked for: one is a raw payload, none or several are that many
+        frames (``docs/protocol.md`` section 6.4). Nothing is guessed from content.
+    content_encoding
+        Value of the ``Content-Encoding`` header; ``None`` takes it from the stream's own
+        headers, if it has any.
+    max_output
+        Bytes that the coding may decode to; ``None`` for no limit.
+    max_blob
+        Bytes of one blob that are accepted.
+
+    Raises
+    ------
+    ChecksumError
+        Of the next record: a block or a footer does not match.
+    TruncatedError
+        The body ends inside a frame, or with fewer frames than references.
+    FramingError
+        A header, length or footer makes no sense, or bytes follow the last frame.
+
+    Examples
+    --------
+    >>> from odps_nb.stream_io import BlobDataIterator
+    >>> from odps_nb.wire.blocks import encode_blocks
+    >>> from odps_nb.wire.frames import FrameHeader, encode_frame
+    >>> frames = encode_frame(b"hi", FrameHeader(content_type="text/plain")) + encode_frame(b"")
+    >>> for record in BlobDataIterator(encode_blocks(frames), expected_count=2):
+    ...     print(record.data, record.mime_type)
+    b'hi' text/plain
+    b'' None
+    """
+
+    def __init__(
+        self,
+        raw_stream: Any,
+        *,
+        expected_count: int,
+        content_encoding: str | Compression | None = None,
+        max_output: int | None = None,
+        max_blob: int = DEFAULT_MAX_BLOB,
+    ) -> None:
+        self._source = _Blobs(
+            raw_stream, expected_count, content_encoding, max_output=max_output, max_blob=max_blob
+        )
+        self._ready: list[BlobRecord] = []  # last first
+        self._pop = self._ready.pop
+        self._left = expected_count
+        self._state = ""
+
+    @property
+    def expected_count(self) -> int:
+        """The number of blobs that the body must hold."""
+        return self._source.count
+
+    def __iter__(self) -> BlobDataIterator:
+        return self
+
+    def __next__(self) -> BlobRecord:
+        try:
+            return self._pop()
+        except IndexError:
+            return self._next_batch()
+
+    def _next_batch(self) -> BlobRecord:
+        if self._state:
+            raise StateError(f"the iterator {self._state}")
+        if not self._left and self._source.index >= 0:
+            raise StopIteration
+        self._state = "failed before; bytes after a defect cannot be decoded"
+        record = self._advance()
+        self._state = ""
+        if record is None:
+            raise StopIteration
+        return record
+
+    def _advance(self) -> BlobRecord | None:
+        try:
+            return self._scan() or self._next_whole()
+        except ProtocolError as error:
+            error.add_note(f"blob {max(self._source.index, 0)} of {self.expected_count}")
+            raise
+
+    def _scan(self) -> BlobRecord | None:
+        # The last frame is left to _next_whole, which also checks that nothing follows it.
+        if self._left < 2:
+            return None
+        stream, records = self._source.stream, self._scan_window()
+        if not records and stream.ready < _SMALL and stream.widen():
+            records = self._scan_window()  # a frame that the window had cut is whole now
+        if not records:
+            return None
+        self._left -= len(records)
+        self._source.index += len(records)
+        records.reverse()
+        self._ready.extend(records)
+        return self._pop()
+
+    def _scan_window(self) -> list[BlobRecord]:
+        frames = self._source.frames
+        return self._source.stream.take_window(lambda window, at: frames.scan(window, at, leave=1))
+
+    def _next_whole(self) -> BlobRecord | None:
+        source = self._source
+        if not source.open_next():
+            return None
+        record = BlobRecord(
+            source.take(-1),
+            source.start.content_type,
+            source.start.custom_file_name,
+            verified=not source.is_raw,
+        )
+        self._left -= 1
+        if not self._left:
+            source.open_next()
+        return record
+
+    def _hand_over(self) -> _Blobs:
+        if self._state or self._source.index >= 0:
+            raise StateError("the iterator is in use", hint="stream from a fresh BlobDataIterator")
+        self._state = "was handed over to a BlobStreamReader"
+        return self._source
+
+    def close(self) -> None:
+        """Close the raw stream. Idempotent."""
+        self._state = "is closed"
+        self._ready.clear()
+        self._source.stream.close()
+
+    def __enter__(self) -> BlobDataIterator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<BlobDataIterator of {self.expected_count} blobs, {self._left} left>"
+
+
+class BlobStreamReader(io.BufferedIOBase):
+    """The blobs of a body as a file-like object: `read` the current one, `next` goes on.
+
+    Holds a window of payload, and up to 8 MiB of a blob until its footer is checked: with the
+    read that gives a blob's last byte. An MD5 footer of a larger blob can be checked only when
+    an earlier footer of the body was one too; `checksum_verified` says whether it was.
+
+    Parameters
+    ----------
+    iterator
+        A `BlobDataIterator` not used yet; its raw stream is closed by `close`.
+
+    Raises
+    ------
+    ProtocolError
+        Any read may, as `BlobDataIterator` does.
+
+    Examples
+    --------
+    >>> from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
+    >>> from odps_nb.wire.blocks import encode_blocks
+    >>> from odps_nb.wire.frames import encode_frame
+    >>> body = encode_blocks(encode_frame(b"first blob") + encode_frame(b"second"))
+    >>> reader = BlobStreamReader(BlobDataIterator(body, expected_count=2))
+    >>> reader.read(5), reader.size
+    (b'first', 10)
+    >>> while reader.next():
+    ...     print(reader.read())
+    b'second'
+    """
+
+    def __init__(self, iterator: BlobDataIterator) -> None:
+        self._source = iterator._hand_over()
+        self._state = "new"
+
+    @property
+    def mime_type(self) -> str | None:
+        """Content type of the current blob, where its frame says so."""
+        return self._current().start.content_type
+
+    @property
+    def custom_file_name(self) -> str | None:
+        """File name of the current blob, where its frame says so."""
+        return self._current().start.custom_file_name
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the current blob; ``None`` for a raw one until its end was read."""
+        return self._current().length
+
+    @property
+    def checksum_kind(self) -> ChecksumKind:
+        """Which checksum the footer of the current blob has; known at its end."""
+        return self._current().end.checksum_kind
+
+    @property
+    def checksum_verified(self) -> bool:
+        """Whether the footer's checksum was compared; blocks are verified in any case."""
+        return self._current().end.verified
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return ``size`` bytes of the current blob, fewer only at its end; or the rest."""
+        source = self._current()
+        data: bytes = self._guarded(source.take, -1 if size is None else size)
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer`` from the current blob unless it ends; return the number of bytes."""
+        source = self._current()
+        count: int = self._guarded(source.take_into, memoryview(buffer).cast("B"))
+        return count
+
+    def next(self) -> BlobStreamReader | None:
+        """Skip the rest of the current blob and go to the next; ``None`` after the last."""
+        source = self._current()
+        if self._state == "ended":
+            return None
+        skipped = memoryview(bytearray(_SKIP))
+        while self._guarded(source.take_into, skipped):
+            pass
+        if self._guarded(source.open_next):
+            return self
+        self._state = "ended"
+        return None
+
+    def readable(self) -> bool:
+        """Whether it is open."""
+        return not self.closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._state == "closed"
+
+    def close(self) -> None:
+        """Close the raw stream. Idempotent."""
+        if not self.closed:
+            self._state = "closed"
+            self._source.stream.close()
+
+    def _current(self) -> _Blobs:
+        if self._state == "closed":
+            raise StateError("the reader is closed", hint="read it before closing it")
+        if self._state == "failed":
+            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
+        if self._state == "new":
+            self._state = "open" if self._guarded(self._source.open_next) else "ended"
+        return self._source
+
+    def _guarded(self, step: Any, *arguments: Any) -> Any:
+        before, self._state = self._state, "failed"
+        try:
+            result = step(*arguments)
+        except ProtocolError as error:
+            error.add_note(f"blob {self._source.index} of {self._source.count}")
+            raise
+        self._state = before
+        return result

@@ -1,0 +1,106 @@
+"""Uploads by a function of the user, which gets the body as an argument.
+
+``lambda body: requests.post(url, data=body)`` needs a body to read from, but a writer is given it
+piece by piece. The function runs in a thread and reads from a pipe what the writer writes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from odps_nb.errors import BrokenStreamError, ServiceError
+from odps_nb.http.transport import HttpRequest
+from odps_nb.http.upload import Upload
+from odps_nb.stream_io.payload import close_raw
+from odps_nb.stream_io.reader import status_of
+from odps_nb.wire.calls.core import REQUEST_ID, find_header
+from odps_nb.wire.calls.errors import decode_error
+
+__all__ = ["CalledUpload", "opener_of"]
+
+
+def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
+    """Return a function that begins an upload; one that takes the body is run in a thread."""
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return lambda: CalledUpload(function)
+    except ValueError:  # has no signature
+        return function
+    return function
+
+
+class _Answer:
+    """The function's return value, with the members that `Upload` needs."""
+
+    def __init__(self, answer: Any, *, early: bool) -> None:
+        self.answer, self.early = answer, early
+
+    def close(self) -> None:
+        close_raw(self.answer)
+
+
+class _Calls:
+    """Sends a request by calling the function with its body."""
+
+    def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:
+        self._function, self._is_whole = function, False
+
+    def send(self, request: HttpRequest) -> Any:
+        assert isinstance(request.body, Iterable)
+        answer = self._function(self._watched(request.body))
+        if answer is None:
+            raise BrokenStreamError(
+                "the upload function returned no response",
+                hint="return the response, e.g. of requests.post",
+            )
+        return _Answer(answer, early=not self._is_whole)
+
+    def _watched(self, body: Iterable[Any]) -> Iterator[bytes]:
+        yield from body
+        self._is_whole = True
+
+    def close(self) -> None:
+        """Nothing here is open."""
+
+
+def _refuse_early(response: Any) -> Exception:
+    answer = response.answer
+    status, headers = status_of(answer) or 200, getattr(answer, "headers", None) or {}
+    body = answer.read() if hasattr(answer, "read") else answer.content
+    close_raw(answer)
+    if status != 200:
+        return decode_error(status, headers, body)
+    return ServiceError(
+        "the server answered before the request ended",
+        status=status,
+        request_id=find_header(headers, REQUEST_ID),
+    )
+
+
+class CalledUpload(Upload):
+    """An upload by ``function(body)``; `finish` returns its return value.
+
+    An error of the function is raised by `write` or `finish`. After `abort` reading the body raises
+    inside of the function; `abort` does not wait for it to end.
+    """
+
+    def __init__(self, function: Callable[[Iterator[bytes]], Any]) -> None:
+        super().__init__(
+            _Calls(function),
+            lambda body: HttpRequest(method="POST", url="", body=body),
+            reject=_refuse_early,
+        )
+
+    def finish(self) -> Any:
+        """End the body and return what the function returned."""
+        response: Any = super().finish()
+        return response.answer
+
+    def abort(self) -> None:
+        """Break off the body. Idempotent."""
+        if self._home.is_here:
+            self._aborted = self._aborted or not self._finished
+            self.end()

@@ -1,0 +1,217 @@
+"""`StreamReader`: the body of a response as a file-like object."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from odps_nb.errors import StateError, TruncatedError
+from odps_nb.stream_io.payload import close_raw
+from odps_nb.wire.calls.core import REQUEST_ID, find_header
+from odps_nb.wire.calls.errors import decode_error
+
+__all__ = ["Status", "StreamReader", "status_of"]
+
+_AT_ONCE = 1 << 20
+_ERROR_BODY = 1 << 20
+
+
+class Status(str, Enum):
+    """State of a stream: running, then finally one of the others.
+
+    A member equals the SDK's of the same name. `INIT` and `WAIT`, which the SDK names too, are
+    never given.
+
+    Examples
+    --------
+    >>> Status.RUNNING.value
+    'RUNNING'
+    """
+
+    INIT = "INIT"
+    OK = "OK"
+    WAIT = "WAIT"
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Enum) and type(other).__name__ == "Status":
+            return self.name == other.name
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+
+def status_of(answer: Any) -> int | None:
+    """Return the HTTP status of a response, of this package or of requests."""
+    status: int | None = getattr(answer, "status", None)
+    return status if status is not None else getattr(answer, "status_code", None)
+
+
+class StreamReader(io.BufferedIOBase):
+    """The body of a response, file-like; a body shorter than announced is an error.
+
+    Parameters
+    ----------
+    response_or_opener
+        An answer with ``read(n)`` (`odps_nb.http.transport.HttpResponse`, or one of requests),
+        or a function without arguments that fetches one, called at the first need.
+
+    Raises
+    ------
+    ServiceError
+        Any read may: the answer is an error of the server.
+    TransportError
+        The connection broke, or fell silent.
+    TruncatedError
+        The body ends before its Content-Length.
+
+    Examples
+    --------
+    >>> import io
+    >>> from odps_nb.stream_io import StreamReader
+    >>> with StreamReader(io.BytesIO(b"bytes of an answer")) as reader:
+    ...     reader.read(5), reader.read()
+    (b'bytes', b' of an answer')
+    """
+
+    def __init__(self, response_or_opener: Any) -> None:
+        is_answer = hasattr(response_or_opener, "read") or hasattr(response_or_opener, "raw")
+        self._answer: Any = response_or_opener if is_answer else None
+        self._opener: Callable[[], Any] | None = None if is_answer else response_or_opener
+        self._body: Any = None
+        self._length: int | None = None
+        self._taken = 0
+        self._state = Status.RUNNING
+        self._closed = False
+
+    @property
+    def status(self) -> int | None:
+        """HTTP status of the response, ``None`` if it has none. Sends the request if necessary."""
+        return status_of(self._open())
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the response. Sends the request if necessary."""
+        return getattr(self._open(), "headers", None) or {}
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of this answer, once there is one."""
+        return find_header(getattr(self._answer, "headers", None) or {}, REQUEST_ID)
+
+    def read(self, nbytes: int | None = -1) -> bytes:
+        """Return ``nbytes`` bytes, fewer only at the end of the body; the rest when negative."""
+        wanted = -1 if nbytes is None else nbytes
+        if wanted == 0:
+            self._open()
+        parts = []
+        while wanted and (part := self.read1(wanted)):
+            wanted -= len(part) if wanted > 0 else 0
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read1(self, size: int = -1) -> bytes:
+        """Return the bytes of one read, at most ``size``; empty at the end."""
+        body = self._readable_body()
+        data: bytes = self._guarded(body.read, size if size > 0 else _AT_ONCE)
+        if not data:
+            self._end()
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill ``buffer``, less only at the end of the body; return the number of bytes."""
+        body = self._readable_body()
+        if not hasattr(body, "readinto"):
+            return super().readinto(buffer)
+        view, done = memoryview(buffer).cast("B"), 0
+        while done < len(view):
+            count = self._guarded(body.readinto, view[done:])
+            if not count:
+                self._end()
+                break
+            done += count
+        return done
+
+    def _readable_body(self) -> Any:
+        self._open()
+        return self._body
+
+    def _open(self) -> Any:
+        if self._closed:
+            raise StateError("the stream is closed", hint="read it before closing it")
+        if self._state is Status.FAILED:
+            raise StateError("the stream failed before", hint="open it again")
+        if self._answer is None and self._opener is not None:
+            self._answer = self._opener()
+        if self._body is None:
+            self._begin(self._answer)
+        return self._answer
+
+    def _begin(self, answer: Any) -> None:
+        self._body = answer if hasattr(answer, "read") else answer.raw
+        status = status_of(answer) or 200
+        headers = getattr(answer, "headers", None) or {}
+        if not 200 <= status < 300:
+            self._state = Status.FAILED
+            raise decode_error(status, headers, self._body.read(_ERROR_BODY))
+        length = find_header(headers, "content-length")
+        if length is not None and find_header(headers, "transfer-encoding") is None:
+            self._length = int(length)
+
+    def _guarded(self, step: Callable[[Any], Any], argument: Any) -> Any:
+        state, self._state = self._state, Status.FAILED
+        result = step(argument)
+        self._taken += len(result) if isinstance(result, bytes) else result or 0
+        self._state = state
+        return result
+
+    def _end(self) -> None:
+        if self._length is not None and self._taken < self._length:
+            self._state = Status.FAILED
+            raise TruncatedError(
+                f"the body ends after {self._taken} of {self._length} bytes",
+                offset=self._taken,
+                expected=self._length,
+                actual=self._taken,
+                request_id=self.request_id,
+                hint="fetch it again",
+            )
+        self._state = Status.OK
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the body was read to its verified end."""
+        return self._state
+
+    def get_request_id(self) -> str | None:
+        """The same as `request_id`."""
+        return self.request_id
+
+    def readable(self) -> bool:
+        """Whether it is open."""
+        return not self._closed
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def abort(self) -> None:
+        """End a waiting read soon, from any thread; no read is possible afterwards."""
+        stop = getattr(self._answer, "abort", None)
+        if stop is not None:
+            stop()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            if self._state is Status.RUNNING:
+                self._state = Status.CANCELLED
+            close_raw(self._answer)

@@ -1,0 +1,309 @@
+"""`ArrowReader` and `ArrowWriter`: the record batches of bodies of reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.errors import ConfigError, ConversionError, StateError
+from odps_nb.stream_io.reader import Status, StreamReader
+from odps_nb.stream_io.writers import StreamWriter, WriteResult
+from odps_nb.terms import Compression, TextMode
+from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odps_nb.client.read.arrow_body import RowStream
+
+__all__ = ["ArrowReader", "ArrowWriter"]
+
+
+class ArrowReader:
+    """The record batches of a table read; iterate, or `read` until ``None``.
+
+    Times have no time zone and count from the epoch in UTC, whatever zone the stream names; text
+    that comes as dictionaries is plain text.
+
+    The stream must end with its end marker, and with ``expected_rows`` rows where given: the
+    last batch is followed by an error otherwise, never by silence.
+
+    Parameters
+    ----------
+    stream_reader
+        A `StreamReader`; closed by `close`. Its body may be IPC, or IPC inside of zstd or LZ4
+        (``docs/protocol.md`` section 5.5).
+    expected_rows
+        How many rows the session promised; ``None`` when it does not say.
+    max_batch
+        Bytes of one batch that are accepted.
+    max_decompressed
+        Bytes that a batch may need whose buffers are compressed; known before they are
+        decompressed.
+    max_output
+        Bytes that a coding around the stream may decode to.
+    text
+        What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
+        ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all text
+        as bytes.
+
+    Raises
+    ------
+    ConversionError
+        Of the iteration: a text is not UTF-8, and ``text`` is strict.
+    TruncatedError
+        Of the iteration: the stream stops too early.
+    FramingError
+        What arrives is no Arrow stream, goes on behind its end, or has values that are damaged:
+        every batch is validated in full.
+    LimitExceededError
+        A batch is larger than ``max_batch``, or needs more than ``max_decompressed``.
+
+    Examples
+    --------
+    >>> import io, pyarrow as pa
+    >>> from odps_nb.stream_io import ArrowReader, StreamReader
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema({"id": pa.int64()})) as stream:
+    ...     stream.write(pa.record_batch({"id": [1, 2, 3]}))
+    >>> body = io.BytesIO(sink.getvalue().to_pybytes())
+    >>> with ArrowReader(StreamReader(body), expected_rows=3) as reader:
+    ...     [batch.num_rows for batch in reader]
+    [3]
+    """
+
+    def __init__(
+        self,
+        stream_reader: StreamReader,
+        *,
+        expected_rows: int | None = None,
+        max_batch: int = DEFAULT_MAX_BODY,
+        max_decompressed: int = DEFAULT_MAX_DECOMPRESSED,
+        max_output: int | None = None,
+        text: str = "strict",
+    ) -> None:
+        self._stream = stream_reader
+        self._options: dict[str, Any] = {
+            "expected_rows": expected_rows,
+            "max_message": max_batch,
+            "max_decompressed": max_decompressed,
+            "max_output": max_output,
+            "text": TextMode.of(text),
+        }
+        self._rows: RowStream | None = None
+        self._status = Status.RUNNING
+        self._closed = False
+
+    def _opened(self) -> RowStream:
+        if self._rows is None:
+            from odps_nb.client.read.arrow_body import RowStream
+
+            self._rows = RowStream(self._stream, **self._options)
+        return self._rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the batches. Reads the beginning of the stream if necessary."""
+        return self._guarded(lambda: self._opened().schema)
+
+    def read(self) -> pa.RecordBatch | None:
+        """Return the next batch; ``None`` at the verified end."""
+        if self._status is Status.OK and not self._closed:
+            return None
+        batch = self._guarded(lambda: self._opened().read())
+        if batch is None:
+            self._status = Status.OK
+        return batch
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = self.read()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def _guarded(self, step: Callable[[], Any]) -> Any:
+        if self._closed:
+            raise StateError("the reader is closed", hint="read it before closing it")
+        if self._status is Status.FAILED:
+            raise StateError("the reader failed before; bytes after a defect cannot be decoded")
+        before, self._status = self._status, Status.FAILED
+        result = step()
+        self._status = before
+        return result
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the end was verified."""
+        return self._status
+
+    def get_request_id(self) -> str | None:
+        """Return the server's id of this answer, once there is one."""
+        return self._stream.request_id
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._closed = True
+        if self._status is Status.RUNNING:
+            self._status = Status.CANCELLED
+        self._stream.close()
+
+    def __enter__(self) -> ArrowReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ArrowWriter:
+    """Writes record batches into the body of a table write.
+
+    `finish` without any rows sends a valid, empty stream. Leaving a ``with`` block finishes, or
+    aborts after an error.
+
+    Parameters
+    ----------
+    stream_writer
+        A `StreamWriter`.
+    schema
+        Of all batches; ``None``: that of the first. A compression that stands here, as in the
+        SDK's ``ArrowWriter(stream, Compression.ZSTD)``, is taken for what it is.
+    compression
+        Codec of the buffers inside of the stream: ``None``, ``"zstd"`` or ``"lz4"``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from odps_nb.stream_io import ArrowWriter, StreamWriter
+    >>> class Server:  # holds a connection
+    ...     status, headers = 200, {}
+    ...     def write(self, data): pass
+    ...     def finish(self): return self
+    ...     def abort(self): pass
+    ...     def read(self): return b'{"CommitMessage": "m"}'
+    >>> with ArrowWriter(StreamWriter(Server()), pa.schema({"id": pa.int64()})) as writer:
+    ...     writer.write(pa.record_batch({"id": [1, 2, 3]}))
+    3
+    >>> writer.finish().commit_message, writer.rows
+    ('m', 3)
+    """
+
+    def __init__(
+        self,
+        stream_writer: StreamWriter,
+        schema: pa.Schema | str | Enum | None = None,
+        compression: str | Enum | None = None,
+    ) -> None:
+        if isinstance(schema, (str, Enum)):
+            if compression is not None:
+                raise ConfigError(
+                    f"two compressions are given: {schema} and {compression}",
+                    option="compression",
+                    hint="write ArrowWriter(stream, schema, compression)",
+                )
+            schema, compression = None, schema
+        self._stream = stream_writer
+        self._schema = schema
+        self._compression = Compression.of(compression)
+        self._writer: Any = None
+        self.rows: int = 0
+        """Rows written so far."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of all batches; a `StateError` while it is unknown."""
+        if self._schema is None:
+            raise StateError(
+                "the schema is not known before the first batch",
+                hint="pass it: ArrowWriter(stream, schema)",
+            )
+        return self._schema
+
+    def write(self, record_batch: pa.RecordBatch | pa.Table) -> int:
+        """Send a batch (or a table's batches); return its number of rows.
+
+        Raises
+        ------
+        ConversionError
+            The batch has another schema.
+        StateError
+            After `finish`, `abort` or a failure.
+        """
+        if not self._stream.writable():
+            raise StateError(f"the writer is {self._stream.get_status().value.lower()}")
+        if self._schema is None:
+            self._schema = record_batch.schema
+        if not record_batch.schema.equals(self._schema):
+            raise ConversionError(
+                "the batch has another schema than the stream",
+                source_type=str(record_batch.schema),
+                target_type=str(self._schema),
+                hint="cast it first: batch.cast(writer.schema)",
+            )
+        self._opened().write(record_batch)
+        self.rows += record_batch.num_rows
+        return int(record_batch.num_rows)
+
+    def finish(self) -> WriteResult:
+        """End the stream and return the server's answer; the same one when called again.
+
+        Raises
+        ------
+        StateError
+            Nothing was written and no schema was given: there is no Arrow stream to send. The
+            write is aborted.
+        """
+        if self._stream.writable():
+            if self._schema is None:
+                self.abort()
+                raise StateError(
+                    "nothing was written and no schema was given: there is no Arrow stream to send",
+                    hint="pass it, ArrowWriter(stream, schema), to send a stream without rows",
+                )
+            self._opened().close()
+        return self._stream.finish()
+
+    def get_write_stream_response(self) -> WriteResult | None:
+        """Return what `finish` returned; ``None`` before."""
+        return self._stream.get_write_stream_response()
+
+    def abort(self) -> None:
+        """Break off the request, so that the server stores nothing. Idempotent."""
+        self._stream.abort()
+
+    def close(self) -> None:
+        """Abort unless finished. Idempotent."""
+        self._stream.close()
+
+    def _opened(self) -> Any:
+        if self._writer is None:
+            import pyarrow as pa
+
+            codec = None if self._compression is Compression.NONE else self._compression.value
+            options = pa.ipc.IpcWriteOptions(compression=codec)
+            self._writer = pa.ipc.new_stream(self._stream, self._schema, options=options)
+        return self._writer
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the server has confirmed."""
+        return self._stream.get_status()
+
+    def get_request_id(self) -> str | None:
+        """Return the server's id of its answer, once there is one."""
+        return self._stream.request_id
+
+    def __enter__(self) -> ArrowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abort()
+        elif self._stream.writable():
+            self.finish()

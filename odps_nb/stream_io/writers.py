@@ -1,0 +1,359 @@
+"""`StreamWriter` and `BlobStreamWriter`: request bodies of writes and blob uploads."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar
+
+from odps_nb.errors import ChecksumError, ConversionError, FramingError, StateError
+from odps_nb.stream_io.called import opener_of
+from odps_nb.stream_io.payload import close_raw
+from odps_nb.stream_io.reader import Status, status_of
+from odps_nb.terms import BlobReference, Compression
+from odps_nb.wire.calls import WriteBlobAnswer, WriteRowsAnswer
+from odps_nb.wire.calls.core import REQUEST_ID, find_header
+from odps_nb.wire.calls.errors import decode_error
+from odps_nb.wire.codings import encoder
+
+__all__ = ["BlobStreamWriter", "StreamWriter", "UploadLike", "WriteBlobResult", "WriteResult"]
+
+Result = TypeVar("Result")
+
+
+class UploadLike(Protocol):
+    """A request whose body is being written: `odps_nb.http.upload.Upload` and its like."""
+
+    def write(self, data: bytes, /) -> object:
+        """Send bytes, waiting while the peer is slow."""
+
+    def finish(self) -> Any:
+        """End the body; return the response, with ``status``, ``headers`` and ``read()``."""
+
+    def abort(self) -> None:
+        """Break off the body."""
+
+
+def _plain(data: Any) -> bytes:
+    try:
+        return memoryview(data).tobytes()
+    except TypeError:
+        is_text = isinstance(data, str)
+        raise ConversionError(
+            f"a stream accepts bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
+            source_type=type(data).__name__,
+            target_type="bytes",
+            hint="write(text.encode())" if is_text else "pass bytes, or anything that holds them",
+        ) from None
+
+
+class _Writer(Generic[Result]):
+    """Base class of the writers: write, finish once, abort."""
+
+    def __init__(self, upload_or_opener: Any) -> None:
+        is_upload = hasattr(upload_or_opener, "write")
+        self._upload: UploadLike | None = upload_or_opener if is_upload else None
+        self._opener = None if is_upload else opener_of(upload_or_opener)
+        self._state = Status.RUNNING
+        self._finished = False
+        self._result: Result | None = None
+        self._request_id: str | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Send ``data``, waiting while the peer is slow; return the number of bytes.
+
+        Raises
+        ------
+        ServiceError
+            The server refused the request before it was complete.
+        ConversionError
+            ``data`` is text, or something else that is no bytes.
+        StateError
+            After `finish`, `abort` or a failure.
+        """
+        self._check_open()
+        plain = data if isinstance(data, bytes) else _plain(data)
+        self._guarded(self._send, plain)
+        return len(plain)
+
+    def finish(self) -> Result:
+        """End the body and return the server's answer; the same one when called again.
+
+        Raises
+        ------
+        ServiceError
+            The server did not take it.
+        TransportError
+            No answer came; whether the server acted is unknown.
+        """
+        if self._result is None:
+            self._check_open()
+            self._finished = True
+            self._result = self._guarded(self._end)
+            self._state = Status.OK
+        return self._result
+
+    def abort(self) -> None:
+        """Break off the body: the server stores nothing. Idempotent; no effect after `finish`."""
+        if self._state is Status.RUNNING:
+            self._state = Status.CANCELLED
+            if self._upload is not None:
+                self._upload.abort()
+
+    def close(self) -> None:
+        """Abort unless finished. Idempotent."""
+        self.abort()
+
+    def writable(self) -> bool:
+        """Whether `write` may be called."""
+        return self._state is Status.RUNNING
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more can be written."""
+        return not self.writable()
+
+    def flush(self) -> None:
+        """Do nothing: `write` sends at once."""
+
+    @property
+    def request_id(self) -> str | None:
+        """The server's id of its answer, once there is one."""
+        return self._request_id
+
+    def get_request_id(self) -> str | None:
+        """The same as `request_id`."""
+        return self._request_id
+
+    def get_status(self) -> Status:
+        """`Status.OK` once the server has confirmed."""
+        return self._state
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.abort()
+        elif self.writable():
+            self.finish()
+
+    def _check_open(self) -> None:
+        if self._state is not Status.RUNNING:
+            raise StateError(f"the writer is {self._state.value.lower()}", hint="open another one")
+
+    def _opened(self) -> UploadLike:
+        if self._upload is None:
+            assert self._opener is not None
+            self._upload = self._opener()
+        return self._upload
+
+    def _guarded(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except BaseException:
+            self._state = Status.FAILED
+            if self._upload is not None:
+                self._upload.abort()
+            raise
+
+    def _answer(self) -> tuple[bytes, Mapping[str, str]]:
+        answer = self._opened().finish()
+        status = status_of(answer) or 200
+        self._request_id = find_header(answer.headers, REQUEST_ID)
+        body = answer.read() if hasattr(answer, "read") else answer.content
+        close_raw(answer)
+        if status != 200:
+            raise decode_error(status, answer.headers, body)
+        return body, answer.headers
+
+    @abstractmethod
+    def _send(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def _end(self) -> Result: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """The server's answer to a write of rows; a member that it lacks is ``None``.
+
+    It unpacks as what the SDK returns: ``commit_message, success = writer.finish()``, where
+    ``success`` is always true, since a failed write raises.
+
+    Examples
+    --------
+    >>> nothing_more = dict.fromkeys(
+    ...     ["exactly_once_row_offset", "staging_id", "request_id", "route_token"]
+    ... )
+    >>> result = WriteResult(commit_message="1", warning_message="", **nothing_more)
+    >>> commit_message, success = result
+    >>> commit_message, success
+    ('1', True)
+    """
+
+    commit_message: str
+    exactly_once_row_offset: int | None
+    staging_id: str | None
+    warning_message: str
+    request_id: str | None
+    route_token: str | None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.commit_message, True))
+
+    def __getitem__(self, at: Any) -> Any:
+        return (self.commit_message, True)[at]
+
+
+class StreamWriter(_Writer[WriteResult]):
+    """The body of a table write; `finish` returns the server's answer or raises.
+
+    Leaving a ``with`` block finishes, or aborts after an error.
+
+    Parameters
+    ----------
+    upload_or_opener
+        An upload in progress (`odps_nb.http.upload.Upload` or anything with ``write``,
+        ``finish`` and ``abort``); a function without arguments that begins one; or a function
+        that takes the body and returns the answer, as in
+        ``lambda body: requests.post(url, data=body)``, which runs in a thread of its own.
+
+    Examples
+    --------
+    >>> from odps_nb.stream_io import StreamWriter
+    >>> class Server:  # stands for a connection
+    ...     status, headers = 200, {"x-odps-request-id": "r1"}
+    ...     def write(self, data): pass
+    ...     def finish(self): return self
+    ...     def abort(self): pass
+    ...     def read(self): return b'{"CommitMessage": "m", "StagingId": "5"}'
+    >>> with StreamWriter(Server()) as writer:
+    ...     writer.write(b"bytes of an Arrow stream")
+    24
+    >>> writer.finish().staging_id, writer.request_id
+    ('5', 'r1')
+    """
+
+    def _send(self, data: bytes) -> None:
+        self._opened().write(data)
+
+    def _end(self) -> WriteResult:
+        body, headers = self._answer()
+        answer = WriteRowsAnswer.decode(body, headers)
+        return WriteResult(
+            commit_message=answer.commit_message,
+            exactly_once_row_offset=answer.row_offset,
+            staging_id=answer.staging_id,
+            warning_message=answer.warning,
+            request_id=self._request_id,
+            route_token=answer.route_token,
+        )
+
+    def get_write_stream_response(self) -> WriteResult | None:
+        """Return what `finish` returned; ``None`` before."""
+        return self._result
+
+    def get_route_token(self) -> str | None:
+        """Return the route token of the answer; ``None`` before `finish`, or if it has none."""
+        return None if self._result is None else self._result.route_token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBlobResult:
+    """A stored blob: its reference, its size in bytes and its MD5 (lower-case hex)."""
+
+    reference: BlobReference
+    size: int
+    md5: str
+    warning_message: str
+    request_id: str | None
+
+    @property
+    def blob_reference(self) -> str:
+        """The reference as text; a BLOB column of a write takes ``reference.raw``."""
+        return self.reference.token
+
+
+class BlobStreamWriter(_Writer[WriteBlobResult]):
+    """The body of one blob's upload; size and MD5 are checked against the server's answer.
+
+    Leaving a ``with`` block finishes, or aborts after an error.
+
+    Parameters
+    ----------
+    upload_or_opener
+        As for `StreamWriter`. Its request names the same compression.
+    compression
+        Coding of the body: ``None``, ``"zstd"`` or ``"lz4"``.
+
+    Raises
+    ------
+    ChecksumError
+        Of `finish`: the server stored other bytes than were sent.
+
+    Examples
+    --------
+    >>> from odps_nb.stream_io import BlobStreamWriter
+    >>> class Server:  # stands for a connection
+    ...     status, headers = 200, {}
+    ...     def write(self, data): pass
+    ...     def finish(self): return self
+    ...     def abort(self): pass
+    ...     def read(self): return b'{"BlobReference": "/wByZWYw", "Size": 11}'
+    >>> writer = BlobStreamWriter(Server(), compression="zstd")
+    >>> writer.write(b"hello world")
+    11
+    >>> writer.finish().reference
+    BlobReference('/wByZWYw')
+    """
+
+    def __init__(self, upload_or_opener: Any, compression: str | Compression | None = None) -> None:
+        super().__init__(upload_or_opener)
+        self._encoder = encoder(compression)
+        self._digest = hashlib.md5(usedforsecurity=False)
+        self._size = 0
+
+    def _send(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._size += len(data)
+        self._forward(self._encoder.feed(data))
+
+    def _forward(self, coded: bytes) -> None:
+        if coded:
+            self._opened().write(coded)
+
+    def _end(self) -> WriteBlobResult:
+        self._forward(self._encoder.finish())
+        body, headers = self._answer()
+        answer = WriteBlobAnswer.decode(body, headers)
+        if len(answer.references) != 1:
+            raise FramingError(
+                f"the answer to an upload names {len(answer.references)} blobs",
+                request_id=self._request_id,
+            )
+        md5 = self._digest.hexdigest()
+        self._compare("size", self._size, answer.size)
+        self._compare("MD5", md5, answer.md5 or None)
+        return WriteBlobResult(
+            reference=answer.references[0],
+            size=self._size,
+            md5=md5,
+            warning_message=answer.warning,
+            request_id=self._request_id,
+        )
+
+    def _compare(self, what: str, sent: int | str, stored: int | str | None) -> None:
+        if stored is not None and stored != sent:
+            raise ChecksumError(
+                f"the server stored a blob of {what} {stored}, where {sent} was sent",
+                expected=sent,
+                actual=stored,
+                request_id=self._request_id,
+                hint="upload it again",
+            )

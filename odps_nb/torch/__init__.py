@@ -1,0 +1,257 @@
+"""odps_nb.torch: rows and blobs of a table for a torch DataLoader, shuffled and resumable.
+
+::
+
+    import odps_nb.torch
+    dataset = odps_nb.torch.rows(odps.table("orders").read(["quantity", "amount"]), seed=7)
+    loader = odps_nb.torch.loader(dataset, batch_size=256, num_workers=2)
+    for epoch in range(3):
+        loader.set_epoch(epoch)
+        for batch in loader: ...
+
+Row ranges of one read session are read in a random order and shuffled again in memory; each worker
+of each rank reads its own. The same seed and epoch give the same order, so an epoch goes on at the
+exact row. ``docs/learning-from-blobs.md`` is the guide. Importing this needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from odps_nb.access.learning.samples import Samples
+    from odps_nb.access.learning.source import RowSource
+    from odps_nb.access.scan import Scan
+    from odps_nb.access.table import Table
+    from odps_nb.torch.datasets import Loader, RowDataset
+
+__all__ = ["blobs", "loader", "rows"]
+
+_MIB = 2**20
+
+
+def rows(
+    source: Table | Scan,
+    *,
+    batch_size: int | None = None,
+    seed: int = 0,
+    shuffle: bool = True,
+    chunk_rows: int = 16_384,
+    buffer_rows: int = 131_072,
+    read_ahead: int = 64 * _MIB,
+    even: bool = False,
+    rank: int | None = None,
+    world_size: int | None = None,
+) -> RowDataset:
+    """Return the rows of a table or read as an IterableDataset: one dict of values per row.
+
+    The read session is opened at once. DECIMALs become floats, nulls ``None``; a BLOB is the text
+    of its reference.
+
+    Parameters
+    ----------
+    source
+        ``odps.table(…)``, or a ``read`` of columns and partitions. A ``where=`` is applied here:
+        all rows are transferred.
+    batch_size
+        Give columns of so many rows instead, as NumPy arrays, which a DataLoader with
+        ``batch_size=None`` makes tensors: several times as fast. Text, times and nested values
+        are lists. Nulls are NaN, and a `ConversionError` where a column has none.
+    seed
+        Of the order, together with the epoch: 0 or more, less than 2**32.
+    shuffle
+        ``False``: the rows of a worker come as they are stored.
+    chunk_rows
+        Consecutive rows that are fetched together; chunks come in a random order.
+    buffer_rows
+        Rows that are shuffled together in the memory of a worker, of ``buffer_rows / chunk_rows``
+        places of the table. Where a table is sorted by what is to be learnt, take smaller chunks
+        and a larger buffer.
+    read_ahead
+        Bytes that a worker fetches before they are asked for, beside its buffer.
+    even
+        All workers of all ranks get equally many rows, as ranks need that wait for each other
+        after each batch. Fewer rows than there are workers are left out, others in each epoch.
+    rank, world_size
+        Which rank this is, of how many. By default of torch.distributed if it is initialized,
+        otherwise the only one. Give all ranks one session:
+        ``table.read(…, session_id=…)`` with the `RowDataset.session_id` of the first.
+
+    Raises
+    ------
+    MissingDependencyError
+        torch is not installed.
+    ArgumentError
+        The read has ``limit``, ``max_bytes`` or changes, or an argument makes no sense.
+    """
+    from odps_nb.access.learning.samples import AsBatches, AsRows
+
+    def samples(_: RowSource) -> Samples:
+        return AsRows() if batch_size is None else AsBatches(_count("batch_size", batch_size))
+
+    return _dataset(
+        source,
+        samples,
+        seed=seed,
+        shuffle=shuffle,
+        chunk_rows=chunk_rows,
+        buffer_rows=buffer_rows,
+        read_ahead=read_ahead,
+        even=even,
+        rank=rank,
+        world_size=world_size,
+    )
+
+
+def blobs(
+    source: Table | Scan,
+    column: str | None = None,
+    *,
+    decode: Callable[[bytes], Any] | None = None,
+    max_blob_bytes: int = 256 * _MIB,
+    seed: int = 0,
+    shuffle: bool = True,
+    chunk_rows: int = 1_024,
+    buffer_rows: int = 8_192,
+    read_ahead: int = 64 * _MIB,
+    even: bool = False,
+    rank: int | None = None,
+    world_size: int | None = None,
+) -> RowDataset:
+    """Return rows with the bytes of a BLOB column as an IterableDataset; else as `rows`.
+
+    What is shuffled are references; blobs are fetched after that, many in a request, and their
+    checksums are verified before ``decode`` sees them.
+
+    Parameters
+    ----------
+    source
+        As for `rows`; its columns have the BLOB column among them.
+    column
+        The BLOB column; may be left out where there is only one.
+    decode
+        Called in the worker with the bytes of each blob; what it returns takes their place. A
+        null stays ``None``. For workers that are spawned it must be a function of a module.
+    max_blob_bytes
+        The largest blob that is taken.
+    read_ahead
+        Bytes of blobs that a worker fetches before they are asked for.
+    seed, shuffle, chunk_rows, buffer_rows, even, rank, world_size
+        As for `rows`.
+
+    Raises
+    ------
+    MissingDependencyError
+        torch is not installed.
+    NotFoundError
+        No BLOB of that name; the hint lists those that are there.
+    ArgumentError
+        As for `rows`; or the BLOB is inside of another column.
+    """
+    from odps_nb.access.learning.samples import WithBlobs, blob_column
+
+    def samples(opened: RowSource) -> Samples:
+        return WithBlobs(
+            column=blob_column(column, opened.session.schema, opened.session.table),
+            decode=decode,
+            max_bytes=_count("read_ahead", read_ahead),
+            max_blob=_count("max_blob_bytes", max_blob_bytes),
+        )
+
+    return _dataset(
+        source,
+        samples,
+        seed=seed,
+        shuffle=shuffle,
+        chunk_rows=chunk_rows,
+        buffer_rows=buffer_rows,
+        read_ahead=read_ahead,
+        even=even,
+        rank=rank,
+        world_size=world_size,
+    )
+
+
+def loader(
+    dataset: RowDataset, *, collate_fn: Callable[[Any], Any] | None = None, **options: Any
+) -> Loader:
+    """Return a DataLoader with ``state_dict()`` and ``load_state_dict()`` at exact rows.
+
+    Workers read ahead of what a model was given. Its state counts the batches that were handed
+    over, however far the workers are, and is plain values: ``torch.save`` and JSON take it.
+
+    Parameters
+    ----------
+    dataset
+        Of `rows` or `blobs`.
+    collate_fn, options
+        As for ``torch.utils.data.DataLoader``: ``batch_size``, ``num_workers``, …; not
+        ``persistent_workers``. A batch size of ``None`` goes with ``rows(batch_size=…)``.
+
+    Raises
+    ------
+    MissingDependencyError
+        torch is not installed.
+    ArgumentError
+        This is no dataset of odps_nb, or an option does not go with a state.
+    """
+    _require_torch()
+    from odps_nb.errors import ArgumentError
+    from odps_nb.torch.datasets import Loader, RowDataset
+
+    if not isinstance(dataset, RowDataset):
+        raise ArgumentError(
+            f"a {type(dataset).__name__} keeps no place of its rows",
+            argument="dataset",
+            hint="pass what odps_nb.torch.rows(…) or blobs(…) returned",
+        )
+    return Loader(dataset, collate_fn=collate_fn, **options)
+
+
+def _dataset(
+    source: Table | Scan,
+    samples: Callable[[RowSource], Samples],
+    *,
+    seed: int,
+    shuffle: bool,
+    chunk_rows: int,
+    buffer_rows: int,
+    read_ahead: int,
+    even: bool,
+    rank: int | None,
+    world_size: int | None,
+) -> RowDataset:
+    """Check the arguments, open the session, and return its rows; see `rows`."""
+    _require_torch()
+    from odps_nb.access.learning.epochs import Epochs
+    from odps_nb.access.learning.order import EpochOrder
+    from odps_nb.torch.datasets import RowDataset, place_in_group
+
+    rank, world_size = place_in_group(rank, world_size)
+    opened = source._whole()._row_source(read_ahead=_count("read_ahead", read_ahead))
+    order = EpochOrder(
+        rows=opened.rows,
+        chunk_rows=_count("chunk_rows", chunk_rows),
+        window_rows=_count("buffer_rows", buffer_rows),
+        seed=_count("seed", seed, at_least=0),
+        shuffle=shuffle,
+    )
+    made = samples(opened)
+    return RowDataset(Epochs(opened, made, order, rank=rank, world_size=world_size, even=even))
+
+
+def _count(name: str, value: int, *, at_least: int = 1) -> int:
+    from odps_nb.access.checks import check_count
+    from odps_nb.errors import ArgumentError
+
+    found = check_count(name, value, at_least=at_least)
+    if found is None:
+        raise ArgumentError(f"{name} is None; it must be a whole number", argument=name)
+    return found
+
+
+def _require_torch() -> None:
+    from odps_nb.access.checks import require
+
+    require("torch")

@@ -1,0 +1,35 @@
+"""A service on this machine is read by one connection, all others by several."""
+
+from __future__ import annotations
+
+import pytest
+
+from odps_nb.client.calls.storage import HERE_SECONDS
+from odps_nb.client.read.splits import iter_batches
+from tests.support.sockets.read_sessions import ROWS, SESSION, cut_rows, serve_rows
+from tests.support.sockets.scripted import Service, ids
+
+
+def test_one_request_for_each_split_one_after_another() -> None:
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        storage.quickest = 0.0
+        assert ids(iter_batches(storage, SESSION)) == list(range(ROWS))
+        assert [str(one.split) for one in service.calls["ReadRows"]] == [
+            str(split) for split in SESSION.splits
+        ]
+
+
+def test_broken_splits_go_on_at_the_exact_row() -> None:
+    with (
+        Service(ReadRows=[cut_rows(0.6), cut_rows(0.9), serve_rows]) as service,
+        service.client() as storage,
+    ):
+        storage.quickest = 0.0
+        assert ids(iter_batches(storage, SESSION)) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(("seconds", "here"), [(0.0, True), (HERE_SECONDS, False)])
+def test_a_tunnel_to_a_slow_line_is_not_this_machine(seconds: float, here: bool) -> None:
+    with Service(ReadRows=[serve_rows]) as service, service.client() as storage:
+        storage.quickest = seconds
+        assert storage.is_here is here
