@@ -152,10 +152,9 @@ def test_an_old_workbook_is_a_table_and_other_compound_files_are_not():
     )
 
 
-def test_a_film_without_its_end_says_so_and_plays_what_there_is():
+def test_a_film_without_its_end_says_so_and_has_no_player_that_would_stay_black():
     page = page_of(FILMS["clip.mp4"][:1500])
-    assert page.tags.count("video") == 1
-    assert page.values("poster") == []
+    assert "video" not in page.tags
     assert "no moving picture was found inside" in page.text
 
 
@@ -443,11 +442,10 @@ def asking(url):
 def test_no_decoder_asks_the_network_for_anything(monkeypatch):
     """Neither when it is loaded nor for what is in the file, as far as Python sees it."""
     hook = (
-        "import os; sys.addaudithook(lambda event, _: event.startswith("
-        "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99)); "
+        "import os, sys; sys.addaudithook(lambda event, _: event.startswith("
+        "('socket.connect', 'socket.get', 'urllib', 'http.client')) and os._exit(99))"
     )
-    boot = client._BOOT.replace("import sys; ", f"import sys; {hook}")
-    monkeypatch.setattr(client, "_BOOT", boot)
+    monkeypatch.setattr(client, "_BOOT", f"{hook}\n{client._BOOT}")
     monkeypatch.setattr(parsing, "_parser", parser := parsing.Parser())
     try:
         for name, data in {**FILMS, **document_files.files(), **science_files.files()}.items():
@@ -498,7 +496,7 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
 def plain():
     """Tiles of a parser process in which no library for previews is installed."""
     missing = ["av", "pypdfium2", "python_calamine", "pydicom", "pygments", "h5py", "rarfile"]
-    boot = client._BOOT.replace("import sys; ", f"import sys; {hide(missing)}; ")
+    boot = f"import sys; {hide(missing)}\n{client._BOOT}"
     parser = parsing.Parser()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(client, "_BOOT", boot)

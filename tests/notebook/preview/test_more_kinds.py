@@ -25,7 +25,7 @@ SAYS = {
     "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
     "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
     "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
-    "sound.flac": ("FLAC · 1:30 · 44.1 kHz · mono", ""),
+    "sound.flac": ("FLAC · 1:30 · 44.1 kHz · mono", "1:30 44.1 kHz mono"),  # no sound inside
     "rows.orc": ("ORC · 3 rows × 2 columns", "<b>cake</b>"),
     "rows.avro": ("Avro · 2 columns, deflate", "<b>tea</b> 2 null"),
     "photo.heic": ("HEIC · 256 × 256", ""),
