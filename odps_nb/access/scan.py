@@ -306,6 +306,15 @@ class Scan(RowForms, ForEngines):
         made._session = replace(session, text=text)
         return made
 
+    def _apart(self) -> Scan:
+        """Return a scan of the same session, whose reads `cancel` of this one does not end."""
+        made = Scan(
+            self._connection, self._plan, max_bytes=self._max_bytes, progress=self._progress
+        )
+        made._session, made._table_schema = self._session, self._table_schema
+        made._reopens, made._fell_back = self._reopens, self._fell_back
+        return made
+
     def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
         """Register a token for `cancel`, or remove it when its work has ended."""
         with self._lock:

@@ -128,8 +128,8 @@ class _ScanRows(Rows):
     def every(
         self, *, ahead: int = READ_AHEAD, progress: Progress = False
     ) -> Generator[pa.RecordBatch, None, None]:
-        self._running = self._scan
-        return self._scan.batches(workers=READERS, read_ahead=ahead, progress=progress)
+        self._running = self._scan._apart()  # `stop` ends no read of a twin
+        return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
         if where is None:

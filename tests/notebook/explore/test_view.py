@@ -307,10 +307,11 @@ def test_a_profile_ends_when_its_token_is_cancelled_though_another_was_begun(moo
         begun.append(threading.Thread(target=work, args=(token, started), daemon=True))
         begun[-1].start()
         assert started.wait(60)
-    for token, thread in zip(tokens, begun, strict=True):
+    for n, (token, thread) in enumerate(zip(tokens, begun, strict=True)):
         token.cancel()
         thread.join(60)
         assert not thread.is_alive()
+        assert ended == tokens[: n + 1]
     assert ended == tokens
     view.close()
 

@@ -452,7 +452,7 @@ def test_no_decoder_asks_the_network_for_anything(monkeypatch):
             assert "exit status" not in page_of(data, name).text, name
     finally:
         parser.close()
-    asks = f"import sys; {hook}import socket; socket.create_connection(('127.0.0.1', 9))"
+    asks = f"{hook}\nimport socket; socket.create_connection(('127.0.0.1', 9))"
     assert subprocess.run([sys.executable, "-c", asks], check=False).returncode == 99
 
 
