@@ -25,8 +25,6 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import IO, Any, Final
 
-__all__ = ["LENGTHS", "Child", "IdleTimer", "die_first", "hide_pandas", "pack", "unpack"]
-
 LENGTHS: Final = struct.Struct(">IQ")
 
 

@@ -6,8 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-__all__ = ["main"]
-
 _MARKS = {"ok": "ok ", "optional": "-  ", "bad": "!! "}
 
 

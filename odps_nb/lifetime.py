@@ -22,8 +22,6 @@ from weakref import ref
 
 from odps_nb.errors import OdpsNbError, StateError
 
-__all__ = ["Ending", "Home", "Living", "Renewed", "end_at_exit", "renew_after_fork", "start_thread"]
-
 EXIT_PATIENCE = 10.0
 """Seconds to wait for threads at exit; all of them check for the end far more often."""
 

@@ -11,8 +11,6 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["SECRET_NAMES", "Hidden", "Secret", "forget_locals", "hidden", "hides_secrets"]
-
 SECRET_NAMES = ("access_key", "sts_token", "bearer_token", "app_key", "credential_process")
 """Settings that are never shown; a command line may contain keys."""
 

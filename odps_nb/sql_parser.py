@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-__all__ = ["annotate", "hive", "parse", "spell"]
-
 
 @cache
 def hive() -> Any:

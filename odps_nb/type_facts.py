@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from odps_nb.schema import TypeCode
 
-__all__ = ["TYPE_FACTS", "TypeFacts"]
-
 
 class TypeFacts(NamedTuple):
     """Facts about one type; an empty text or 0 says that there is none for all of its values.

@@ -21,6 +21,7 @@ NAMED = re.compile(r"(?<![\w.'/-])([a-z]\w*)=(?![=\d])")
 #: Parameters of other libraries that hints name, and the word in the place of a partition's key.
 FOREIGN = {
     "allow_pyarrow_filter",
+    "decryption_properties",
     "drop",
     "filter",
     "key",

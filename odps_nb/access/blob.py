@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.notebook.gallery.view import Gallery
 
-__all__ = ["Blob", "BlobColumn", "NewBlob", "iter_glances", "reference_of"]
-
 _CHUNK = 1 << 20
 _RECEIVE_BUFFER = 128 << 10  # while only a head is wanted
 MAX_PIXELS = 40_000_000

@@ -14,18 +14,6 @@ from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
-__all__ = [
-    "check_columns",
-    "check_count",
-    "check_overwrite",
-    "check_partition",
-    "check_text",
-    "check_whole_partition",
-    "did_you_mean",
-    "is_missing",
-    "require",
-]
-
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
 """``True``: the table, or the named partition; ``"partitions"``: those that get rows; ``"all"``:

@@ -15,8 +15,6 @@ from odps_nb.secret import hidden, hides_secrets
 if TYPE_CHECKING:
     from odps_nb.client.options import ClientOptions
 
-__all__ = ["connect"]
-
 
 @hides_secrets
 def connect(

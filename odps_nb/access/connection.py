@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
 
-__all__ = ["Connection", "Service"]
-
 
 class Service(Protocol):
     """An embedded service that lives as long as the connection."""

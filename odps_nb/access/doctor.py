@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["Check", "ask_once", "examine"]
-
 Verdict = Literal["ok", "optional", "bad"]
 MAX_SKEW = 300.0
 """Seconds of clock skew that are reported; the service refuses 900."""

@@ -20,8 +20,6 @@ from odps_nb.errors import ConfigError
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
-__all__ = ["Address", "connect_again", "profile_from_settings", "remember"]
-
 _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from odps_nb.errors import MissingDependencyError
 
-__all__ = ["MINIMUM_JAVA", "Java", "find_java"]
-
 MINIMUM_JAVA = 17
 JVM_FOLDER = Path("/usr/lib/jvm")
 

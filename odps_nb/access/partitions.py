@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.wire.control import PartitionInfo
 
-__all__ = [
-    "LATEST",
-    "PartitionChoice",
-    "PartitionDetails",
-    "PartitionRange",
-    "choose_partitions",
-    "fetch_details",
-    "parse_choices",
-]
-
 LATEST = "latest"
 """The largest value of the first partition level that has rows, as ``max_pt`` of SQL."""
 

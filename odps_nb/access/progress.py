@@ -8,8 +8,6 @@ from collections.abc import Callable
 from odps_nb.client.calls.progress import Progress, ProgressListener, silent
 from odps_nb.errors import ArgumentError
 
-__all__ = ["MakesListener", "after_cell", "default_listener", "listener_of"]
-
 MakesListener = Callable[..., ProgressListener]
 """Makes the display of one operation; its stop button, if it has one, calls ``on_cancel``."""
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
 
-__all__ = ["Receipt"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Receipt:

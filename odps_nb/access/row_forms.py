@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.schema import TableSchema
 
-__all__ = ["RowForms", "T", "as_table"]
-
 T = TypeVar("T")
 
 

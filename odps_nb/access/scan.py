@@ -1,7 +1,6 @@
 """`Scan`: a planned read of a table, and its results.
 
 Its session is opened once, at the first use; from then on every result shows the same snapshot.
-Must not know: the wire, what a notebook shows.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
     from odps_nb.access.learning.source import RowSource
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
-
-__all__ = ["Scan"]
 
 B = TypeVar("B")
 

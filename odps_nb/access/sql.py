@@ -1,6 +1,4 @@
-"""`Result`: a SQL instance and its rows.
-
-Must not know: the wire, what a notebook shows."""
+"""`Result`: a SQL instance and its rows."""
 
 from __future__ import annotations
 
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.schema import TableSchema
-
-__all__ = ["Result"]
 
 
 class Result(RowForms):

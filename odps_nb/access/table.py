@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import TableInfo
 
-__all__ = ["Table"]
-
 _SHOWN_COLUMNS = 60
 
 

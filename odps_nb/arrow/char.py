@@ -24,8 +24,6 @@ from odps_nb.schema import (
     has_any,
 )
 
-__all__ = ["CharColumns", "char_columns", "padded", "stripped"]
-
 CharColumns = Sequence[tuple[int, OdpsType]]
 """Places of the columns of a batch that are or contain CHAR, with their types."""
 

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 
 from odps_nb.schema import Generated
 
-__all__ = ["generated_values"]
-
 _NULL = "__NULL__"
 _EARLIEST = datetime.datetime(1959, 12, 31, 23)
 _LENGTH = {"year": 4, "month": 7, "day": 10, "hour": 19}

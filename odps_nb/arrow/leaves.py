@@ -12,8 +12,6 @@ import pyarrow.types as pt
 
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType
 
-__all__ = ["columns_of", "with_child", "with_leaf_types", "with_leaves"]
-
 LeafType = Callable[[pa.DataType, OdpsType | None], pa.DataType]
 Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 

@@ -34,8 +34,6 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TimeUnit
 
-__all__ = ["FarTimeError", "PlainColumns"]
-
 _UNITS = {TimeUnit.SECOND: "s", TimeUnit.MILLI: "ms", TimeUnit.MICRO: "us", TimeUnit.NANO: "ns"}
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DECIMAL_BYTES = 32

@@ -18,8 +18,6 @@ from odps_nb.errors import ConversionError
 from odps_nb.schema import TEXT, Column, OdpsType, TypeCode
 from odps_nb.terms import TextMode
 
-__all__ = ["as_bytes", "fit_text", "is_utf8", "text_types", "with_replacement"]
-
 _BYTES = {
     pa.string(): pa.binary(),
     pa.large_string(): pa.large_binary(),

@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from odps_nb.type_facts import TYPE_FACTS
 
-__all__ = ["ARROW_TYPES", "SECONDS_AND_NANOS"]
-
 #: Those of times and DECIMAL depend on the unit and the digits, that of BLOB on the direction.
 ARROW_TYPES: Final = {
     code: pa.type_for_alias(facts.arrow) for code, facts in TYPE_FACTS.items() if facts.arrow

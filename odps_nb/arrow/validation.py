@@ -16,8 +16,6 @@ import pyarrow.types as pt
 
 from odps_nb.arrow.text import as_bytes, is_utf8
 
-__all__ = ["Validator", "validate"]
-
 
 def validate(batch: pa.RecordBatch) -> None:
     """Raise unless every value of a batch lies inside of its buffers and every text is UTF-8.

@@ -34,24 +34,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.progress import ProgressTracker
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = [
-    "control_call",
-    "create_table",
-    "drop_table",
-    "drop_table_sql",
-    "explain_refused_table",
-    "fetch_primary_key",
-    "fetch_table",
-    "iter_partitions",
-    "iter_table_names",
-    "list_projects",
-    "list_schemas",
-    "list_tables",
-    "suggest_tables",
-    "table_exists",
-    "table_settings",
-]
-
 _log = logging.getLogger("odps_nb")
 _WILD = re.compile(r"[*?\[]")
 _MAX_SUGGESTED_FROM = 2000

@@ -10,8 +10,6 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError, ConfigError
 
-__all__ = ["OPTION_FIELDS", "ClientOptions"]
-
 MAX_SECONDS = 86_400.0
 _WORKING = 4  # read time-outs that a request may take on which the service works
 _DOCUMENT = 10  # read time-outs that a whole document may take

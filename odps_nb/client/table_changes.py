@@ -17,8 +17,6 @@ from odps_nb.wire.type_text import format_text
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["add_partition", "drop_partition", "truncate_table"]
-
 
 def truncate_table(storage: StorageClient, table: TableName, partition: PartitionSpec) -> None:
     """Delete all rows of a table, or of a partition if one is given.

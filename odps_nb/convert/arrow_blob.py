@@ -10,8 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["ArrowBlob", "is_reference"]
-
 TEXT = pa.string()
 _NAME = "odps.blob"
 

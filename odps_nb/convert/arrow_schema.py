@@ -22,24 +22,6 @@ from odps_nb.errors import ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema, is_readable
 from odps_nb.wire.type_text import format_type
 
-__all__ = [
-    "arrow_schema",
-    "arrow_type",
-    "column_type",
-    "fit_batch",
-    "fit_chunks",
-    "fit_columns",
-    "fit_object_column",
-    "fit_table",
-    "match_columns",
-    "match_names",
-    "misfit_error",
-    "odps_type",
-    "refuse_twins",
-    "require_arrow_types",
-    "table_schema",
-]
-
 MAX_LISTED = 8
 FIT_ROWS = 65_536
 

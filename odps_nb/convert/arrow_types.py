@@ -1,7 +1,7 @@
 """Converts a MaxCompute type to an Arrow type, and back (``docs/protocol.md`` section 5.1).
 
-Must not know: tables, DataFrames, I/O. Two forms exist: what a read returns to a user, and what a
-write sends. They differ in three types only:
+Two forms exist: what a read returns to a user, and what a write sends. They differ in three types
+only:
 
 ===================  ==========================  ================================
 type                 read                        write
@@ -38,12 +38,6 @@ from odps_nb.schema import (
     TypeCode,
     VectorType,
 )
-
-__all__ = [
-    "BARE_DECIMAL",
-    "arrow_type",
-    "odps_type",
-]
 
 BARE_DECIMAL = (38, 18)
 _PLAIN = ARROW_TYPES | dict.fromkeys((TypeCode.VARIANT, TypeCode.UNKNOWN), pa.null())

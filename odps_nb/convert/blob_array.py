@@ -21,8 +21,6 @@ from pandas.api.extensions import ExtensionArray, ExtensionDtype, register_exten
 from odps_nb.convert.arrow_blob import TEXT, ArrowBlob
 from odps_nb.terms import BlobReference
 
-__all__ = ["BlobArray", "BlobDtype", "Describes", "short_name"]
-
 _TEXT = pd.StringDtype("pyarrow")
 
 

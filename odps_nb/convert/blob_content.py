@@ -3,7 +3,6 @@
 The caller says what the bytes were recognised as; a media type that an uploader stated is never
 used. Everything is bounded before it is parsed, as far as the format tells; `blob_conversion` has
 it done in a process with bounded memory.
-Must not know: blobs, the service, how bytes are recognised.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 
 if TYPE_CHECKING:
     from PIL import Image
-
-__all__ = ["as_array", "as_picture", "as_table", "as_text", "check_picture", "pixels_of"]
 
 _ARRAY = "application/x-npy"
 _PARQUET = "application/vnd.apache.parquet"

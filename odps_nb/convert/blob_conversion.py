@@ -24,8 +24,6 @@ from odps_nb.wire.arrow_stream import DEFAULT_MAX_DECOMPRESSED, EndMarkerCheck
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["picture", "table"]
-
 _LIBRARIES = 512 << 20
 """Bytes that a conversion may take beside its blob and its result."""
 _IPC = 1 << 20

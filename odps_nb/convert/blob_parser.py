@@ -20,8 +20,6 @@ from odps_nb.convert.pictures import KEPT_INFO, register
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["parse"]
-
 with contextlib.suppress(ImportError):  # the caller has checked that it has Pillow
     register()
     from PIL import Image as _Image

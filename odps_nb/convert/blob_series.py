@@ -18,8 +18,6 @@ from pandas.api.extensions import register_series_accessor
 from odps_nb.convert.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import StateError
 
-__all__ = ["BlobSeries", "reference_series", "register_polars"]
-
 
 class Head(Protocol):
     """What is known of a blob without its bytes."""

@@ -26,8 +26,6 @@ from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ArgumentError
 
-__all__ = ["DecimalArray", "DecimalDtype", "decimal_note"]
-
 _EXACT = {"add": pc.add, "sub": pc.subtract, "mul": pc.multiply}
 _COMPARE = {
     "eq": pc.equal,

@@ -8,8 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["as_floats", "from_floats", "rounded", "surviving_floats", "whole_digits"]
-
 _DIGITS = 15  # every decimal of so many digits is the shortest text of its nearest float64
 
 

@@ -22,8 +22,6 @@ from odps_nb.convert.decimal_floats import as_floats, from_floats, surviving_flo
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.nested_values import is_vector, python_values, vector_values
 
-__all__ = ["FrameColumn", "frame_column"]
-
 _FIRST_ROWS = 1 << 16  # where their number is unknown
 _MAX_FIRST_ROWS = 1 << 24  # the number is a peer's; space for more is made when they come
 _SETTLE_BYTES = 4 * 2**20

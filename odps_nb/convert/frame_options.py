@@ -8,8 +8,6 @@ from typing import Any, Literal, get_args
 
 from odps_nb.errors import ArgumentError
 
-__all__ = ["Decimals", "DtypeBackend", "FrameOptions"]
-
 Decimals = Literal["auto", "exact", "float"]
 DtypeBackend = Literal["numpy_nullable", "pyarrow"]
 

@@ -53,8 +53,6 @@ from odps_nb.schema import (
     TypeCode,
 )
 
-__all__ = ["frame_schema", "object_type"]
-
 
 def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSchema:
     """Return the columns of a table that holds every value of a DataFrame.

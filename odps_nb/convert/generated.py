@@ -13,8 +13,6 @@ from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import TableName
 
-__all__ = ["check_source", "fill_generated"]
-
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 

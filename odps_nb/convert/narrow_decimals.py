@@ -9,8 +9,6 @@ import pyarrow.types as pt
 
 from odps_nb.errors import ConversionError
 
-__all__ = ["cast_columns", "narrow_schema"]
-
 _MOST = 38
 _FOR_TIMES = "pass timestamp_unit='us' to read(), for times before 1677 or after 2262"
 _FOR_DIGITS = (

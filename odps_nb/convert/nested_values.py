@@ -12,8 +12,6 @@ import pyarrow.types as pt
 
 from odps_nb.convert.arrow_types import is_list
 
-__all__ = ["is_vector", "python_values", "vector_values"]
-
 
 def python_values(array: pa.Array) -> list[Any]:
     """Return the values of an array as Python objects, nulls as ``None``.

@@ -47,16 +47,6 @@ from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, OdpsType, TableSchema
 from odps_nb.wire.type_text import format_type
 
-__all__ = [
-    "by_column",
-    "cast_exactly",
-    "check_names",
-    "column_array",
-    "from_pandas",
-    "to_pandas",
-]
-
-
 # -- to pandas --------------------------------------------------------------------------------
 
 

@@ -1,7 +1,4 @@
-"""Which media types are pictures, and how Pillow opens them: one list for previews and `to_pil`.
-
-Must not know: blobs, previews, what is done with a picture.
-"""
+"""Which media types are pictures, and how Pillow opens them: one list for previews and `to_pil`."""
 
 from __future__ import annotations
 
@@ -13,8 +10,6 @@ from odps_nb.errors import MissingDependencyError
 
 if TYPE_CHECKING:
     from PIL import Image
-
-__all__ = ["KEPT_INFO", "PICTURES", "icon_size", "open_picture", "register", "tiff_form"]
 
 #: Pillow's name of the format, by media type.
 PICTURES: Final = {

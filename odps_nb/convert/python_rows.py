@@ -20,8 +20,6 @@ from odps_nb.convert.row_names import Names
 from odps_nb.convert.warning import warn
 from odps_nb.errors import ConversionError
 
-__all__ = ["array_frame", "columns_frame", "rows_frame", "with_index"]
-
 _NAMED, _PLACED, _VALUE = "with names", "without names", "plain values"
 
 

@@ -30,8 +30,6 @@ from odps_nb.schema import (
 )
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["present_batch", "references_as_text"]
-
 
 def present_batch(
     batch: pa.RecordBatch, schema: TableSchema, *, timezone: str | None = None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Names"]
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Names:

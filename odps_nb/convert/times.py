@@ -13,8 +13,6 @@ import pyarrow.types as pt
 from odps_nb.arrow.leaves import columns_of, with_leaf_types
 from odps_nb.schema import OdpsType, TableSchema, TypeCode
 
-__all__ = ["INSTANTS", "in_zone", "zoned_type"]
-
 INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
 

@@ -11,8 +11,6 @@ from odps_nb.errors import ConversionError
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-__all__ = ["check_encryption", "check_unions"]
-
 _SIGNATURE = 28  # bytes: a number that is used once, and a tag
 
 

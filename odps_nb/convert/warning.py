@@ -10,8 +10,6 @@ from odps_nb.errors import OdpsNbWarning
 from odps_nb.schema import Column, OdpsType
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["columns_with_types", "warn"]
-
 
 def warn(message: str, *, through: tuple[str, ...] = ()) -> None:
     """Warn at the first caller outside of this package and of the packages in ``through``."""

@@ -9,8 +9,6 @@ from odps_nb.filters.literals import EXACT, clock_of, date_of, number_of, refuse
 from odps_nb.filters.tree import Cast, Constant, Kind, Node
 from odps_nb.schema import TypeCode
 
-__all__ = ["cast"]
-
 MAX_DIGITS = 76
 """Digits of a DECIMAL, with the settings for it."""
 

@@ -26,8 +26,6 @@ from odps_nb.filters.literals import (
 from odps_nb.filters.tree import AnyOf, Cast, ColumnValue, Compare, Constant, IsIn, Kind, Node
 from odps_nb.schema import TypeCode
 
-__all__ = ["as_double", "compare", "is_among"]
-
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NO_CONSTANT = "a column on one side at least"
 _DAY = 86_400 * 10**9

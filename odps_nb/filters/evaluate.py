@@ -37,8 +37,6 @@ from odps_nb.filters.tree import (
 )
 from odps_nb.schema import TypeCode
 
-__all__ = ["mask_of"]
-
 Values = Any  # a pyarrow Array or Scalar
 Columns = Mapping[str, pa.Array]
 

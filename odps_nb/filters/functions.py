@@ -12,8 +12,6 @@ from typing import Any
 from odps_nb.filters.literals import bytes_of, refuse
 from odps_nb.filters.tree import Call, Constant, Kind, Node
 
-__all__ = ["call"]
-
 
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
     """Return a call that sqlglot parsed, or ``None`` for an unknown function.

@@ -13,20 +13,6 @@ from zoneinfo import ZoneInfo
 
 from odps_nb.errors import ArgumentError
 
-__all__ = [
-    "EXACT",
-    "bytes_of",
-    "check_escapes",
-    "clock_in",
-    "clock_of",
-    "date_of",
-    "duration_of",
-    "instant_of",
-    "number_of",
-    "refuse",
-    "zone_of",
-]
-
 _CLOCK = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 _DURATION = re.compile(r"(-?)(\d{1,9}) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?")

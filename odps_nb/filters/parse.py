@@ -40,8 +40,6 @@ from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
 from odps_nb.terms import shorten
 from odps_nb.type_facts import TYPE_FACTS
 
-__all__ = ["MAX_LENGTH", "column_value", "kind_of", "parse_condition"]
-
 MAX_LENGTH = 256 * 1024
 _LONG = 2**63
 

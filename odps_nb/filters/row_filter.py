@@ -24,8 +24,6 @@ from odps_nb.filters.tree import (
 from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-__all__ = ["RowFilter"]
-
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:

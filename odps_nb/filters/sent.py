@@ -28,8 +28,6 @@ from odps_nb.filters.tree import (
 )
 from odps_nb.schema import DecimalType, TableSchema, TypeCode, types_in
 
-__all__ = ["MAX_LENGTH", "MOST_SCALE", "predicate_of"]
-
 MAX_LENGTH = 16 * 1024
 """Characters of a predicate; how many the service accepts is not documented."""
 

@@ -15,26 +15,6 @@ from enum import Enum
 
 from odps_nb.schema import TypeCode
 
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "Arithmetic",
-    "Call",
-    "Cast",
-    "ColumnValue",
-    "Compare",
-    "Constant",
-    "IsIn",
-    "IsNull",
-    "Kind",
-    "Like",
-    "Node",
-    "Not",
-    "PyValue",
-    "columns_of",
-    "nodes_of",
-]
-
 
 class Kind(Enum):
     """How values are compared; several MaxCompute types may share a kind."""

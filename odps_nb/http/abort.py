@@ -13,8 +13,6 @@ import threading
 from odps_nb.http.receiving import unbound_receiving
 from odps_nb.lifetime import renew_after_fork
 
-__all__ = ["Abort"]
-
 
 class Abort:
     """Stops one exchange: `stop` shuts down the socket that it uses now or later.

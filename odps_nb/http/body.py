@@ -18,8 +18,6 @@ from typing import Any
 from odps_nb.errors import LimitExceededError
 from odps_nb.http.waiting import SlicedReader
 
-__all__ = ["BodyResponse"]
-
 _BUFFER = 1 << 18
 _MAX_LINE = 8192
 _MAX_TRAILERS = 64

@@ -34,8 +34,6 @@ from odps_nb.http.receiving import bound_receiving, is_bounded, receives_more, u
 from odps_nb.http.waiting import connect, wait_until_ready
 from odps_nb.lifetime import renew_after_fork
 
-__all__ = ["EXCHANGE", "Adapter", "Exchange"]
-
 _RECORD = 1 << 14  # bytes that one TLS record holds at most
 
 

@@ -25,8 +25,6 @@ from odps_nb.http.waiting import SilentError, TooSlowError
 from odps_nb.secret import forget_locals
 from odps_nb.terms import shorten
 
-__all__ = ["CHECK_PROXY", "translate"]
-
 CHECK_PROXY = "check HTTP_PROXY, HTTPS_PROXY and NO_PROXY in the environment"
 
 _SLOW = (

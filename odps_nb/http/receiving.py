@@ -10,8 +10,6 @@ import contextlib
 import socket
 import sys
 
-__all__ = ["bound_receiving", "is_bounded", "receives_more", "unbound_receiving"]
-
 _SO_BUF_LOCK = (
     72 if sys.platform == "linux" else None
 )  # since Linux 5.15; Python has no name for it

@@ -25,8 +25,6 @@ from odps_nb.errors import (
 from odps_nb.wire.calls.errors import is_time_overflow
 from odps_nb.wire.http_date import parse_date
 
-__all__ = ["RetryPolicy", "may_have_been_done", "seconds_until_retry"]
-
 
 def may_have_been_done(error: BaseException) -> bool:
     """Return whether the service may have done what was asked for, though this came back."""

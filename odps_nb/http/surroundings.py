@@ -20,8 +20,6 @@ from urllib3.util import parse_url
 from odps_nb.errors import ConfigError
 from odps_nb.secret import Hidden, Secret
 
-__all__ = ["ProxyEnvironment", "is_loopback"]
-
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # in the order in which requests asks
 
 

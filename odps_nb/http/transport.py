@@ -32,8 +32,6 @@ from odps_nb.http.failures import CHECK_PROXY, translate
 from odps_nb.http.surroundings import ProxyEnvironment
 from odps_nb.lifetime import Home, renew_after_fork
 
-__all__ = ["HttpRequest", "HttpResponse", "RequestsTransport", "Transport"]
-
 A = TypeVar("A")
 R = TypeVar("R")
 _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish

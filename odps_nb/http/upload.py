@@ -18,8 +18,6 @@ from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-__all__ = ["Upload"]
-
 _WAIT = 0.1  # seconds; what Ctrl-C may take
 _PIECE = 1 << 18  # bytes of one chunk on the wire
 _PENDING = 1 << 22  # bytes that may wait in the pipe

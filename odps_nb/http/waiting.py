@@ -15,8 +15,6 @@ from typing import IO, Any
 
 from urllib3.util.wait import wait_for_socket
 
-__all__ = ["SLICE", "SilentError", "SlicedReader", "TooSlowError", "connect", "wait_until_ready"]
-
 SLICE = 0.1
 """Longest sleep in seconds."""
 

@@ -20,8 +20,6 @@ from odps_nb import sql_parser
 from odps_nb.errors import StateError
 from odps_nb.schema import TypeCode
 
-__all__ = ["Duck", "compare_bytes", "compare_chars", "compared_with", "looks_outside", "spell"]
-
 # GLOBAL, or a new connection would begin with the defaults again
 _FENCE = (
     "SET GLOBAL python_enable_replacements=false",  # SQL must not see variables of this program

@@ -19,37 +19,6 @@ from odps_nb.errors import (
 )
 from odps_nb.wire.calls.errors import with_advice
 
-__all__ = [
-    "DISK_FAILED",
-    "DISK_FULL",
-    "disk_failed",
-    "disk_full",
-    "expired",
-    "forbidden",
-    "has_failed",
-    "instance_over",
-    "internal",
-    "invalid",
-    "invalid_state",
-    "is_full",
-    "lacks",
-    "malformed",
-    "no_such",
-    "no_such_partition",
-    "no_such_project",
-    "no_such_session",
-    "no_such_stream",
-    "no_such_table",
-    "no_such_version",
-    "not_appended",
-    "of_view",
-    "offset_conflict",
-    "parse_failed",
-    "table_modified",
-    "time_overflow",
-]
-
-
 DISK_FULL = "the disk of the service is full; nothing that was committed is lost"
 DISK_FAILED = (
     "the disk of the service cannot be read or written (input/output error); nothing that was"

@@ -17,8 +17,6 @@ from odps_nb.arrow.char import char_columns, padded
 from odps_nb.errors import ConfigError
 from odps_nb.schema import Column
 
-__all__ = ["Forms"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:

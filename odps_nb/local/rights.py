@@ -14,8 +14,6 @@ from typing import Any
 from odps_nb.errors import ConfigError
 from odps_nb.local import faults
 
-__all__ = ["Right", "Rights"]
-
 
 class Right(IntEnum):
     """What a key may do in a project; a higher right includes the lower ones.

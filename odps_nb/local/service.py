@@ -31,8 +31,6 @@ from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.writing.sessions import WriteSessions
 from odps_nb.local.writing.upserts import Publisher
 
-__all__ = ["DEFAULT_PROJECT", "Service", "Settings"]
-
 DEFAULT_PROJECT = "local"
 WORKERS = 16
 

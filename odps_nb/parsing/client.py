@@ -23,8 +23,6 @@ from odps_nb.errors import (
 )
 from odps_nb.parsing.values import Limits, UnshowableError
 
-__all__ = ["Parsed", "Parser", "ParserStoppedError", "at_exit"]
-
 # a job may also wait, for a disk or for a processor that others use
 _PATIENCE: Final = 3
 _START: Final = 30

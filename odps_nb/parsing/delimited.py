@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-__all__ = ["HIVE", "Form", "form_of", "lines_of", "unevenness"]
-
 HIVE: Final = "\x01"
 _SEPARATORS: Final = "\t,;|"
 _CHARACTERS: Final = 16_384  # that are looked at

@@ -11,8 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["CONTROLS", "Encoding", "decode", "detect"]
-
 SAMPLE: Final = 64 * 1024
 """Bytes that are looked at."""
 CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")

@@ -34,8 +34,6 @@ from odps_nb.errors import ConversionError, LimitExceededError, MissingDependenc
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import Limits, UnshowableError
 
-__all__ = ["GROUP", "main"]
-
 #: Entry points of parsers that other packages have: modules with `parse`.
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"

@@ -10,8 +10,6 @@ import re
 import struct
 from typing import Final
 
-__all__ = ["DAMAGED", "reason_of", "refusal_of"]
-
 #: What a refusal begins with where the decoder proved it.
 DAMAGED: Final = "cut or damaged"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits", "UnshowableError"]
-
 
 class UnshowableError(ValueError):
     """The bytes cannot be shown as what they are; the message is one line for the user."""

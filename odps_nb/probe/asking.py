@@ -31,8 +31,6 @@ from odps_nb.wire.calls import ROUTE_TOKEN, STREAM_TYPE, Scope, WireRequest, fin
 from odps_nb.wire.calls.core import HTTP_CODINGS, JSON_TYPE, NO_SCOPE, storage_request, table_target
 from odps_nb.wire.control import CancelInstance, SubmitSql
 
-__all__ = ["CODINGS", "Answer", "Asker", "Exchange", "ipc_bytes"]
-
 CODINGS = ",".join(HTTP_CODINGS.values())
 MAX_DOCUMENT = 1 << 22  # bytes of an answer that is not rows
 MAX_MESSAGE = 1 << 26  # bytes of one batch of rows

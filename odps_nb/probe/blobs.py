@@ -21,8 +21,6 @@ from odps_nb.wire.calls import BLOB_TARGET
 from odps_nb.wire.layers import has_own_checksum
 from odps_nb.wire.schema_json import decode_nested
 
-__all__ = ["QUESTIONS"]
-
 CONTENT = b"odps-nb probe " * 20
 MANY = 1001
 

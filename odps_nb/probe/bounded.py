@@ -11,8 +11,6 @@ from dataclasses import replace
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.probe.question import CannotTell
 
-__all__ = ["BoundedTransport"]
-
 
 class BoundedTransport:
     """Sends until the bound of the running question is reached, then raises `CannotTell`.

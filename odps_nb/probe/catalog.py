@@ -8,8 +8,6 @@ from odps_nb.errors import ConfigError
 from odps_nb.probe import blobs, filters, incremental, instances, rows, sessions, types, writes
 from odps_nb.probe.question import Question
 
-__all__ = ["QUESTIONS", "choose"]
-
 QUESTIONS: tuple[Question, ...] = (
     *sessions.QUESTIONS,
     *rows.QUESTIONS,

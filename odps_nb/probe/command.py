@@ -24,8 +24,6 @@ from odps_nb.probe.report import as_document, as_page
 from odps_nb.probe.running import Finding, Prober
 from odps_nb.terms import TableName
 
-__all__ = ["main"]
-
 SCRATCH = "odps_nb_probe"
 
 

@@ -11,8 +11,6 @@ from odps_nb.probe.question import Observation, OneOf, Question
 from odps_nb.probe.scratch import PLAIN_ROWS, TYPES
 from odps_nb.probe.steps import SIZE, counted_session, open_session, read
 
-__all__ = ["QUESTIONS"]
-
 
 def _kept(asker: Asker, text: str) -> Observation:
     """Count the rows that a filtered session with splits by size returns."""

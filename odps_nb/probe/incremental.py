@@ -8,8 +8,6 @@ from odps_nb.probe.asking import Answer, Asker
 from odps_nb.probe.question import Observation, OneOf, Question
 from odps_nb.probe.steps import columns_of, open_session
 
-__all__ = ["QUESTIONS"]
-
 OFF = -1
 
 

@@ -10,8 +10,6 @@ from odps_nb.probe.question import Observation, OneOf, Question
 from odps_nb.probe.scratch import BLOBS, PLAIN_ROWS
 from odps_nb.wire.calls.core import instance_target
 
-__all__ = ["QUESTIONS"]
-
 
 def _plain_result(asker: Asker) -> str:
     """Run a query of all rows of a table; return the target of its result."""

@@ -9,16 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from odps_nb.probe.asking import Asker
 
-__all__ = [
-    "AS_ASSUMED",
-    "POLLS",
-    "STATEMENT_REQUESTS",
-    "CannotTell",
-    "Observation",
-    "OneOf",
-    "Question",
-]
-
 AS_ASSUMED = "as assumed"
 STATEMENT_REQUESTS, STATEMENT_SECONDS = 80, 60.0
 """Requests allowed per SQL statement: it is sent, polled, and its rows are read."""

@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Redactor", "shown_code", "shown_headers", "shown_members"]
-
 SHOWN_MEMBERS = {
     *("SessionStatus", "SplitMode", "SplitsCount", "SplitBucketId", "RecordCount", "LatestVersion"),
     *("EnableLargeString", "SupportedDataFormat", "IncrementalReadOptions", "Status", "status"),

@@ -10,8 +10,6 @@ from odps_nb.probe.question import AS_ASSUMED
 from odps_nb.probe.running import Finding
 from odps_nb.terms import shorten
 
-__all__ = ["FORMAT", "as_document", "as_page"]
-
 FORMAT = 1
 _SHOWN = 200
 

@@ -10,8 +10,6 @@ from odps_nb.probe.steps import columns_of, counted_session, open_session, read
 from odps_nb.terms import Compression
 from odps_nb.wire.arrow_stream import sniff_body
 
-__all__ = ["QUESTIONS"]
-
 
 def _compression(asker: Asker) -> Observation:
     table, seen = asker.tables["table"], {}

@@ -24,8 +24,6 @@ from odps_nb.probe.redaction import Redactor
 from odps_nb.probe.scratch import Scratch
 from odps_nb.terms import TableName
 
-__all__ = ["Finding", "Prober"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

@@ -20,8 +20,6 @@ from odps_nb.probe.steps import load
 from odps_nb.terms import TableName
 from odps_nb.wire.control import GetTable
 
-__all__ = ["BLOBS", "KINDS", "MARK", "PLAIN_ROWS", "Scratch", "plain_rows", "text_row"]
-
 MARK = "made by odps-nb probe"
 PLAIN_ROWS = 30_000
 TYPES: Mapping[str, str] = {"odps.sql.type.system.odps2": "true"}

@@ -17,8 +17,6 @@ from odps_nb.probe.steps import (
     read,
 )
 
-__all__ = ["QUESTIONS"]
-
 REFUSED = {"refused": True}
 SIMPLE = {"BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "DOUBLE", "DATETIME", "DATE"}
 _ANY_4XX = "Any status from 400 to 499 is a refusal, whatever its Code."

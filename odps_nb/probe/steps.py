@@ -14,25 +14,6 @@ from odps_nb.probe.asking import CODINGS, Answer, Asker, ipc_bytes
 from odps_nb.probe.question import CannotTell
 from odps_nb.terms import TableName
 
-__all__ = [
-    "ROW_OFFSET",
-    "SIZE",
-    "STREAM",
-    "WRITES",
-    "close_stream",
-    "columns_of",
-    "commit",
-    "count",
-    "counted_session",
-    "load",
-    "new_stream",
-    "open_session",
-    "open_write",
-    "put",
-    "read",
-    "read_all",
-]
-
 ROW_OFFSET: Mapping[str, object] = {"SplitMode": "RowOffset", "SplitNumber": 0}
 SIZE: Mapping[str, object] = {
     "SplitMode": "Size",

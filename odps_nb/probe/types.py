@@ -26,8 +26,6 @@ from odps_nb.probe.steps import (
 from odps_nb.terms import TableName
 from odps_nb.wire.schema_json import decode_nested
 
-__all__ = ["QUESTIONS"]
-
 READ = "TableCreateReadSession, TableRead"
 NANO = {"TimestampUnit": "nano", "DatetimeUnit": "milli"}
 MICRO = {**NANO, "TimestampUnit": "micro"}

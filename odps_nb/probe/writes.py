@@ -25,8 +25,6 @@ from odps_nb.probe.steps import (
 from odps_nb.terms import TableName
 from odps_nb.wire.schema_json import decode_nested
 
-__all__ = ["QUESTIONS"]
-
 
 def _rows(number: int = 1) -> pa.Table:
     return pa.table({"c1": pa.array(range(number), pa.int64()), "c2": ["t"] * number})

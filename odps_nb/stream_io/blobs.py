@@ -21,8 +21,6 @@ from odps_nb.wire.frames import (
     check_data_size,
 )
 
-__all__ = ["BlobDataIterator", "BlobStreamReader"]
-
 _SKIP = 256 << 10
 _SMALL = 128 << 10  # a cut frame is worth completing in the window when less than this is there
 _RAW_START = BlobStart(0, None, None, None, {})

@@ -18,8 +18,6 @@ from odps_nb.stream_io.reader import status_of
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 
-__all__ = ["CalledUpload", "opener_of"]
-
 
 def opener_of(function: Callable[..., Any]) -> Callable[[], Any]:
     """Return a function that begins an upload; one that takes the body is run in a thread."""

@@ -18,8 +18,6 @@ from odps_nb.wire.calls.core import find_header
 from odps_nb.wire.codings import coding_of
 from odps_nb.wire.layers import PayloadDecoder
 
-__all__ = ["CrcStrippingStream", "PayloadStream", "close_raw", "open_payload", "read_into_new"]
-
 _DIRECT = 64 << 10  # smaller reads come from the window
 _FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # blocks
 _TRUSTED_SIZE = 64 << 20  # up to this, memory is allocated at once; beyond, as the bytes arrive

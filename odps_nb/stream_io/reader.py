@@ -12,8 +12,6 @@ from odps_nb.stream_io.payload import close_raw
 from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 
-__all__ = ["Status", "StreamReader", "status_of"]
-
 _AT_ONCE = 1 << 20
 _ERROR_BODY = 1 << 20
 

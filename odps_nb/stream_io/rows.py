@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.arrow_body import RowStream
 
-__all__ = ["ArrowReader", "ArrowWriter"]
-
 
 class ArrowReader:
     """The record batches of a table read; iterate, or `read` until ``None``.

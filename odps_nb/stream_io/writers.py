@@ -19,8 +19,6 @@ from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 from odps_nb.wire.codings import encoder
 
-__all__ = ["BlobStreamWriter", "StreamWriter", "UploadLike", "WriteBlobResult", "WriteResult"]
-
 Result = TypeVar("Result")
 
 

@@ -23,8 +23,6 @@ from odps_nb.access.learning.epochs import Epochs
 from odps_nb.access.learning.samples import AsBatches
 from odps_nb.errors import ArgumentError, StateError
 
-__all__ = ["Loader", "RowDataset", "place_in_group"]
-
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return rank and world size: as they are said, or of the process group if there is one.

@@ -12,9 +12,6 @@ from struct import Struct
 
 from odps_nb.errors import FramingError
 
-__all__ = ["I16", "I64", "U8", "field_at", "fields_of", "follow", "number", "pairs", "read", "root"]
-__all__ += ["table_at", "tables", "text"]
-
 U8, I16, I64 = Struct("<B"), Struct("<h"), Struct("<q")
 _U16, _U32, _I32, _PAIR = Struct("<H"), Struct("<I"), Struct("<i"), Struct("<qq")
 

@@ -13,17 +13,6 @@ from typing import Any, NamedTuple
 from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire._frame_parts import ChecksumKind
 
-__all__ = [
-    "DEFAULT_MAX_BLOB",
-    "DEFAULT_MAX_HEADER",
-    "LENGTH",
-    "BlobData",
-    "BlobEnd",
-    "BlobEvent",
-    "BlobRecord",
-    "BlobStart",
-]
-
 DEFAULT_MAX_HEADER = 1 << 20
 """Bytes of a header or footer JSON that are accepted."""
 DEFAULT_MAX_BLOB = 1 << 40

@@ -18,16 +18,6 @@ from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.crc32 import crc32
 
-__all__ = [
-    "ChecksumKind",
-    "Footer",
-    "FrameHeader",
-    "RunningChecksum",
-    "check_data_size",
-    "check_json_size",
-    "parse_json_object",
-]
-
 RETAINED_BYTES = 8 << 20
 """Bytes of a blob that are kept until its footer says which checksum counts."""
 

@@ -20,8 +20,6 @@ from odps_nb.wire._frame_events import (
 from odps_nb.wire._frame_parts import ChecksumKind, FrameHeader, parse_json_object
 from odps_nb.wire.crc32 import crc32
 
-__all__ = ["FrameScanner", "Seen"]
-
 _KNOWN_HEADERS = 256  # headers repeat: most blobs of a column have the same type and no name
 _CRC32_FOOTERS = (
     b'{"Checksum":{"Type":1,"Crc32":%d}}',

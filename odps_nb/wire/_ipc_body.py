@@ -12,8 +12,6 @@ from __future__ import annotations
 from odps_nb.errors import FramingError, LimitExceededError
 from odps_nb.wire._ipc_message import IpcMessage
 
-__all__ = ["FREE_LENGTH", "BodyNeeds"]
-
 PROMISE = 8
 FREE_LENGTH = 1 << 20
 """Values of a column without bytes, such as nulls, that are accepted in any case."""

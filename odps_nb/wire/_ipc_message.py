@@ -25,8 +25,6 @@ from odps_nb.wire._flatbuffer import (
     text,
 )
 
-__all__ = ["IpcMessage", "parse_message"]
-
 SCHEMA, DICTIONARY, RECORD_BATCH = 1, 2, 3
 MAX_FIELDS = 100_000
 """Columns of a stream, and what is nested in them, that are accepted."""

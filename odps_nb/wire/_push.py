@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 
 from odps_nb.errors import StateError
 
-__all__ = ["BytesLike", "PieceDecoder", "PushDecoder"]
-
 BytesLike = bytes | bytearray | memoryview
 
 Out = TypeVar("Out")

@@ -20,16 +20,6 @@ from odps_nb.wire._ipc_message import RECORD_BATCH, parse_message
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
-__all__ = [
-    "CONTINUATION",
-    "DEFAULT_MAX_BODY",
-    "DEFAULT_MAX_DECOMPRESSED",
-    "DEFAULT_MAX_METADATA",
-    "END_MARKER",
-    "EndMarkerCheck",
-    "sniff_body",
-]
-
 CONTINUATION = b"\xff\xff\xff\xff"
 """The four bytes in front of every message."""
 END_MARKER = CONTINUATION + b"\x00\x00\x00\x00"

@@ -36,22 +36,6 @@ from odps_nb.errors import ChecksumError, StateError, TruncatedError
 from odps_nb.wire._push import BytesLike, PieceDecoder
 from odps_nb.wire.crc32c import IMPLEMENTATION, IS_FAST, crc32c
 
-__all__ = [
-    "BLOCK_SIZE",
-    "RUN_BLOCKS",
-    "STORED_SIZE",
-    "TRAILER_SIZE",
-    "BlockDecoder",
-    "BlockEncoder",
-    "DamagedTailError",
-    "encode_blocks",
-    "residue",
-    "strip_into",
-    "strip_trailers",
-    "verify_blocks",
-    "verify_tail",
-]
-
 BLOCK_SIZE = 4096
 """Payload bytes of a whole block."""
 TRAILER_SIZE = 4

@@ -19,20 +19,6 @@ from odps_nb.errors import FramingError, LimitExceededError, StateError, Truncat
 from odps_nb.terms import Compression
 from odps_nb.wire._push import BytesLike, PieceDecoder
 
-__all__ = [
-    "HTTP_NAMES",
-    "LZ4_MAGIC",
-    "MAX_PIECE",
-    "ZSTD_MAGIC",
-    "Decoder",
-    "Encoder",
-    "coding_of",
-    "decoder",
-    "encoder",
-    "from_http_name",
-    "sniff",
-]
-
 HTTP_NAMES = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
 """Names in ``Accept-Encoding`` and ``Content-Encoding``; no compression has none."""
 

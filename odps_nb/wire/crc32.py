@@ -10,8 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-__all__ = ["IMPLEMENTATION", "crc32"]
-
 
 def _choose() -> tuple[Callable[..., int], str]:
     try:

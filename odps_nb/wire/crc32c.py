@@ -12,8 +12,6 @@ from functools import cache
 
 from odps_nb.wire._push import BytesLike
 
-__all__ = ["IMPLEMENTATION", "IS_FAST", "crc32c", "crc32c_slow"]
-
 _REVERSED_POLYNOMIAL = 0x82F63B78
 
 

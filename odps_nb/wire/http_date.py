@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC
 from email.utils import formatdate, parsedate_to_datetime
 
-__all__ = ["format_date", "parse_date"]
-
 
 def format_date(now: float) -> str:
     """Format seconds of the epoch as ``Thu, 20 Nov 2025 22:04:05 GMT``."""

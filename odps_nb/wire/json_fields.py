@@ -16,8 +16,6 @@ from typing import NoReturn
 from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
 from odps_nb.terms import shorten
 
-__all__ = ["MAX_JSON_BYTES", "Fields", "Refuse", "dump", "in_answer", "in_request", "parse_object"]
-
 MAX_JSON_BYTES = 64 * 2**20
 MAX_INTEGER = 2**63 - 1
 

@@ -23,8 +23,6 @@ from odps_nb.wire.codings import Decoder, coding_of, decoder, sniff
 from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobEvent, FrameDecoder, RawDecoder
 
-__all__ = ["BlobBodyDecoder", "PayloadDecoder"]
-
 _MAGIC_SIZE = 4
 _UNDONE_FIRST = "the first block fails its checksum as received, so the coding was undone first"
 

@@ -35,17 +35,6 @@ from odps_nb.wire.type_text import (
     read_type,
 )
 
-__all__ = [
-    "DEFAULT_MAX_FIELD_SIZE",
-    "MAX_COLUMNS",
-    "WriteSchema",
-    "assign_column_ids",
-    "decode_flat",
-    "decode_nested",
-    "encode_flat",
-    "encode_nested",
-]
-
 DEFAULT_MAX_FIELD_SIZE = 8 * 2**20
 _NESTED = (TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT)
 _CODES = {str(int(code)): code for code in TypeCode if code >= 0}

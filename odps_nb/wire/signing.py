@@ -22,15 +22,6 @@ from odps_nb.errors import AccessDeniedError, ArgumentError, ConfigError
 from odps_nb.secret import hides_secrets
 from odps_nb.wire.http_date import format_date, parse_date
 
-__all__ = [
-    "Credentials",
-    "authorization",
-    "canonical_string",
-    "derive_key",
-    "sign",
-    "verify",
-]
-
 MAX_SKEW = 900.0
 PREFIX = "aliyun_v4"
 REQUEST_SUFFIX = f"{PREFIX}_request"

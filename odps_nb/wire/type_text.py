@@ -29,17 +29,6 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import shorten
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_TEXT",
-    "format_columns",
-    "format_text",
-    "format_type",
-    "parse_columns",
-    "parse_type",
-    "read_type",
-]
-
 MAX_DEPTH = 32  # the service itself allows 20 levels
 MAX_TEXT = 2**20
 MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: what decimal256 can hold

@@ -12,17 +12,6 @@ from xml.etree import ElementTree
 
 from odps_nb.errors import FramingError, LimitExceededError
 
-__all__ = [
-    "DECLARATION",
-    "MAX_XML_BYTES",
-    "Element",
-    "child_text",
-    "element",
-    "has_spelling",
-    "parse_answer",
-    "parse_xml",
-]
-
 MAX_XML_BYTES = 64 * 2**20
 MAX_XML_DEPTH = 64
 DECLARATION = '<?xml version="1.0"?>\n'

@@ -14,8 +14,6 @@ from zoneinfo import ZoneInfo
 from odps_nb.access.binding.values import Duration, PlainValue, Time, plain
 from odps_nb.errors import ArgumentError
 
-__all__ = ["Target", "Writer", "literal"]
-
 Target = Literal["sql", "where", "spark"]
 """The reader of the text: the service, the grammar of ``where=``, or Spark."""
 

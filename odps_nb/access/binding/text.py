@@ -17,8 +17,6 @@ from odps_nb.access.checks import check_text
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import TableName
 
-__all__ = ["bind", "bind_query"]
-
 _TOKEN = re.compile(
     r"""
     (?P<comment>--[^\n]*|/\*.*?\*/)

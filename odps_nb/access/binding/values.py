@@ -19,8 +19,6 @@ from typing import Any
 
 from odps_nb.errors import ArgumentError
 
-__all__ = ["MAX_VALUES", "Duration", "PlainValue", "Time", "plain"]
-
 # For a longer IN list, write a table and join with it.
 MAX_VALUES = 10_000
 

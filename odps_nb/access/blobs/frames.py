@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
 
-__all__ = [
-    "FrameBlobs",
-    "blob_dtypes",
-    "frame_gallery",
-    "gather_blobs",
-    "learn_heads",
-    "tell_polars",
-]
-
 _SHOWN_NAME = 32
 _AT_A_TIME = 8
 _LEARNED = 20

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["Fetch", "Reference", "References", "each_blob", "iter_records", "save_blobs"]
-
 Reference = str | bytes | BlobReference | Blob
 
 

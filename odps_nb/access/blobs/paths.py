@@ -14,8 +14,6 @@ from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TableSchema, TypeCode
 from odps_nb.terms import TableName
 
-__all__ = ["BlobPath", "blob_paths", "find_blob_path", "map_blobs", "walk_blobs"]
-
 BlobPath = tuple[str, ...]
 
 

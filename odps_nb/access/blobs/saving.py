@@ -1,7 +1,4 @@
-"""Writes a stream of chunks to a file: complete or not at all, under a safe name.
-
-Must not know: blobs, the service.
-"""
+"""Writes a stream of chunks to a file: complete or not at all, under a safe name."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from odps_nb.errors import ConfigError
-
-__all__ = ["Folder", "file_name_for", "safe_name", "save_stream"]
 
 MAX_NAME_BYTES = 150
 _FORBIDDEN = re.compile(r'[\x00-\x1f\x7f-\x9f<>:"|?*\ud800-\udfff]')

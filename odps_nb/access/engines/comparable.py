@@ -11,15 +11,6 @@ from decimal import Decimal
 
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
 
-__all__ = [
-    "MAX_PARTITIONS",
-    "Value",
-    "may_be_null_tested",
-    "partition_value",
-    "takes_pattern",
-    "takes_value",
-]
-
 MAX_PARTITIONS = 1000  # named one by one in a request
 
 Value = bool | int | float | str | datetime.date | Decimal

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadPlan
     from odps_nb.schema import TableSchema
 
-__all__ = ["TableDataset", "TableScanner", "open_dataset"]
-
 T = TypeVar("T")
 
 BATCH_ROWS = 131_072

@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 from odps_nb.errors import FramingError
 from odps_nb.wire import _flatbuffer as flat
 
-__all__ = ["Call", "Field", "Literal", "Maker", "Tree", "build", "fields_of", "parts_of", "read"]
-
 _MAGIC = 8  # bytes before the first message of an Arrow file
 _PREFIX = 8  # marker and length before a message
 _HEADER, _METADATA = 2, 2  # field numbers of Message and Schema

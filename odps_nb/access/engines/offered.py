@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.convert.frame_options import FrameOptions
 
-__all__ = ["ForEngines", "to_dask", "to_ray"]
-
 
 class ForEngines:
     """Base class of `Table` and `Scan`: the rows for DuckDB, polars, Dask and Ray."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from odps_nb.access.engines.pushdown import Projection
 
-__all__ = ["scan_polars", "to_polars"]
-
 
 def scan_polars(dataset: TableDataset) -> pl.LazyFrame:
     """Return a LazyFrame over a dataset; polars pushes columns, filters and ``head`` into it."""

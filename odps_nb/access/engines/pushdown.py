@@ -39,8 +39,6 @@ from odps_nb.filters.tree import columns_of as filter_columns
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["columns_of", "plan_query"]
-
 Projection = Sequence[str] | dict[str, pc.Expression] | None
 
 

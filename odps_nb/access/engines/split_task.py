@@ -26,8 +26,6 @@ from odps_nb.terms import Split
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
 
-__all__ = ["SessionTask", "SplitTask", "settings_of", "split_tasks"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTask:

@@ -1,7 +1,7 @@
 """`Epochs`: the samples of a source, epoch by epoch, sharded, and what a state of them says.
 
 A *shard* is what one worker of one rank reads. A state has, for each shard, the rows of its slice
-that have been given; from there an epoch goes on. Must not know: torch.
+that have been given; from there an epoch goes on.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from odps_nb.access.learning.order import SEEDS, EpochOrder, slice_of
 from odps_nb.access.learning.samples import Samples
 from odps_nb.access.learning.source import RowSource
 from odps_nb.errors import ArgumentError, ConflictError
-
-__all__ = ["Epochs"]
 
 FORMAT = 1
 _AFRESH = "begin an epoch instead of going on with one: leave the state out"

@@ -3,7 +3,7 @@
 Rows are taken in two steps. *Chunks*, ranges of consecutive rows, are put into a random order and
 laid end to end: the sequence of the epoch. Each shard gets a slice of the sequence, cuts it into
 *windows*, and permutes the rows of each. Nothing is drawn while rows are read, so any place of the
-order is found without going through those before it. Must not know: sessions, torch.
+order is found without going through those before it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import numpy.typing as npt
 
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import RowRangeSplit
-
-__all__ = ["MAX_CHUNKS", "SEEDS", "EpochOrder", "slice_of"]
 
 MAX_CHUNKS = 1_000_000
 """Each is a number in the memory of every worker."""

@@ -1,7 +1,4 @@
-"""What a model is given: a dict per row, arrays per batch, or rows with the bytes of a blob.
-
-Must not know: the order of rows, torch.
-"""
+"""What a model is given: a dict per row, arrays per batch, or rows with the bytes of a blob."""
 
 from __future__ import annotations
 
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.schema import TableSchema
     from odps_nb.terms import TableName
-
-__all__ = ["AsBatches", "AsRows", "Placed", "Samples", "WithBlobs", "blob_column"]
 
 Placed = tuple[int, Any]
 """A sample, after the place at which the next one begins: that of its window, plus its rows there.

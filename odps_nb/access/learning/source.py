@@ -1,7 +1,4 @@
-"""`RowSource`: rows of one session in the order of an epoch, window by window, in any process.
-
-Must not know: shards, states, torch.
-"""
+"""`RowSource`: rows of one session in the order of an epoch, window by window, in any process."""
 
 from __future__ import annotations
 
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.plan import ReadPlan
-
-__all__ = ["RowSource", "open_source"]
 
 WORKERS = 4
 """Chunks that a process reads at a time; there are several processes."""

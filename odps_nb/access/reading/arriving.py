@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from odps_nb.convert.frame_options import FrameOptions
 
-__all__ = ["fitting", "in_reach", "lazy_reader", "read_frame", "streaming_reader"]
-
 B = TypeVar("B")
 
 

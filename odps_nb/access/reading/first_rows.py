@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.calls.progress import ProgressTracker
 
-__all__ = ["preview_rows"]
-
 MOST_ROWS = 1000
 """Most rows requested as a preview; the service's own limit is not documented."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.terms import Compression, TextMode, TimeUnit
 
-__all__ = ["ReadOptions", "plan_read"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:

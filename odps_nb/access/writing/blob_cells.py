@@ -44,16 +44,6 @@ from odps_nb.schema import (
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
-__all__ = [
-    "Content",
-    "cells_as_array",
-    "cells_of",
-    "check_cells",
-    "check_leaf_types",
-    "content_of",
-    "sizes_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Content:

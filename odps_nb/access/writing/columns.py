@@ -14,8 +14,6 @@ from odps_nb.wire.type_text import parse_columns, parse_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["is_text", "names_of", "partition_items", "properties_of", "schema_of"]
-
 
 def schema_of(
     columns: str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema,

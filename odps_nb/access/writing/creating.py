@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["NewTable", "create_with_rows", "name_the_way", "write_table"]
-
 
 def name_the_way(error: NotFoundError) -> None:
     """Say in the hint of the error of a write how to make the table that is missing."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
 
-__all__ = ["FILE_COLUMNS", "write_files", "write_files_resumable"]
-
 FILE_COLUMNS = (
     "path string comment 'below the folder', name string, size bigint comment 'bytes', "
     "mime_type string comment 'what the bytes are', modified timestamp, content blob"

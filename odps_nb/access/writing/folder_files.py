@@ -1,7 +1,4 @@
-"""Lists the files of a folder in a fixed order, one after the other.
-
-Must not know: tables, blobs.
-"""
+"""Lists the files of a folder in a fixed order, one after the other."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ from typing import Protocol
 
 from odps_nb.client.blob.upload import open_file
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
-
-__all__ = ["Files", "FolderFile", "FolderFiles"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

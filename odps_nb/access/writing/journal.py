@@ -7,7 +7,7 @@ hold. Lines of JSON, each written before what it tells of happens::
     {"stream": …, "files": [[path, size, modified], …]}       rows of these are sent into a stream
     {"commit": [stream, …]}                                   the commit of these is asked for
 
-No reference, no key and nothing of what the files hold is in it. Must not know: tables, rows.
+No reference, no key and nothing of what the files hold is in it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from typing import Any
 from odps_nb.access.writing.folder_files import FolderFile
 from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.errors import ConfigError, ConflictError
-
-__all__ = ["Journal", "Noted", "NotedFile", "open_journal"]
 
 _FORMAT = 1
 _OLD = 30 * 86400.0  # seconds after which nobody goes on with an upload

@@ -18,8 +18,6 @@ from odps_nb.terms import BlobReference, PartitionSpec, TableName
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["check_same_partitions", "columns_of", "has_rows", "partitioned"]
-
 
 def has_rows(data: Any) -> bool:
     """Whether this is data to be written, and not only a description of columns."""

@@ -1,7 +1,7 @@
 """`OpenWrite`: a write session in separate steps, for one process or several.
 
 ``Table.write`` opens, writes and commits in one call. Here streams are written where the rows are,
-and one process commits. Must not know: how rows are sent.
+and one process commits.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from odps_nb.access.table import Table
     from odps_nb.client.write.stream import WriteStream
-
-__all__ = ["Committed", "OpenStream", "OpenWrite", "open_write"]
 
 BUFFER_BYTES = 64 * 2**20
 

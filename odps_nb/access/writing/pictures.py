@@ -1,7 +1,7 @@
 """Encodes the pictures and arrays that stand in BLOB cells: PIL images, numpy arrays.
 
-What cannot be encoded without loss of values is refused before anything is sent. Pillow is
-imported where something is encoded with it. Must not know: columns, rows.
+What cannot be encoded without loss of values is refused before anything is sent. Pillow is imported
+where something is encoded with it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from odps_nb.errors import ArgumentError, MissingDependencyError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-__all__ = ["PNG", "ImageFormat", "encoded", "is_array", "is_picture", "unfit"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odps_nb.access.writing.sources import Target
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["Remainder", "named_partitions"]
-
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     MakesChunk = Callable[[list[FolderFile], int], Chunk]
 
-__all__ = ["write_resumable"]
-
 _log = logging.getLogger("odps_nb")
 
 

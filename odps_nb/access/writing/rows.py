@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 
-__all__ = ["WriteOptions", "fitted_batches", "write_chunks", "write_data"]
-
 
 def _nothing() -> None:
     """Do nothing before a commit."""

@@ -42,16 +42,6 @@ from odps_nb.terms import PartitionSpec, TableName, check_partition_value
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Chunk",
-    "Target",
-    "WriteInput",
-    "check_fixed",
-    "open_input",
-    "require_partition_columns",
-    "with_partitions",
-]
-
 BLOB_ROWS = 256
 """Rows of a chunk with BLOB columns: their blobs are uploaded before the chunk is written."""
 LANE_BYTES = 64 * 2**20

@@ -17,8 +17,6 @@ import pyarrow as pa
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError, ConversionError
 
-__all__ = ["Chunks", "as_arrow", "as_tables", "is_pandas", "is_spark", "refuse_index"]
-
 CHUNK_ROWS = 16_384
 """Maximum number of rows of an iterator that are converted together."""
 CHUNK_BYTES = 16 * 2**20

@@ -24,8 +24,6 @@ from odps_nb.terms import BlobReference, PartitionSpec
 if TYPE_CHECKING:
     from odps_nb.client.write.session import BlobItem, WriteStream
 
-__all__ = ["BlobUploader", "assemble"]
-
 
 def assemble(chunk: Chunk, blobs: Mapping[str, pa.Array], target: Target) -> pa.RecordBatch:
     """Join plain columns and BLOB columns in the order of the target."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.calls.progress import Progress
 
-__all__ = ["Change", "change_rows"]
-
 _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
 

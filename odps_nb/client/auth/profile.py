@@ -23,8 +23,6 @@ from odps_nb.terms import TableName
 if TYPE_CHECKING:
     from odps_nb.wire.signing import Credentials
 
-__all__ = ["Profile"]
-
 _HOW = {
     "endpoint": "endpoint= or ODPS_ENDPOINT",
     "project": "project= or ODPS_PROJECT",

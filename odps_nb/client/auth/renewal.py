@@ -19,8 +19,6 @@ from odps_nb.errors import ConfigError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.secret import Hidden, Secret, forget_locals
 
-__all__ = ["CredentialSource", "from_process"]
-
 MARGIN = 300.0  # seconds before the end at which keys are renewed
 HOLD = 60.0  # seconds that keys are kept whose end is not told
 PATIENCE = 30.0  # seconds until a renewal that failed is tried again

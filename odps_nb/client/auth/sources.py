@@ -17,19 +17,6 @@ from odps_nb.client.options import OPTION_FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.secret import SECRET_NAMES, Hidden, Secret, forget_locals, hidden
 
-__all__ = [
-    "CREDENTIAL_FIELDS",
-    "FIELDS",
-    "KEYRING_SERVICE",
-    "SECRET_FIELDS",
-    "from_environment",
-    "from_file",
-    "from_keyring",
-    "from_pyodps",
-    "profile_file",
-    "profile_names",
-]
-
 _TEXT_CREDENTIALS = (
     "access_id",
     "access_key",

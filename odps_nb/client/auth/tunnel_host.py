@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from odps_nb.errors import ConfigError
 
-__all__ = ["check_tunnel_host"]
-
 _VENDOR = frozenset({"aliyun.com", "aliyun-inc.com", "alibabacloud.com"})
 """Domains of one owner: an endpoint of one may name a Storage API in another."""
 _TRANSITION = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "2002::/16", "2001::/32")))

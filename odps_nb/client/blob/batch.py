@@ -28,8 +28,6 @@ from odps_nb.terms import BlobReference, Compression, shorten
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
 
-__all__ = ["WORTH_READING", "BlobBatch", "BlobPart", "place_note", "unknown_blob"]
-
 WORTH_READING = 1 << 16
 """Bytes that are read to the end of a response sooner than a new connection is made."""
 

@@ -35,8 +35,6 @@ from odps_nb.wire.crc32c import crc32c
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
 
-__all__ = ["DEFAULT_LIMIT", "BlobCache", "CachedBlob", "cache_limit", "open_cache"]
-
 _MAGIC = b"odpsnb\x00\x01"
 _FOOTER = struct.Struct("<8sQ32sII")
 _PIECE = 1 << 20

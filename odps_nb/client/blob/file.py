@@ -21,8 +21,6 @@ from odps_nb.terms import BlobReference, Compression, format_bytes
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEvent
 
-__all__ = ["BlobFile", "open_blob"]
-
 
 class BlobFile(PieceFile):
     """A binary file of one blob: `read`, `readinto`, `close`; no seeking.

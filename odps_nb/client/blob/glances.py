@@ -18,8 +18,6 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.terms import BlobReference, Compression
 
-__all__ = ["Glance", "iter_glances"]
-
 _PIECE = 1 << 16  # about as much as tells what a blob is
 
 

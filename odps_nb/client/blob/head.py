@@ -20,8 +20,6 @@ from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobStart
 
-__all__ = ["BlobHead", "fetch_blob_head"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlobHead:

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 from odps_nb.errors import StateError
 
-__all__ = ["PieceFile"]
-
 
 class PieceFile(io.RawIOBase):
     """A binary file with `read`, `readinto`, `pieces` and `close`, not seekable; holds one piece.

@@ -17,8 +17,6 @@ from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import BlobEvent
 from odps_nb.wire.layers import BlobBodyDecoder
 
-__all__ = ["MAX_BLOB", "DeliveredPrefix", "blob_events", "raw_size"]
-
 MAX_BLOB = 1 << 40
 """Bytes of one blob that are accepted."""
 _AROUND = 1 << 20  # bytes that header and footer of one blob may add, generously

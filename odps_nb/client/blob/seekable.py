@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["RECEIVE_BUFFER", "SeekableBlob", "open_seekable", "read_whole"]
-
 RECEIVE_BUFFER = 128 << 10
 """Bytes that the kernel may receive ahead, while not all of the blob is wanted."""
 _AHEAD = 64 << 10  # fetched with what was asked for: the end of a file is not always read

@@ -12,8 +12,6 @@ from typing import Protocol
 
 from odps_nb.errors import ConfigError
 
-__all__ = ["MEMORY", "Kept", "Spool"]
-
 MEMORY = 8 << 20
 """Bytes of a blob that stay in memory; with one more, all of it is in a file."""
 _PIECE = 1 << 20

@@ -20,8 +20,6 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
-__all__ = ["ReferenceRanges", "StreamedBlob", "iter_streamed_blobs"]
-
 WAITING_BYTES = 32 * 2**20
 PIECE_BYTES = 2**20
 FIRST_COUNT = 8

@@ -28,8 +28,6 @@ from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
 from odps_nb.wire.codings import Encoder, encoder
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
 
-__all__ = ["BlobContent", "BlobItem", "open_file", "upload_blobs"]
-
 BATCH_COUNT = 512
 BATCH_BYTES = 32 * 2**20
 PIECE = 1 << 18

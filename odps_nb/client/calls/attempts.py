@@ -19,8 +19,6 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import OdpsNbError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 
-__all__ = ["Attempts", "Clock"]
-
 _log = logging.getLogger("odps_nb")
 
 

@@ -12,8 +12,6 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import Call
 
-__all__ = ["CallUpload"]
-
 T = TypeVar("T")
 
 

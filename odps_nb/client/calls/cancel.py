@@ -12,8 +12,6 @@ from typing import Protocol
 from odps_nb.errors import CancelledError
 from odps_nb.lifetime import Living, renew_after_fork
 
-__all__ = ["SHORT_WAIT", "CancelToken", "Stoppable"]
-
 SHORT_WAIT = 0.1
 """Longest wait in seconds before cancellation is checked again."""
 

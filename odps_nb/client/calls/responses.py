@@ -11,8 +11,6 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.wire.calls import decode_error
 from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
 
-__all__ = ["document", "doubt_version_4", "raise_for_status", "refusal"]
-
 MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
 # What services say that don't know it; the stock client falls back on these

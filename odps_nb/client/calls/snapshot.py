@@ -1,23 +1,12 @@
 """Progress at one moment, as values: phase, counters, splits, and the items on their way.
 
-`ProgressTracker` makes them; who shows progress takes them. Must not know: who counts.
+`ProgressTracker` makes them; who shows progress takes them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-
-__all__ = [
-    "MOVING",
-    "STALL",
-    "ItemProgress",
-    "Pauses",
-    "Phase",
-    "ProgressSnapshot",
-    "Sending",
-    "SplitProgress",
-]
 
 STALL = 3.0
 """Seconds without a row or byte that count as a pause."""

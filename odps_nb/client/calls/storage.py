@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.blob.cache import BlobCache
 
-__all__ = ["HERE_SECONDS", "StorageClient"]
-
 _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-__all__ = ["AdaptiveConcurrency"]
-
 ITEMS_PER_LANE = 8
 """Items without a refusal that restore a lane."""
 

@@ -20,8 +20,6 @@ from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-__all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_WORKERS", "Job", "Resting", "fan_out"]
-
 DEFAULT_MAX_BYTES = 256 * 2**20
 DEFAULT_WORKERS = 8
 

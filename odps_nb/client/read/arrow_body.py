@@ -39,8 +39,6 @@ from odps_nb.wire.calls.core import find_header
 from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error
 from odps_nb.wire.codings import Decoder, decoder
 
-__all__ = ["Body", "RowStream"]
-
 
 class Body(Protocol):
     """A response body, such as `odps_nb.http.transport.HttpResponse`."""

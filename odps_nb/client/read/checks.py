@@ -23,17 +23,6 @@ from odps_nb.filters.row_filter import RowFilter
 from odps_nb.terms import format_bytes
 from odps_nb.wire.calls.errors import is_time_overflow
 
-__all__ = [
-    "BatchFilter",
-    "Batches",
-    "asks_for_micro",
-    "counted",
-    "limited",
-    "refused_in_micro",
-    "whole",
-    "within",
-]
-
 Batches = Generator[pa.RecordBatch, None, None]
 
 

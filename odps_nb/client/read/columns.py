@@ -15,9 +15,6 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls import CreateReadSession, ReadSessionAnswer
 
-__all__ = ["Columns", "choose_columns", "hidden_columns", "increment_of", "selected", "unit_of"]
-
-
 Ask = Callable[[CreateReadSession], ReadSessionAnswer]
 
 

@@ -20,16 +20,6 @@ from odps_nb.errors import ArgumentError, FramingError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import SplitMode
 
-__all__ = [
-    "CHANGE",
-    "Bound",
-    "Increment",
-    "in_words",
-    "names_on_the_wire",
-    "on_the_wire",
-    "plan_increment",
-]
-
 Bound = SupportsIndex | datetime.date | str
 """A version, or a moment in the time zone of the project."""
 

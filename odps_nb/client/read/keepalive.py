@@ -18,8 +18,6 @@ from odps_nb.http.retry import RetryPolicy
 from odps_nb.lifetime import start_thread
 from odps_nb.wire.calls import GetReadSession, ReadSessionAnswer
 
-__all__ = ["SessionKeeper"]
-
 REFRESH_BEFORE = 60.0
 ASK_AGAIN_AFTER = 10.0
 # The rows are worth more than the refresh: it is tried once, and again later; in the last minute

@@ -21,8 +21,6 @@ from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.sizes import batch_bytes, batch_rows
 from odps_nb.client.read.splits import SplitRows, iter_split
 
-__all__ = ["START", "Place", "Placed", "iter_placed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Place:

@@ -20,8 +20,6 @@ from odps_nb.terms import (
 )
 from odps_nb.wire.calls import MAX_BATCH_ROWS
 
-__all__ = ["DEFAULT_BATCH_ROWS", "ReadPlan", "ReadSession"]
-
 DEFAULT_BATCH_ROWS = 20_000
 
 

@@ -19,8 +19,6 @@ from odps_nb.schema import Column
 from odps_nb.terms import STRICT_TEXT, TextOptions
 from odps_nb.wire.calls import Preview
 
-__all__ = ["fetch_preview"]
-
 
 def fetch_preview(
     storage: StorageClient,

@@ -26,8 +26,6 @@ from odps_nb.schema import Column
 from odps_nb.terms import RowRangeSplit, Split, TextMode, TimeUnit
 from odps_nb.wire.calls import StreamingCall
 
-__all__ = ["ResumableRowStream", "TextForm", "rows_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class TextForm:

@@ -17,18 +17,6 @@ from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES
 
-__all__ = [
-    "DEFAULT_BATCH_BYTES",
-    "READ_WORKERS",
-    "PieceRanges",
-    "batch_bound",
-    "batch_bytes",
-    "batch_rows",
-    "lanes_for",
-    "piece_bytes",
-    "row_bytes",
-]
-
 DEFAULT_BATCH_BYTES = 16 * 2**20
 SMALL_BATCH_BYTES = 64 * 2**10
 READ_WORKERS = 16

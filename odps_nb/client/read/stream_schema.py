@@ -17,8 +17,6 @@ from odps_nb.schema import ArrayType, Column, DecimalType, MapType, OdpsType, St
 from odps_nb.terms import shorten
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["find_columns", "mismatch"]
-
 _SHOWN = 120
 
 

@@ -33,8 +33,6 @@ from odps_nb.wire.control.table_limits import (
 )
 from odps_nb.wire.type_text import format_columns, format_text, format_type
 
-__all__ = ["TableOptions", "create_table_sql", "quoted", "settings_of"]
-
 _TRANSACTIONAL = {"transactional": "true"}
 _WRITE_BUCKETS = "write.bucket.num"
 

@@ -18,8 +18,6 @@ from odps_nb.wire.control import rest_request
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["console_of", "job_page"]
-
 _REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
 _CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
 

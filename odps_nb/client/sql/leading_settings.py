@@ -10,8 +10,6 @@ import re
 
 from odps_nb.errors import ArgumentError
 
-__all__ = ["split_settings"]
-
 _SET = re.compile(r"(?:\s|--[^\n]*\n)*+set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGNORECASE)
 
 

@@ -49,19 +49,6 @@ from odps_nb.wire.control import (
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = [
-    "SQL_ZONE",
-    "SqlInstance",
-    "cancel_sql",
-    "estimate_sql",
-    "fetch_status",
-    "find_sql",
-    "run_sql",
-    "stop_quietly",
-    "submit_sql",
-    "wait_sql",
-]
-
 _log = logging.getLogger("odps_nb")
 
 FIRST_POLL, LAST_POLL = 0.05, 2.0

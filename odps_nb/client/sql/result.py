@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["ResultSession", "iter_result", "iter_result_rows", "open_result"]
-
 PAGE_ROWS = 100_000
 _NO_RIGHT = ("NoPermission", "AccessDenied")
 NO_ROWS = "InstanceTypeNotSupported"

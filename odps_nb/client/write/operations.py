@@ -19,8 +19,6 @@ from odps_nb.terms import PartitionSpec, TableName
 if TYPE_CHECKING:
     from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["DELETE", "UPSERT", "Stamp", "StreamReceipt", "WriteSessionRef", "takes_operation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSessionRef:

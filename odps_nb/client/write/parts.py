@@ -16,8 +16,6 @@ import pyarrow as pa
 from odps_nb.errors import ConversionError
 from odps_nb.terms import Compression
 
-__all__ = ["DEFAULT_PART_BYTES", "RowPart", "iter_parts", "write_ipc"]
-
 DEFAULT_PART_BYTES = 64 * 2**20
 
 

@@ -40,8 +40,6 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["WriteStream", "open_write_stream"]
-
 _log = logging.getLogger("odps_nb")
 
 

@@ -16,8 +16,6 @@ from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.convert.fitting.zones import PER_SECOND, UnitTooFine, from_clock, to_clock
 from odps_nb.schema import OdpsType
 
-__all__ = ["fit_date", "fit_day_time", "fit_time"]
-
 # DATE, DATETIME and TIMESTAMP range from year 1 to year 9999; Arrow's own types further.
 _FIRST_DAY, _LAST_DAY = -719162, 2932896
 _NAMES = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}

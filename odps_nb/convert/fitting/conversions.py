@@ -7,8 +7,6 @@ from typing import Literal
 
 from odps_nb.errors import ArgumentError
 
-__all__ = ["AS_THEY_ARE", "Conversions", "DecimalConversion", "TextConversion"]
-
 DecimalConversion = Literal["exact", "round"]
 TextConversion = Literal["exact", "parse"]
 

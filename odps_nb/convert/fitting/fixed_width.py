@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Mask", "Numbers", "array_from", "numbers_of", "validity_of"]
-
 Numbers = np.ndarray[Any, Any]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 

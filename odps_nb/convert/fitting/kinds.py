@@ -14,8 +14,6 @@ import pyarrow as pa
 from odps_nb.convert.fitting.leaf import Part
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
 
-__all__ = ["is_missing", "items_of", "parts_of"]
-
 _Places = list[int]
 
 

@@ -30,18 +30,6 @@ from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
 from odps_nb.convert.times import INSTANTS
 from odps_nb.schema import DecimalType, OdpsType, TypeCode, is_readable
 
-__all__ = [
-    "PARSED",
-    "Context",
-    "Part",
-    "fit_leaf",
-    "fit_parts",
-    "given_text",
-    "kind_of",
-    "kind_problem",
-    "parse_text",
-]
-
 Part = tuple[np.ndarray[Any, Any], pa.Array]
 """Positions in a column, and the values there: of one Arrow type, none of them null."""
 

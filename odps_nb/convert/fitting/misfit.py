@@ -12,8 +12,6 @@ import pyarrow as pa
 from odps_nb.schema import OdpsType
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["MAX_MISFITS", "Misfit", "ValueMisfit", "refuse", "shorten", "shown"]
-
 MAX_MISFITS = 3
 """Values of one column that an error names."""
 _SHOWN = 60

@@ -41,21 +41,6 @@ from odps_nb.convert.fitting.zones import UnitTooFine
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, VectorType
 from odps_nb.wire.type_text import format_type
 
-__all__ = [
-    "KindError",
-    "check_kind",
-    "fit_array",
-    "list_offsets",
-    "lists_of",
-    "members_of",
-    "no_member",
-    "null_offsets",
-    "of_lists",
-    "part_problem",
-    "refuse_null_keys",
-    "with_unit",
-]
-
 
 class KindError(Exception):
     """No value of this Arrow type can fit; the message says why, ``path`` where inside."""

@@ -18,8 +18,6 @@ from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from, numbe
 from odps_nb.convert.fitting.misfit import refuse
 from odps_nb.schema import DecimalType, OdpsType
 
-__all__ = ["MAX_DIGITS", "fit_decimal", "fit_float", "fit_integer"]
-
 MAX_DIGITS = 76
 """Digits of Arrow's widest decimal."""
 _EXACT = Context(prec=2 * MAX_DIGITS + 400)

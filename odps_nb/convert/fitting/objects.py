@@ -37,8 +37,6 @@ from odps_nb.convert.fitting.numbers import MAX_DIGITS
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, TypeCode, VectorType
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["fit_objects"]
-
 _Objects = Sequence[Any]
 
 

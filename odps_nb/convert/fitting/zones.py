@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from odps_nb.convert.fitting.fixed_width import Mask, Numbers, array_from
 
-__all__ = ["PER_SECOND", "UnitTooFine", "from_clock", "to_clock"]
-
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_NS = 86_400 * 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)

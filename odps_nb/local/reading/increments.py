@@ -27,18 +27,6 @@ from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TimeUnit
 
-__all__ = [
-    "MODES",
-    "BucketRows",
-    "Changed",
-    "Interval",
-    "bucket_ranges",
-    "changed_rows",
-    "changes_table",
-    "seconds_of",
-    "with_system_columns",
-]
-
 UPDATED = 8
 """Operation that mode ``append`` reports for a row that existed before."""
 DEFAULT_BUCKETS = 16

@@ -22,23 +22,6 @@ from odps_nb.terms import SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-__all__ = [
-    "MAX_SPLITS",
-    "ReadSession",
-    "by_count",
-    "by_size",
-    "cut_ranges",
-    "echoed",
-    "find_column",
-    "output_schema",
-    "parse_filter",
-    "prune",
-    "scan_plan",
-    "seek",
-    "session_of_text",
-    "session_text",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSession:

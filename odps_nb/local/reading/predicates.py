@@ -21,8 +21,6 @@ from odps_nb.local.store.arrow_types import arrow_type, constant
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["Evaluator", "Predicate"]
-
 MAX_LENGTH = 64 * 1024
 # DuckDB's own words for many rows or columns, and for waiting, that the parser does not know
 _NOT_OF_A_ROW = frozenset({"unnest", "columns", "sleep_ms", "pg_sleep", "write_log"})

@@ -21,8 +21,6 @@ from odps_nb.local import faults
 from odps_nb.terms import Compression
 from odps_nb.wire.codings import encoder
 
-__all__ = ["coded", "encode_stream", "in_nanoseconds", "rebatch"]
-
 LAST_NANOSECOND = 2**31 * 10**9 - 1
 """Of the last second that the real service gives in nanoseconds, 2038-01-19 03:14:07."""
 

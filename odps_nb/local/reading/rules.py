@@ -22,8 +22,6 @@ from odps_nb.wire.calls import (
     ReadRows,
 )
 
-__all__ = ["ReadRules", "check_batch"]
-
 CLUSTERED_BLOCK_ROWS = 1_000
 """Under 2,000 rows come of a clustered table that holds one match (TestPredicate…ClusterTable)."""
 

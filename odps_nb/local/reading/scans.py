@@ -19,9 +19,6 @@ from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
 
-__all__ = ["ScanFile", "ScanPlan", "batches_of", "cut_rows", "scan"]
-
-
 MASK_BYTES = 4 << 20
 
 

@@ -52,8 +52,6 @@ from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName
 from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import CreateReadSession
 
-__all__ = ["ReadSessions"]
-
 LIFETIME = 24 * 3600.0
 CACHED = 256
 PREVIEW_ROWS = 10_000

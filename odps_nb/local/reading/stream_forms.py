@@ -13,8 +13,6 @@ from odps_nb.local.forms import Forms
 from odps_nb.local.store.arrow_types import seconds_and_nanos
 from odps_nb.schema import TEXT, Column, OdpsType, TypeCode
 
-__all__ = ["formed"]
-
 _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 
 

@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 from starlette.types import Scope
 
-__all__ = ["BodyWriter", "Bytes", "Some", "Written", "direct_transport", "take_some"]
-
 Bytes = bytes | memoryview
 
 CHUNK_BYTES = 1 << 20

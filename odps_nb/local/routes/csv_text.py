@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from odps_nb.arrow.text import as_bytes
 
-__all__ = ["csv_text"]
-
 
 def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
     """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``.

@@ -18,8 +18,6 @@ from odps_nb.wire import control
 from odps_nb.wire.control.core import date_text
 from odps_nb.wire.xml_text import DECLARATION, element
 
-__all__ = ["Instances"]
-
 PATIENCE = 0.5
 CSV_ROWS = 10_000
 # States of the task for each state of an instance; no instance is ever suspended.

@@ -15,8 +15,6 @@ from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
-__all__ = ["Projects"]
-
 PROPERTIES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
 # What this service does not keep; a list of it is empty.
 NOTHING_OF = {

@@ -37,8 +37,6 @@ from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit, W
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
 
-__all__ = ["StorageActions", "storage_routes"]
-
 HTTP_CODINGS = calls.HTTP_CODINGS
 _VERSIONS = ("v2", "v3")
 _UPLOADS = ("TableWrite", "TableWriteBlob")

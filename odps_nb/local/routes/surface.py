@@ -35,8 +35,6 @@ from odps_nb.wire.calls import (
 )
 from odps_nb.wire.signing import verify
 
-__all__ = ["Surface"]
-
 log = logging.getLogger("odps_nb.local")
 
 Handler = Callable[[Request, Asked], Awaitable[Response]]

@@ -17,20 +17,6 @@ from odps_nb.local.rights import Right
 from odps_nb.wire.calls import WireRequest
 from odps_nb.wire.xml_text import DECLARATION, element
 
-__all__ = [
-    "ALL",
-    "PAGE",
-    "XML",
-    "Answer",
-    "Asked",
-    "At",
-    "StreamAnswer",
-    "To",
-    "listing",
-    "page",
-    "reply",
-]
-
 ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 

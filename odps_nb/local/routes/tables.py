@@ -16,8 +16,6 @@ from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
 
-__all__ = ["Tables"]
-
 HEAD_ROWS = 10_000
 
 

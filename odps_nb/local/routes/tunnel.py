@@ -41,8 +41,6 @@ from odps_nb.wire.calls import (
 from odps_nb.wire.codings import decoder, from_http_name
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["tunnel_routes"]
-
 _RANGE = re.compile(r"\((\d{1,18}),(\d{1,18})\)", re.ASCII)
 ROWS_TYPE = "application/octet-stream"
 BATCH_ROWS = 4096

@@ -25,8 +25,6 @@ from odps_nb.schema import Column, TypeCode, has_timestamp
 from odps_nb.wire.arrow_stream import END_MARKER
 from odps_nb.wire.crc32c import crc32c
 
-__all__ = ["decode_arrow", "encode_arrow", "stored_batches", "wire_batches"]
-
 CHUNK_SIZE = 65536
 MAX_CHUNK = 64 * 1024 * 1024
 _U32 = struct.Struct(">I")

@@ -34,8 +34,6 @@ from odps_nb.schema import (
 )
 from odps_nb.wire.crc32c import crc32c
 
-__all__ = ["decode_rows", "encode_rows", "from_plain", "plain_type", "to_plain"]
-
 END_RECORD, META_COUNT, META_CHECKSUM = 33553408, 33554430, 33554431
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 BATCH_ROWS = 4096

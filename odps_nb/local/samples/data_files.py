@@ -13,20 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = [
-    "arrow_file",
-    "arrow_stream",
-    "cities_csv",
-    "npy",
-    "npz",
-    "order_json",
-    "parquet",
-    "scores_tsv",
-    "tar_gz",
-    "telemetry_csv",
-    "zip_file",
-]
-
 _CITIES = (
     ("Hangzhou", "杭州", 30.27, 120.16, 11_936_000),
     ("Berlin", "Berlin", 52.52, 13.40, 3_755_000),

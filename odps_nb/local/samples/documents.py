@@ -21,19 +21,6 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import PartitionSpec
 
-__all__ = [
-    "ARROW_SCHEMA",
-    "HOSTILE_HTML",
-    "HOSTILE_SVG",
-    "POEMS",
-    "SCHEMA",
-    "feed",
-    "pdf",
-    "report",
-    "rose",
-    "rows",
-]
-
 _PAGE = StructType(
     (
         StructField("title", PrimitiveType(TypeCode.STRING)),

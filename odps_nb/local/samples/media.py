@@ -17,8 +17,6 @@ from odps_nb.local.samples.values import SampleBatch, SampleBlob
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["ARROW_SCHEMA", "SCHEMA", "blobs", "rows"]
-
 SCHEMA = TableSchema(
     columns=(
         Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),

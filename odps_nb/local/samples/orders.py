@@ -32,8 +32,6 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["ARROW_SCHEMA", "PROBES", "ROWS_PER_DAY", "SCHEMA", "rows"]
-
 _STRING = PrimitiveType(TypeCode.STRING)
 _DOUBLE = PrimitiveType(TypeCode.DOUBLE)
 

@@ -16,27 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-__all__ = [
-    "bar_chart",
-    "bitmap",
-    "bomb",
-    "encode",
-    "heat_map",
-    "julia",
-    "kaleidoscope",
-    "life",
-    "mandelbrot",
-    "mountains",
-    "page",
-    "print_colours",
-    "prism",
-    "sideways",
-    "spinner",
-    "terrain",
-    "voronoi",
-    "waves",
-]
-
 _Pixels = npt.NDArray[np.uint8]
 _Plane = npt.NDArray[np.float64]
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["chord", "clip", "melody", "song"]
-
 _RATE = 16_000
 # "Ode to Joy", first line: (half tones above A4, beats)
 _TUNE = (

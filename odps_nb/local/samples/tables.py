@@ -37,8 +37,6 @@ from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 if TYPE_CHECKING:
     from odps_nb.local.samples.catalog import Sample, SampleBatch, SampleBlob
 
-__all__ = ["adopt", "cache_folder", "install_samples", "load_sample"]
-
 KEPT_SECONDS = 24 * 3600.0
 
 

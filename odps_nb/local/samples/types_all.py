@@ -18,8 +18,6 @@ from odps_nb.local.samples.values import SampleBatch
 from odps_nb.schema import Column, DecimalType, LengthType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["ARROW_SCHEMA", "ROWS", "SCHEMA", "rows"]
-
 
 def _of(code: TypeCode) -> PrimitiveType:
     return PrimitiveType(code)

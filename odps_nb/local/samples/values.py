@@ -15,8 +15,6 @@ import pyarrow as pa
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, format_bytes
 
-__all__ = ["Sample", "SampleBatch", "SampleBlob"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBlob:

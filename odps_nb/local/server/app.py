@@ -31,8 +31,6 @@ from odps_nb.local.server.misbehaviour import MisbehavingApp, Misbehaviour
 from odps_nb.local.service import Service
 from odps_nb.wire import control
 
-__all__ = ["build_app", "rest_routes"]
-
 
 def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
     """Return the ASGI application of an open service.

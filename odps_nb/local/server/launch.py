@@ -21,8 +21,6 @@ from odps_nb.errors import ConfigError, MissingDependencyError
 from odps_nb.lifetime import Home, renew_after_fork
 from odps_nb.secret import hidden
 
-__all__ = ["LocalService", "read_keys", "start"]
-
 KEYS = "access_key.json"
 START_TIMEOUT = 120.0
 STOP_TIMEOUT = 15.0

@@ -31,8 +31,6 @@ from odps_nb.local import faults
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import ROUTE_TOKEN, STATUS_OF_CODE, encode_error_json, encode_error_xml
 
-__all__ = ["FAULTS", "MisbehavingApp", "Misbehaviour", "Rule"]
-
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "no_route_token", "close")
 MAX_RULES = 1000
 _LOOK = 0.1  # seconds between looks at whether the client of a stalled answer is still there

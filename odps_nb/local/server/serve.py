@@ -35,8 +35,6 @@ from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
 from odps_nb.local.store.folder import Folder
 
-__all__ = ["main"]
-
 log = logging.getLogger("odps_nb.local")
 
 HOST = "127.0.0.1"

@@ -15,8 +15,6 @@ from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.upserts import DELETE, UPSERT
 
-__all__ = ["read_delete", "read_merge", "read_update", "rows_of", "rows_of_merge"]
-
 _ROW, _KIND = "__row", "__kind"
 _ENDS = (",", "where", "when")
 

@@ -22,8 +22,6 @@ from odps_nb.local.sql.types_of_query import (
     wrap,
 )
 
-__all__ = ["convert"]
-
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _BYTES = ("BINARY", "VARBINARY")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")

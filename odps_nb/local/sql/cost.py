@@ -17,14 +17,6 @@ from odps_nb.local.store.tables import Table
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
-__all__ = [
-    "check_query",
-    "estimate",
-    "has_order_without_limit",
-    "iter_scans",
-    "partition_conditions",
-]
-
 # keywords of a query -> its complexity
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 

@@ -20,8 +20,6 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls.errors import with_advice
 
-__all__ = ["Definitions", "Place", "changed_table"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

@@ -21,8 +21,6 @@ from odps_nb.schema import (
 from odps_nb.terms import TimeUnit
 from odps_nb.type_facts import TYPE_FACTS
 
-__all__ = ["duck_type", "result_array", "result_type"]
-
 _RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
     (pa.int8(), TypeCode.TINYINT),
     (pa.int16(), TypeCode.SMALLINT),

@@ -6,8 +6,6 @@ from memory and was not compared with the manual name by name.
 
 from __future__ import annotations
 
-__all__ = ["MAXCOMPUTE"]
-
 _DATES = """
     add_months current_date current_timestamp current_timezone date_add date_format date_sub
     dateadd datediff datepart datetrunc day dayofmonth dayofweek dayofyear extract from_unixtime

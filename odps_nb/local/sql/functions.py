@@ -13,15 +13,6 @@ from typing import Any
 from odps_nb import sql_parser
 from odps_nb.local import faults
 
-__all__ = [
-    "FAR",
-    "MACROS",
-    "function_names",
-    "join_lateral_views",
-    "maxcompute_dialect",
-    "translate_functions",
-]
-
 FAR = "a time is beyond nanoseconds"
 CUT = (
     "a time has digits below a microsecond and another one is out of the range of nanoseconds,"

@@ -39,8 +39,6 @@ from odps_nb.terms import TimeUnit
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-__all__ = ["Instance", "Instances", "limited_result"]
-
 log = logging.getLogger("odps_nb.local")
 
 WORKERS = 4

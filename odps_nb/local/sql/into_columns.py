@@ -14,8 +14,6 @@ from odps_nb.local.sql.times import Clock
 from odps_nb.local.sql.types_of_query import Types
 from odps_nb.schema import TypeCode
 
-__all__ = ["CLOCKS", "convert_rows", "fit_constants", "has_star"]
-
 _INSTANTS = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
 CLOCKS = frozenset(
     (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)

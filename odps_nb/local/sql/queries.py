@@ -27,8 +27,6 @@ from odps_nb.local.sql.stored_rows import StoredRows
 from odps_nb.local.sql.worker import BATCH_BYTES, MAX_ROW, OUT_OF_MEMORY
 from odps_nb.local.store.folder import new_id
 
-__all__ = ["Described", "Queries", "QueryLimits", "QueryRun"]
-
 IDLE = 4
 IDLE_SECONDS = 10.0
 """Seconds after which a process that nobody needs ends; the next query waits for a new one."""

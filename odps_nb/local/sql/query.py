@@ -28,8 +28,6 @@ from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.store.tables import Table, View
 from odps_nb.schema import TypeCode
 
-__all__ = ["FindTable", "Latest", "TranslatedQuery", "parse_query", "translate"]
-
 FindTable = Callable[[tuple[str, ...], Table | None], Table]
 """Finds a table or view by its name as written, in a query or in the text of a view."""
 Latest = Callable[[Table], str | None]

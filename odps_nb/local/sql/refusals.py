@@ -15,8 +15,6 @@ from odps_nb.local.sql.functions import FAR, function_names
 from odps_nb.local.sql.tokenizer import is_keyword
 from odps_nb.wire.calls.errors import with_advice
 
-__all__ = ["FarTime", "Names", "did_you_mean", "names_of", "refusal", "unreadable"]
-
 _SHOWN = 200
 
 

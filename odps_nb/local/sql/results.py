@@ -21,8 +21,6 @@ from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
-__all__ = ["Rows", "stored_rows", "text_rows", "typed_rows"]
-
 DIGITS = 38
 STRING = PrimitiveType(TypeCode.STRING)
 

@@ -42,8 +42,6 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
 
-__all__ = ["SqlRunner", "Stopper"]
-
 _PLACE = re.compile(r"\[\d+,\d+\]")
 
 

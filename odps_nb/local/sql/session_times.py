@@ -19,8 +19,6 @@ from typing import Any
 from odps_nb.local.sql.times import Clock, is_read
 from odps_nb.local.sql.types_of_query import Types, choices, operands, type_name, wrap
 
-__all__ = ["looked_up", "place_times", "unite"]
-
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _CLOCKS = ("DATE", "TIMESTAMPNTZ")

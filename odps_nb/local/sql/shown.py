@@ -19,8 +19,6 @@ from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["SHOWN", "Shown", "definition_of"]
-
 SHOWN = (
     sql_statements.ShowTables,
     sql_statements.ShowPartitions,

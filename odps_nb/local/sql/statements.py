@@ -7,33 +7,6 @@ from dataclasses import dataclass
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 
-__all__ = [
-    "AddColumns",
-    "AddPartitions",
-    "AlterTable",
-    "Branch",
-    "Change",
-    "ChangeColumn",
-    "CreateSchema",
-    "CreateTable",
-    "CreateView",
-    "Describe",
-    "DropPartitions",
-    "DropSchema",
-    "DropTable",
-    "Insert",
-    "Merge",
-    "Name",
-    "Query",
-    "RenamePartition",
-    "ShowCreate",
-    "ShowPartitions",
-    "ShowSchemas",
-    "ShowTables",
-    "Statement",
-    "Truncate",
-]
-
 Name = tuple[str, ...]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["StoredRows"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRows:

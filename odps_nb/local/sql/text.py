@@ -48,8 +48,6 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control.generated import parse_generated
 
-__all__ = ["parse_statement"]
-
 _SHOWN = {
     "show": read_show,
     "read": read_rows,

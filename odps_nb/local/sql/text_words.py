@@ -18,19 +18,6 @@ from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import format_text, parse_columns
 
-__all__ = [
-    "columns_of",
-    "integer",
-    "items",
-    "names",
-    "read_columns",
-    "read_describe",
-    "read_rows",
-    "read_show",
-    "specs",
-]
-
-
 _CONDITIONS = ("<", "<=", ">", ">=", "<>", "!=", "in", "like", "between")
 
 

@@ -17,8 +17,6 @@ from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
 from odps_nb.schema import TypeCode
 from odps_nb.wire.calls.errors import with_advice
 
-__all__ = ["ZONE", "Clock", "constants_in_utc", "is_read", "spell_intervals", "zone_of"]
-
 ZONE = "odps.sql.timezone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
 _CLOCK = re.compile(

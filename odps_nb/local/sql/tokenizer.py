@@ -13,8 +13,6 @@ from typing import Any
 
 from odps_nb.local import faults
 
-__all__ = ["Cursor", "is_keyword", "statements"]
-
 MAX_SQL = 4 << 20
 _VALUES = ("STRING", "IDENTIFIER", "NUMBER")
 _NEAR = 0.75

@@ -16,20 +16,6 @@ from odps_nb.local.store.tables import Table
 from odps_nb.schema import DecimalType, OdpsType, PrimitiveType, TypeCode
 from odps_nb.wire.type_text import format_type
 
-__all__ = [
-    "Types",
-    "average_type",
-    "choices",
-    "duck_time",
-    "forget",
-    "operands",
-    "product_type",
-    "quotient_type",
-    "type_name",
-    "types_of",
-    "wrap",
-]
-
 DECIMAL_DIGITS, DECIMAL_SCALE = 38, 18
 _MARK = "odps_nb"
 # Types whose names the parser does not read, or reads as another type.

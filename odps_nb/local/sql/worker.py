@@ -31,8 +31,6 @@ from odps_nb.local.reading.row_stream import rebatch
 from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.stored_rows import StoredRows
 
-__all__ = ["BATCH_BYTES", "MAX_ROW", "OUT_OF_MEMORY", "main"]
-
 OUT_OF_MEMORY = 77
 BATCH_ROWS = 2048
 BATCH_BYTES = 16 << 20

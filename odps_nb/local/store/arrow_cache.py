@@ -14,8 +14,6 @@ from threading import Lock
 
 import pyarrow as pa
 
-__all__ = ["ArrowCache"]
-
 LIMIT = 2 << 30
 SMALLEST = 256 << 10
 MAPPED = 1 << 30

@@ -29,18 +29,6 @@ from odps_nb.schema import (
 from odps_nb.terms import TimeUnit
 from odps_nb.wire.xml_text import has_spelling
 
-__all__ = [
-    "arrow_field",
-    "arrow_schema",
-    "arrow_type",
-    "check_listable",
-    "constant",
-    "constant_array",
-    "in_units",
-    "seconds_and_nanos",
-    "spelled",
-]
-
 _ARROW_UNITS = {
     TimeUnit.SECOND: "s",
     TimeUnit.MILLI: "ms",

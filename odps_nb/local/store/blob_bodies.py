@@ -31,18 +31,6 @@ from odps_nb.wire.frames import (
     parse_json_object,
 )
 
-__all__ = [
-    "MAX_BLOB",
-    "FramedBlob",
-    "Piece",
-    "Stretch",
-    "download_body",
-    "framed_blobs",
-    "pack_batch",
-    "pack_bytes",
-    "pack_single",
-]
-
 READ_BYTES = 1 << 20
 
 

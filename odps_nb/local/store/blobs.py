@@ -33,8 +33,6 @@ from odps_nb.local.store.folder import PACK, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.terms import BlobReference, Compression
 
-__all__ = ["BlobStore", "BlobUse", "StoredBlob"]
-
 GARBAGE_AGE = 48 * 3600.0
 _RAW_SIZE = 17
 _LOOKUP = 500

@@ -29,8 +29,6 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control.table_limits import is_table_name
 
-__all__ = ["DEFAULT_SCHEMA", "Catalog"]
-
 DEFAULT_SCHEMA = "default"
 
 

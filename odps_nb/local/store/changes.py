@@ -24,18 +24,6 @@ from odps_nb.local.store.tables import Table, spec_of_text, spec_text
 from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.terms import PartitionSpec
 
-__all__ = [
-    "DELETE",
-    "INSERT",
-    "OPERATION_TYPE",
-    "UPDATE_AFTER",
-    "UPDATE_BEFORE",
-    "ChangeLog",
-    "Merged",
-    "Record",
-    "merge",
-]
-
 OPERATION_TYPE = Column(name="__meta_op_type", type=PrimitiveType(TypeCode.TINYINT))
 """The operation on a row (live tests of the C++ client: TestIncrementalReadOptionsCDCMode)."""
 INSERT, DELETE, UPDATE_BEFORE, UPDATE_AFTER = 2, 4, 16, 32

@@ -15,8 +15,6 @@ from typing import Any
 
 from odps_nb.errors import ConfigError
 
-__all__ = ["GONE", "RECORDED", "REPLACED", "Database", "VersionMarks"]
-
 SCHEMA_VERSION = 2
 
 _TABLES = """

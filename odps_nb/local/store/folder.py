@@ -33,8 +33,6 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.store.arrow_cache import ArrowCache
 from odps_nb.local.store.group_starts import StartsCache
 
-__all__ = ["PACK", "ROWS", "Folder", "new_id"]
-
 log = logging.getLogger("odps_nb.local")
 
 ROWS, PACK = ".parquet", ".pack"

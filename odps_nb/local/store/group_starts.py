@@ -12,8 +12,6 @@ from threading import Lock
 
 import pyarrow.parquet as pq
 
-__all__ = ["GroupStarts", "StartsCache"]
-
 LIMIT = 32 << 20
 GROUP_BYTES = 64
 

@@ -14,8 +14,6 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import PACK, ROWS, Folder
 
-__all__ = ["Ledger", "check_without_catalogue"]
-
 _ROW_FILES = (
     "SELECT name FROM files UNION SELECT name FROM parts"
     " UNION SELECT file AS name FROM instances WHERE file IS NOT NULL"

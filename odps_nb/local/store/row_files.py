@@ -22,8 +22,6 @@ from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.local.store.group_starts import GroupStarts
 from odps_nb.terms import TimeUnit
 
-__all__ = ["FAR", "FINE", "RowFile", "RowFileWriter", "read_rows", "unit_of"]
-
 log = logging.getLogger("odps_nb.local")
 
 ROW_GROUP_ROWS = 60_000

@@ -20,8 +20,6 @@ from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
 from odps_nb.local.store.tables import Partition, Table, spec_of_text
 from odps_nb.terms import PartitionSpec
 
-__all__ = ["Addition", "Segment", "Snapshots", "list_file"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:

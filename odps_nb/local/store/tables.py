@@ -33,25 +33,6 @@ from odps_nb.wire.control.table_limits import (
 )
 from odps_nb.wire.schema_json import assign_column_ids, decode_flat, encode_flat
 
-__all__ = [
-    "CLUSTERED_BY",
-    "OPERATION",
-    "PRIMARY_KEY",
-    "VIEW",
-    "Partition",
-    "Table",
-    "View",
-    "check_columns",
-    "check_decimals",
-    "check_types",
-    "check_values",
-    "definition_text",
-    "partition_of_row",
-    "spec_of_text",
-    "spec_text",
-    "table_of_row",
-]
-
 PRIMARY_KEY = "primary_key"
 CLUSTERED_BY = "clustered_by"
 VIEW = "__view"

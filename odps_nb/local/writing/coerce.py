@@ -30,8 +30,6 @@ from odps_nb.schema import (
 )
 from odps_nb.terms import TimeUnit
 
-__all__ = ["MAX_FIELD_SIZE", "BlobSpelling", "coerce_batch", "match_columns"]
-
 MAX_FIELD_SIZE = 8 * 1024 * 1024
 _CHECKED = (TypeCode.BLOB, TypeCode.JSON, TypeCode.CHAR, TypeCode.VARCHAR)
 

@@ -30,8 +30,6 @@ from odps_nb.schema import Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, EndMarkerCheck
 
-__all__ = ["Ingest", "checked_batches", "read_body", "with_generated"]
-
 MAX_PARTITIONS = 2000
 
 

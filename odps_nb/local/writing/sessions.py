@@ -34,8 +34,6 @@ from odps_nb.local.writing.streams import (
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.terms import PartitionSpec, TableName, WriteMode
 
-__all__ = ["ABORTED", "COMMITTED", "OPEN", "WriteSessions"]
-
 LIFETIME = 24 * 3600.0
 OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
 DEFAULT_ID = "default"

@@ -19,8 +19,6 @@ from odps_nb.local.store.snapshots import Addition
 from odps_nb.local.store.tables import Table
 from odps_nb.terms import PartitionSpec, WriteMode
 
-__all__ = ["Landed", "Stream", "Streams", "WriteSession", "natural_order", "staging_text"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSession:

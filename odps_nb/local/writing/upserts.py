@@ -22,8 +22,6 @@ from odps_nb.local.store.snapshots import Addition, Snapshots
 from odps_nb.local.store.tables import OPERATION, Table
 from odps_nb.terms import PartitionSpec, TimeUnit
 
-__all__ = ["DELETE", "UPSERT", "Publisher"]
-
 UPSERT, DELETE = ord("U"), ord("D")
 BATCH_ROWS = 64 * 1024
 

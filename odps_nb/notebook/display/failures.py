@@ -17,8 +17,6 @@ from typing import Any
 from odps_nb.errors import OdpsNbError, explain, visible
 from odps_nb.terms import shorten
 
-__all__ = ["FailureHook", "error_lines"]
-
 MAX_LINE = 600
 
 # No colour: front ends put errors on red of their own, and red on red is not read.

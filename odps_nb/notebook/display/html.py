@@ -18,26 +18,6 @@ from typing import Final
 
 from odps_nb.errors import visible
 
-__all__ = [
-    "BACKDROP",
-    "LINE",
-    "MONO",
-    "MUTED",
-    "SMALL",
-    "STATUS",
-    "STATUS_SMALL",
-    "TINT",
-    "Html",
-    "bundle",
-    "data_url",
-    "element",
-    "escape",
-    "figure",
-    "join",
-    "scroller",
-    "visible",
-]
-
 LINE: Final = "1px solid rgba(128,128,128,0.35)"
 TINT: Final = "rgba(128,128,128,0.12)"
 MUTED: Final = "opacity:0.75"

@@ -10,8 +10,6 @@ from typing import Any
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.terms import shorten
 
-__all__ = ["MAX_ROWS", "Listing"]
-
 MAX_ROWS = 1000
 MAX_CELL = 300
 

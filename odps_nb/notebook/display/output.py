@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["replace", "show"]
-
 
 def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
     """Display a MIME bundle in the current cell; with an id, `replace` can update it."""

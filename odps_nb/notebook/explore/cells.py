@@ -19,8 +19,6 @@ from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.schema import Column, TypeCode, has_blob
 from odps_nb.wire.type_text import format_type
 
-__all__ = ["Cut", "cell_texts", "is_number", "nested_text", "type_label"]
-
 _NUMBERS = (
     *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT),
     *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DECIMAL),

@@ -11,8 +11,6 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.explore.profile import Bar
 from odps_nb.schema import Column, TypeCode
 
-__all__ = ["all_of", "bar_condition", "null_condition", "search_condition"]
-
 _TEXTS = (TypeCode.STRING, TypeCode.VARCHAR)
 _WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _WHOLE_BOUND = 2**63

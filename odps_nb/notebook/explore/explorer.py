@@ -34,8 +34,6 @@ from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
-__all__ = ["Explorer", "explore", "page_message", "profile_message", "table_message"]
-
 STATIC_ROWS = 20
 MAX_SEARCH = 200
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # characters of a message

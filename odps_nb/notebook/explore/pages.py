@@ -17,19 +17,6 @@ from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
 from odps_nb.schema import Column
 
-__all__ = [
-    "CACHE_BYTES",
-    "MOST_MARKS",
-    "Cell",
-    "Mark",
-    "Page",
-    "PageCache",
-    "PageMarks",
-    "RangePager",
-    "StreamPager",
-    "drawn_page",
-]
-
 CACHE_BYTES = 1024 * 1024
 PAGE_BYTES = CACHE_BYTES // 4
 """Bytes that one page may have: longer texts are cut shorter until it fits."""

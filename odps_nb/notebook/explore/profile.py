@@ -18,8 +18,6 @@ from odps_nb.notebook.explore.cells import cell_texts
 from odps_nb.notebook.explore.scale import Scale, scale_of
 from odps_nb.schema import Column, TypeCode
 
-__all__ = ["Bar", "ColumnProfile", "Profile", "Profiler", "sample_label"]
-
 MAX_VALUES = 1000
 """Distinct values that are counted one by one where all rows are looked at."""
 MOST_BARS = 20

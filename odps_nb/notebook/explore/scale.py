@@ -16,8 +16,6 @@ import pyarrow.types as pt
 
 from odps_nb.schema import Column, DecimalType, TypeCode
 
-__all__ = ["Scale", "scale_of"]
-
 _WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _WIDE = Context(prec=400)
 _EPOCH = datetime.datetime(1970, 1, 1)

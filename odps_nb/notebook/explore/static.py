@@ -25,8 +25,6 @@ from odps_nb.terms import count_of
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
-__all__ = ["HTML_BYTES", "Shown", "first_found", "mimebundle", "shown_bundle"]
-
 HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
 SAMPLE = 8_000

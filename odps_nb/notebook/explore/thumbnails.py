@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.view import RowView
     from odps_nb.notebook.preview.peek import BlobLike
 
-__all__ = ["BUDGET", "LARGE", "SMALL", "Thumbnail", "large_thumbnail", "thumbnail", "thumbnails"]
-
 BUDGET = 24 * 1024
 SIDE_BY_SIDE = 4
 SMALL = Size(layout="tile", width=96, height=64, rows=2, columns=2, lines=2)

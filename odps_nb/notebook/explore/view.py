@@ -36,8 +36,6 @@ from odps_nb.schema import Column, TypeCode
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
-__all__ = ["MAX_COLUMNS", "Choice", "RowView"]
-
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
 SAMPLE_RANGES = 64

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.calls.progress import Progress
 
-__all__ = ["AT_A_TIME", "Chosen", "WorkColumn", "side_by_side"]
-
 #: Requests for blobs at a time, each for a few of them.
 AT_A_TIME: Final = 6
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first word of how far it is, and between two

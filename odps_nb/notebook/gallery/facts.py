@@ -21,8 +21,6 @@ from odps_nb.notebook.preview.peek import BlobLike, glance
 from odps_nb.notebook.preview.registry import kinds
 from odps_nb.notebook.preview.tile import NULL, UNREAD, Tile
 
-__all__ = ["ALL", "MAX_SEARCH", "Choice", "Facts", "Order"]
-
 ALL: Final = "all kinds"
 MAX_SEARCH: Final = 200
 _KEPT: Final = 32 << 20  # characters of texts

@@ -17,18 +17,6 @@ from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
 from odps_nb.terms import count_of, shorten
 
-__all__ = [
-    "MAX_TILES",
-    "OUTPUT_BUDGET",
-    "BlobColumnLike",
-    "Page",
-    "View",
-    "draw_page",
-    "drawn_pages",
-    "glances",
-    "runs",
-]
-
 View = Literal["grid", "list"]
 
 #: Tiles that one output may have.

@@ -21,8 +21,6 @@ from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
 from odps_nb.notebook.live.progress import Told
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["ASK", "MAX_SHOWN", "Requests"]
-
 ASK: Final = 1_000
 """Blobs that are looked at for a filter or an order without asking first."""
 MAX_SHOWN: Final = 100_000

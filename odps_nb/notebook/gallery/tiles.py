@@ -23,8 +23,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
 from odps_nb.terms import shorten
 
-__all__ = ["KEPT", "TILE", "Tiles"]
-
 #: Bytes of messages that are kept.
 KEPT: Final = 16 * 1024 * 1024
 TILE: Final = Size(layout="tile", width=200, height=150, rows=7, columns=4, lines=14)

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from odps_nb.client.calls.progress import Progress
 
-__all__ = ["MAX_TILES", "OUTPUT_BUDGET", "BlobColumnLike", "Gallery", "View", "mimebundle"]
-
 _FIRST: Final = 6  # tiles of the static page that are shown before the others are there
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
 

@@ -13,8 +13,6 @@ from typing import Final
 
 from odps_nb.notebook.preview.tile import Tile
 
-__all__ = ["picture_of", "player_of", "text_of"]
-
 _PICTURE: Final = re.compile(r'(?:<img src| poster)="(data:image/[a-z+]+;base64,[A-Za-z0-9+/=]*)"')
 _PLAYER: Final = re.compile(
     r'<(?:audio|video) [^>]*src="(data:(?:audio|video)/[a-z0-9]+;base64,[A-Za-z0-9+/=]*)"'

@@ -11,8 +11,6 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, explain, visible
 from odps_nb.lifetime import start_thread
 
-__all__ = ["MALFORMED", "Lanes", "Work", "problem_message"]
-
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading a message of the browser raises that is not as our script sends it."""
 

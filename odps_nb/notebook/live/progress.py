@@ -10,8 +10,6 @@ from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.flusher import Flusher
 
-__all__ = ["Told"]
-
 
 class Told:
     """A listener that sends messages of a lane, and lists the operation in ``%odps status``."""

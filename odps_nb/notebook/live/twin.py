@@ -15,8 +15,6 @@ from typing import Any, ClassVar
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display import output
 
-__all__ = ["LiveView", "Twin", "close_widget", "in_kernel", "widget_class"]
-
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
 )

@@ -20,20 +20,6 @@ from odps_nb.errors import ArgumentError
 from odps_nb.notebook.magics.command import parser_of
 from odps_nb.terms import PartitionSpec
 
-__all__ = [
-    "check_names",
-    "parse",
-    "parse_columns",
-    "parse_partition",
-    "parse_partitions",
-    "parse_size",
-    "refuse_keys",
-    "split_line",
-    "split_text",
-    "suggest",
-    "without_end",
-]
-
 _SECRET = re.compile(r"^-+[^=]*(access[-_]?(id|key)|secret|passw|token|credential)", re.IGNORECASE)
 _USERINFO = re.compile(r"^\w+://[^/\s]*@")
 _PIECE = re.compile(

@@ -12,8 +12,6 @@ from IPython.core import magic_arguments
 if TYPE_CHECKING:
     from odps_nb.notebook.magics.context import Context
 
-__all__ = ["PARTITIONS", "TABLE", "WHERE", "Command", "argument", "parsed_as", "parser_of"]
-
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

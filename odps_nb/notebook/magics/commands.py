@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.notebook.explore.explorer import Explorer
 
-__all__ = ["COMMANDS"]
-
 
 @parsed_as("odps connect")
 @argument(

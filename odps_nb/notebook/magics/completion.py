@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from odps_nb.notebook.magics.command import Command
 
-__all__ = ["Candidates", "Known", "Names", "complete", "matcher"]
-
 MAX_SHOWN = 200
 
 # "%odps read ord", also after an assignment and as the first line of a cell.

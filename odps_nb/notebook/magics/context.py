@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["Context"]
-
 PATIENCE = 0.6
 """Seconds that a first Tab waits for names; JupyterLab gives up after one."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.access.table import Table
     from odps_nb.wire.control import TableInfo
 
-__all__ = ["MAX_DESCRIBED", "partitions", "schema", "tables"]
-
 MAX_DESCRIBED = 40
 """Tables whose rows, size and comment are asked for; of more only the names are shown."""
 

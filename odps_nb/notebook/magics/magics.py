@@ -44,8 +44,6 @@ from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Option
 from odps_nb.notebook.magics.status import Operations
 from odps_nb.notebook.progress.flusher import MAX_HZ
 
-__all__ = ["OdpsMagics", "load", "unload"]
-
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
 _CONNECT = re.compile(r"%odps\s+connect\b(?!\s+--give\b)")

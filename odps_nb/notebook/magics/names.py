@@ -16,8 +16,6 @@ from odps_nb.errors import OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.notebook.magics.completion import Names
 
-__all__ = ["MAX_NAMES", "TIME_TO_LIVE", "NameCache"]
-
 TIME_TO_LIVE = 60.0
 MAX_NAMES = 20_000
 _PATIENCE = 0.2

@@ -14,15 +14,6 @@ from odps_nb.terms import TextMode
 if TYPE_CHECKING:
     from odps_nb.notebook.magics.magics import OdpsMagics
 
-__all__ = [
-    "PROGRESS_MODES",
-    "RESULT_TYPES",
-    "TEXT_MODES",
-    "Options",
-    "current_options",
-    "loaded_magics",
-]
-
 PROGRESS_MODES = ("auto", "html", "text", "none")
 TEXT_MODES = tuple(mode.value for mode in TextMode)
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadSession
     from odps_nb.wire.control import SqlCost
 
-__all__ = ["bound", "filter_of", "head", "read", "spark_session", "sql", "stoppable"]
-
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.notebook.magics.names import NameCache
 
-__all__ = ["answer", "children"]
-
 DEFAULT_SCHEMA = "default"
 MAX_TEXT = 300
 

@@ -21,8 +21,6 @@ from odps_nb.terms import count_of
 if TYPE_CHECKING:
     from odps_nb.spark.pushdown.query import SparkQuery
 
-__all__ = ["spark"]
-
 _TYPES = ("spark", "pandas", "arrow")
 _TITLE = "spark query"
 

@@ -13,8 +13,6 @@ from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.options import loaded_magics
 from odps_nb.notebook.progress import words
 
-__all__ = ["MAX_OPERATIONS", "Operation", "Operations", "record"]
-
 MAX_OPERATIONS = 50
 
 

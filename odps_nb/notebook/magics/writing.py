@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from odps_nb.access.checks import Overwrite
     from odps_nb.access.receipt import Receipt
 
-__all__ = ["write"]
-
 _ROOT = re.compile(r"[^\W\d]\w*")
 
 

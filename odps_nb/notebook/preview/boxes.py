@@ -7,8 +7,6 @@ from typing import Final
 
 from odps_nb.notebook.preview.drawing import Excerpt
 
-__all__ = ["boxes", "place_of_index"]
-
 #: Boxes that are passed in search of the index.
 _BOXES: Final = 64
 

@@ -23,19 +23,6 @@ from odps_nb.notebook.preview.shared import GRID, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import shorten
 
-__all__ = [
-    "Drawing",
-    "Excerpt",
-    "card",
-    "framed",
-    "headed",
-    "headed_lines",
-    "made_picture",
-    "picture_box",
-    "source_box",
-    "table_of",
-]
-
 _CELL: Final = 60
 _LINE: Final = 400
 _HEADING: Final = 25  # pixels

@@ -20,22 +20,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.encodings import decode, detect
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = [
-    "BINARIES",
-    "FIRST",
-    "HEAD",
-    "LAST",
-    "MIB",
-    "TEXTS",
-    "UNKNOWN",
-    "Draw",
-    "Format",
-    "Head",
-    "Kind",
-    "differs",
-    "text_of",
-]
-
 #: Bytes that recognition sees at most, and that every preview may read.
 HEAD: Final = 64 * 1024
 MIB: Final = 1024 * 1024

@@ -7,8 +7,6 @@ from dataclasses import asdict
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.client import Parsed, Parser, at_exit
 
-__all__ = ["parse"]
-
 _parser = at_exit(Parser())
 
 

@@ -9,8 +9,6 @@ from odps_nb.notebook.preview.kind import HEAD, MIB, Format
 from odps_nb.notebook.preview.registry import kinds, sniff
 from odps_nb.parsing.encodings import decode
 
-__all__ = ["BlobFileLike", "BlobLike", "glance", "peek"]
-
 
 class BlobFileLike(Protocol):
     """An opened blob; ``read`` raises when bytes do not match their checksums."""

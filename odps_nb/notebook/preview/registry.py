@@ -21,8 +21,6 @@ from typing import Final
 from odps_nb.notebook.preview import kinds as _package
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind, differs
 
-__all__ = ["GROUP", "Kinds", "kinds", "media_type", "sniff"]
-
 #: Entry points of kinds that other packages have.
 GROUP: Final = "odps_nb.preview_kinds"
 

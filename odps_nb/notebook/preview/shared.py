@@ -5,18 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-__all__ = [
-    "ASF",
-    "ASF_FILM",
-    "GRID",
-    "LIST",
-    "OTHER_CODEC",
-    "SINGLE",
-    "Size",
-    "length_of",
-    "words",
-]
-
 #: First bytes of an ASF file (WMA, WMV).
 ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: What it has in its header where one of its streams is a film (ASF 1.2, 10.4).

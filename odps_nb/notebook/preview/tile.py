@@ -15,6 +15,7 @@ from odps_nb.errors import (
     MissingDependencyError,
     NotFoundError,
     ProtocolError,
+    visible,
 )
 from odps_nb.notebook.display.html import (
     MUTED,
@@ -24,7 +25,6 @@ from odps_nb.notebook.display.html import (
     element,
     figure,
     join,
-    visible,
 )
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
@@ -36,17 +36,6 @@ from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes, shorten
-
-__all__ = [
-    "NULL",
-    "TILE_BUDGET",
-    "UNREAD",
-    "Tile",
-    "mimebundle",
-    "null_tile",
-    "tile",
-    "unread_tile",
-]
 
 #: Characters of markup that one tile may have.
 TILE_BUDGET: Final = 512 * 1024

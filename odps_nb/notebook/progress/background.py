@@ -15,8 +15,6 @@ from typing import Any
 from odps_nb.errors import CancelledError, StateError
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
-__all__ = ["BackgroundResult"]
-
 # The main thread waits in short waits, or an interrupt would have to wait for the result.
 _POLL = 0.1
 

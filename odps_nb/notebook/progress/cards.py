@@ -30,8 +30,6 @@ from odps_nb.notebook.progress.cells import after_cell
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["MAX_BARS", "CancelButton", "CardListener", "card_html", "card_text"]
-
 MAX_BARS = 16
 
 # Only accents have colours of their own: text keeps the colour of the page, light or dark.

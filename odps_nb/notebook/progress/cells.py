@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["after_cell"]
-
 
 def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], None]:
     """Call a function after every cell, with the error of the cell, if any.

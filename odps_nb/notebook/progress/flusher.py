@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from odps_nb.lifetime import Home
 
-__all__ = ["MAX_HZ", "SHOW_AFTER", "Flusher"]
-
 # Jupyter Server drops messages beyond 1000/s in all; five a second look alive and cost nothing.
 MAX_HZ = 5.0
 # What ends sooner than this (seconds) was not worth a card.

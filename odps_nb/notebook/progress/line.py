@@ -17,8 +17,6 @@ from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 
-__all__ = ["LineListener"]
-
 
 class LineListener:
     """Shows one operation as a tqdm line; the final line stays and says how it ended.

@@ -11,19 +11,6 @@ from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot
 from odps_nb.client.calls.snapshot import STALL
 from odps_nb.terms import count_of, format_bytes
 
-__all__ = [
-    "amounts",
-    "ending",
-    "figures",
-    "format_percent",
-    "format_seconds",
-    "headline",
-    "ids",
-    "sent",
-    "times",
-    "what_was_done",
-]
-
 
 def format_seconds(seconds: float) -> str:
     """Return a duration as text: ``3.2 s``, ``1 min 05 s``, ``2 h 03 min``."""

@@ -18,8 +18,6 @@ from odps_nb.access.writing.folder_files import FolderFile
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
 from odps_nb.terms import format_bytes
 
-__all__ = ["PIECE", "Announced", "PickedFiles", "Wanted"]
-
 PIECE = 1 << 20
 """Bytes of one message: Jupyter's server closes the connection over messages of 10 MiB."""
 MAX_FILES = 10_000

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from odps_nb.access.writing.rows import WriteOptions
     from odps_nb.terms import TableName
 
-__all__ = ["Uploader"]
-
 _AT_ONCE = 4  # pieces that are asked for and have not come
 _NO_WIDGET = "run the cell again to choose files"
 _LANE = "upload"

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.blob.many import BlobRecord
 
-__all__ = ["NEW_BLOB", "blob_map", "with_blobs"]
-
 NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
 """Spark's type of a blob with its bytes: `with_blobs` makes it, `odps_nb.spark.write` uploads it.
 

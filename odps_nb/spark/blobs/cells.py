@@ -17,19 +17,6 @@ from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.errors import ConversionError, ProtocolError, ServiceError, explain
 from odps_nb.terms import BlobReference
 
-__all__ = [
-    "Made",
-    "Place",
-    "Row",
-    "array_of",
-    "cell_of",
-    "error_text",
-    "misfits",
-    "note_place",
-    "ordered_row",
-    "size_of",
-]
-
 Row = dict[str, Any] | tuple[Any, ...] | None
 
 _LONGEST_TEXT = 1000

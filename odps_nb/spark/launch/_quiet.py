@@ -14,14 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "be_quiet",
-    "without_java_notice",
-    "without_pandas_notice",
-    "without_query_log",
-    "without_refused_settings",
-]
-
 _NOTICE = "PySpark does not yet fully support pandas"
 _JAVA = b"WARNING: Using incubator modules: "
 _STDERR = 2

@@ -18,18 +18,6 @@ from odps_nb.errors import ArgumentError, ConfigError, ConnectError, MissingDepe
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "SERVER",
-    "check_connect",
-    "check_dataframe",
-    "check_free",
-    "check_server",
-    "check_session",
-    "hide_keys",
-    "is_connect",
-    "remote_settings",
-]
-
 PORT = 15002
 #: The server of ``remote="local"`` would listen on every address of the machine otherwise, and
 #: tell every two seconds only how many tasks are done.

@@ -35,8 +35,6 @@ from odps_nb.spark.launch.connect import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["REDACTION", "defaults", "pyspark_version", "session"]
-
 MINIMUM_PYSPARK = (4, 0)
 
 #: Names of settings whose values Spark hides in its UI and event log. Its own default misses

@@ -16,8 +16,6 @@ from types import SimpleNamespace
 
 from pyspark import daemon
 
-__all__ = ["LOADED"]
-
 #: What tasks of ours import, some of it at their first row only: pyarrow takes pandas then.
 LOADED = (
     "pandas",

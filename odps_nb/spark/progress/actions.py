@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
 
-__all__ = ["counter_of", "token_of", "watched"]
-
 _AGAIN = 0.25
 
 _log = logging.getLogger("odps_nb")

@@ -20,8 +20,6 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
-__all__ = ["COUNTERS", "TAG", "Activity", "Ended", "Part", "Reports", "TaskCounter", "counted"]
-
 #: The figures of a finished task that are added up.
 COUNTERS = (
     *("rows", "items", "wire_bytes", "decoded_bytes", "complete_bytes", "verified_bytes"),

@@ -35,8 +35,6 @@ from odps_nb.spark.progress.counting import (
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["Runs", "runs_of"]
-
 #: Listeners that are known; the oldest one is forgotten.
 MAX_LISTENERS = 1024
 _POLL = 0.2

@@ -12,8 +12,6 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, cte_of, fold, tables_of
 
-__all__ = ["cheapest", "used_columns"]
-
 # What a value costs on the wire, roughly; what is not here costs more.
 _CHEAP = (
     *(TypeCode.BOOLEAN, TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.DATE),

@@ -26,8 +26,6 @@ from odps_nb.access.engines.comparable import Value, takes_pattern, takes_value
 from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.spark.pushdown.conditions import Compare, Condition, IsIn, Like, Negation
 
-__all__ = ["Comparisons", "Moment", "moment_of", "value_of"]
-
 _STRING = PrimitiveType(TypeCode.STRING)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(_DATE.pattern + r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")

@@ -20,8 +20,6 @@ from odps_nb.schema import Column
 from odps_nb.spark.pushdown.conditions import Condition, Row
 from odps_nb.spark.pushdown.parse import ParsedQuery
 
-__all__ = ["Computed", "Evaluated", "computed_of", "moments_of"]
-
 #: Words for what the clock says, with the one of Spark that is asked for it.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
 #: Texts that Spark reads by the clock, and words that have another value each time or place.

@@ -17,21 +17,6 @@ from typing import Any, ClassVar
 from odps_nb.access.binding.literals import literal
 from odps_nb.access.engines.comparable import Value
 
-__all__ = [
-    "AllOf",
-    "AnyOf",
-    "Compare",
-    "CompareDigits",
-    "Condition",
-    "IsIn",
-    "IsNull",
-    "Like",
-    "Negation",
-    "Row",
-    "may_be_sent",
-    "within_length",
-]
-
 _MAX_WHERE = 16_000  # characters; the engine applies what is longer
 
 Row = Mapping[str, Value | None]

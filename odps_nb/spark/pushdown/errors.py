@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from odps_nb.spark.pushdown.plan import TableRead
 
-__all__ = ["PARSER_PLACE", "place_of", "query_errors", "span_of"]
-
 #: How Spark's parser says where it stopped: line from 1, column from 0, of the text that it has.
 PARSER_PLACE = re.compile(r"\s*\(line (\d+), pos (\d+)\)")
 

@@ -18,8 +18,6 @@ from odps_nb.terms import PartitionSpec, TableName
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Fixed", "choose_partitions"]
-
 #: Rows of a query, and values of a table that are asked for at all.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
 _Answers = tuple[frozenset[tuple[Value | None, ...]], frozenset[tuple[Value | None, ...]]]

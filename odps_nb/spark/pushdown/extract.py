@@ -28,8 +28,6 @@ from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
 from odps_nb.spark.pushdown.scopes import FromClause, Outputs, from_clause_of, kind_of
 
-__all__ = ["conditions_of", "where_is_covered"]
-
 # What the nodes of a condition may have; anything else would give it another meaning.
 _KNOWN_ARGS = frozenset(
     {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}

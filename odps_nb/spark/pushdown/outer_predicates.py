@@ -23,8 +23,6 @@ from odps_nb.spark.pushdown.scopes import (
     whole_operation,
 )
 
-__all__ = ["OuterRelation", "outer_relations"]
-
 _KNOWN_PARTS = frozenset(
     {
         *("expressions", "from", "from_", "joins", "laterals", "where", "group", "having"),

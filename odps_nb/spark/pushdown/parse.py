@@ -15,20 +15,6 @@ from odps_nb import sql_parser
 from odps_nb.errors import ArgumentError, MissingDependencyError
 from odps_nb.spark.pushdown.understood import is_regular, is_repeatable
 
-__all__ = [
-    "WORD",
-    "ParsedQuery",
-    "Reference",
-    "cte_of",
-    "cuts",
-    "fill",
-    "fold",
-    "parse_query",
-    "refuse_versions",
-    "tables_of",
-    "value_of_text",
-]
-
 _NAME = re.compile(r"[^\W\d]\w*")
 WORD = re.compile(r"\w+")
 # Escapes that mean one thing in every version of Spark.

@@ -14,8 +14,6 @@ from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.terms import PartitionSpec, TableName
 
-__all__ = ["MAX_PARTITIONS", "TableRead", "partition_rows", "plan_reads", "with_partitions"]
-
 _SHOWN = 200
 
 

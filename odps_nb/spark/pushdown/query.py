@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.plan import ReadPlan
 
-__all__ = ["SparkQuery", "explain_sql", "sql"]
-
 TITLE = 60
 _SIDE_BY_SIDE = 8
 # With one of these the text means something else than it is read as here: nothing is pushed then.

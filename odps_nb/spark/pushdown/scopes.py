@@ -13,16 +13,6 @@ from typing import Any
 from odps_nb.schema import Column, TableSchema
 from odps_nb.spark.pushdown.parse import ParsedQuery, fold
 
-__all__ = [
-    "FromClause",
-    "Outputs",
-    "Relation",
-    "from_clause_of",
-    "kind_of",
-    "names_in_result",
-    "whole_operation",
-]
-
 # Parts of a select that leave the meaning of its WHERE alone.
 _KNOWN_PARTS = frozenset(
     {

@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-__all__ = ["is_regular", "is_repeatable"]
-
 _ROWS = frozenset({"alias", "sample", "pivots", "joins"})  # what may follow a relation of rows
 _SET = frozenset({"this", "expression", "distinct", "by_name", "order", "limit", "offset", "with_"})
 _PARTS: dict[str, frozenset[str]] = {

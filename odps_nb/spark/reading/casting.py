@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 
 from odps_nb.errors import ConversionError
 
-__all__ = ["cast_array", "in_zone", "select"]
-
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from odps_nb.client.read.splits import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
-__all__ = ["count_read", "local_dataframe", "read", "read_scan", "session_dataframe"]
-
 
 def read(
     spark: SparkSession,

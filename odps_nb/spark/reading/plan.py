@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
-__all__ = ["cut_session", "open_session", "plan_of", "read_activity", "read_name"]
-
 #: Rows of a task at most that reads a BLOB column: at 1 MB a blob, some seconds of work.
 BLOB_ROWS = 256
 _SHOWN = 200

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.splits import ReadSession
 
-__all__ = ["ReadFacts", "attach_facts", "count_from_facts", "facts", "planned_size", "split_rows"]
-
 _KEPT = "_odps_nb_facts"
 #: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
 LARGEST = 8 << 30

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from odps_nb.client.read.splits import ReadSession
 
-__all__ = ["ReadTask", "SplitList", "read_split", "require_types"]
-
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "
     "another session, since it would see other rows than its neighbours"

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
 
-__all__ = ["attach"]
-
 #: How a database of ours is known again.
 _COMMENT = "ODPS tables of odps_nb.spark.attach"
 _DATABASE = re.compile(r"[A-Za-z_]\w*")

@@ -37,8 +37,6 @@ from pyarrow.fs import (
 
 from odps_nb.errors import ConfigError, StateError
 
-__all__ = ["CommitLog", "Intent"]
-
 _FOLDER = "odps_nb"
 _KEPT = 100  # as many as Spark keeps of its own log
 _ELSEWHERE = {"s3a": "s3", "s3n": "s3"}  # what Hadoop calls what Arrow calls otherwise

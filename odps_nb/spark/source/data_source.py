@@ -50,16 +50,6 @@ if TYPE_CHECKING:
     from odps_nb.client.write.session import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
-__all__ = [
-    "OdpsDataSource",
-    "OdpsReader",
-    "OdpsWriter",
-    "Options",
-    "options",
-    "register",
-    "source_counter",
-]
-
 
 class Options(dict[str, str]):
     """Options of a reader or writer: a dict whose repr shows no values."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan
 
-__all__ = ["INSTEAD", "ReadSettings", "StreamReadSettings", "StreamWriteSettings", "WriteSettings"]
-
 _NOW = (
     "a table is read as it is now; odps.table(name).read(since=…, until=…) reads what versions "
     "added"

@@ -37,8 +37,6 @@ else:
             """Stand-in for a class that older PySpark lacks."""
 
 
-__all__ = ["OdpsStreamReader"]
-
 _EXPIRED = "start the query again: the micro-batch is read anew, with the same rows"
 
 

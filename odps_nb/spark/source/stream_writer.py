@@ -68,8 +68,6 @@ else:
 
         TAKES_ARROW = False
 
-__all__ = ["OdpsStreamWriter", "commit_batch"]
-
 _ROWS = 10_000
 _COMMITTED, _ABORTED = "COMMITTED", "ABORTED"
 

@@ -28,8 +28,6 @@ from odps_nb.errors import (
 from odps_nb.spark.source.options import StreamReadSettings
 from odps_nb.terms import TableName
 
-__all__ = ["LatestVersion", "Offset", "TableVersions", "went_back"]
-
 _BEGIN_AGAIN = "begin again with an empty checkpointLocation: the rows that are there come first"
 _REPLACED = "VersionReplacedRows"
 _GONE = "NoSuchVersion"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = ["KEYS", "TaskProfile", "profile_of"]
-
 KEYS = "ODPS_NB_SPARK_KEYS"
 _EXECUTOR = "executor"
 

@@ -20,8 +20,6 @@ from odps_nb.errors import (
     explain,
 )
 
-__all__ = ["for_spark", "from_spark", "job_errors", "task_errors"]
-
 _OURS = re.compile(r"^(?:[\w.]+: )?odps_nb\.errors\.(\w+): (.*)", re.MULTILINE | re.DOTALL)
 # What Spark may print after our text: a blank line, a code, or its own Java frames.
 _END = re.compile(r"\n\s*\n|\n\s*SQLSTATE: \w|\n\s+at [\w.$]+\(")

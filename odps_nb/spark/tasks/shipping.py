@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["Step", "map_in_arrow", "shipped"]
-
 Batches = Callable[["Iterable[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
 Step = Callable[["Iterable[pa.RecordBatch]"], "Generator[pa.RecordBatch, None, None]"]
 _KEPT = "_odps_nb_made"

@@ -53,15 +53,6 @@ from odps_nb.wire.type_text import format_type
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "TYPE_KEY",
-    "arrow_schema",
-    "columns_for_spark",
-    "spark_schema",
-    "spark_type",
-    "table_type",
-]
-
 #: Key of a column's metadata that holds the MaxCompute type, where Spark's type says less.
 TYPE_KEY = "odps.type"
 

@@ -40,14 +40,6 @@ if TYPE_CHECKING:
 
     from odps_nb.client.calls.storage import StorageClient
 
-__all__ = [
-    "NEW_BLOB_FIELDS",
-    "check_frame",
-    "create_if_missing",
-    "months_as_numbers",
-    "table_columns",
-]
-
 #: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
 #: (`NEW_BLOB` is the one with all of them).
 NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {

@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from odps_nb.client.write.session import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
-__all__ = [
-    "MAX_PARTITIONS",
-    "MAX_STREAMS",
-    "check_or_abort",
-    "check_written",
-    "too_many_partitions",
-]
-
 #: Streams of one session, and table partitions that one session makes out of the rows: what the
 #: service's own connectors keep to.
 MAX_STREAMS = 20_000

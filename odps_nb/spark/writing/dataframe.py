@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.write.session import WriteSession
 
-__all__ = ["write", "write_change", "write_rows", "write_target"]
-
 _RESULT = "written binary"
 
 

@@ -37,14 +37,6 @@ from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.spark.writing.commit import MAX_PARTITIONS, too_many_partitions
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
 
-__all__ = [
-    "WriteTask",
-    "Written",
-    "attempt_name",
-    "partitions_of",
-    "write_partition",
-]
-
 BLOB_ROWS = 256
 
 

@@ -14,8 +14,6 @@ from odps_nb.wire.calls.core import REQUEST_ID, find_header
 from odps_nb.wire.calls.errors import decode_error
 from odps_nb.wire.json_fields import Fields, dump, in_answer, parse_object
 
-__all__ = ["EmptyAnswer", "parse_answer", "parse_status"]
-
 
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
     """Read the JSON object of a successful answer; its request id goes into every error.

@@ -28,8 +28,6 @@ from odps_nb.wire.calls.core import (
 )
 from odps_nb.wire.json_fields import Fields, dump, in_request
 
-__all__ = ["BLOB_TARGET", "ReadBlobs", "WriteBlob", "WriteBlobAnswer", "WriteBlobBatch"]
-
 BLOB_TARGET = "generic.blob"
 MAX_REFERENCES = 100_000
 

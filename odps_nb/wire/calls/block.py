@@ -30,15 +30,6 @@ from odps_nb.wire.calls.core import (
 from odps_nb.wire.json_fields import dump
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
-__all__ = [
-    "BlockSessionAnswer",
-    "CommitBlocks",
-    "CreateBlockSession",
-    "GetBlockSession",
-    "WriteBlock",
-    "WriteBlockAnswer",
-]
-
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 _MODE = ("WriteMode", WriteMode.BATCH_COMPATIBLE.value)
 

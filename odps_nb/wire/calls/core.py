@@ -16,34 +16,6 @@ from odps_nb.errors import ArgumentError, InvalidRequestError
 from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes, shorten
 from odps_nb.wire.json_fields import Fields, dump, in_request, parse_object
 
-__all__ = [
-    "ACCESS_TOKEN",
-    "HTTP_CODINGS",
-    "JSON_TYPE",
-    "NO_SCOPE",
-    "REQUEST_ID",
-    "ROUTE_TOKEN",
-    "STREAM_TYPE",
-    "Call",
-    "Pairs",
-    "Params",
-    "Scope",
-    "StreamingCall",
-    "WireRequest",
-    "accepted_coding",
-    "content_coding",
-    "decode_partition",
-    "encode_partition",
-    "find_header",
-    "instance_target",
-    "parse_instance_target",
-    "parse_table_target",
-    "request_fields",
-    "storage_request",
-    "table_name",
-    "table_target",
-]
-
 JSON_TYPE = "application/json; charset=utf-8"
 STREAM_TYPE = "application/octet-stream"
 ROUTE_TOKEN = "x-odps-max-storage-route-token"

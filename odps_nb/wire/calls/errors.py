@@ -30,21 +30,6 @@ from odps_nb.wire.codings import decoder, sniff
 from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_xml
 
-__all__ = [
-    "GZIP_MAGIC",
-    "STATUS_OF_CODE",
-    "code_of_text",
-    "decode_error",
-    "encode_error_json",
-    "encode_error_xml",
-    "find_error",
-    "hint_of_code",
-    "is_storage_timeout",
-    "is_time_overflow",
-    "split_advice",
-    "with_advice",
-]
-
 MAX_ERROR_BYTES = 2**20
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_MESSAGE = 4000

@@ -24,14 +24,6 @@ from odps_nb.wire.calls.core import (
 from odps_nb.wire.json_fields import Fields, dump
 from odps_nb.wire.schema_json import decode_nested, encode_nested
 
-__all__ = [
-    "LIMITED_RESULT_ROWS",
-    "CreateInstanceReadSession",
-    "GetInstanceReadSession",
-    "InstanceSessionAnswer",
-    "ReadInstance",
-]
-
 DEFAULT_TASK = "AnonymousSQLTask"
 LIMITED_RESULT_ROWS = 10_000
 """Rows of a result that a key may read which may not read all of its tables (vendor's manual)."""

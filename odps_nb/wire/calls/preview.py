@@ -18,8 +18,6 @@ from odps_nb.wire.calls.core import (
     table_target,
 )
 
-__all__ = ["Preview"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:

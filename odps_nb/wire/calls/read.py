@@ -41,18 +41,6 @@ from odps_nb.wire.calls.core import (
 from odps_nb.wire.json_fields import Fields, dump
 from odps_nb.wire.schema_json import decode_flat, encode_flat, encode_nested
 
-__all__ = [
-    "DEFAULT_SPLIT_BYTES",
-    "MAX_BATCH_BYTES",
-    "MAX_BATCH_ROWS",
-    "MIN_BATCH_BYTES",
-    "NOT_INCREMENTAL",
-    "CreateReadSession",
-    "GetReadSession",
-    "ReadRows",
-    "ReadSessionAnswer",
-]
-
 DEFAULT_SPLIT_BYTES = 256 * 2**20
 NOT_INCREMENTAL: Mapping[str, object] = {
     "StartVersion": -1,

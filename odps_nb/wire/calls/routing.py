@@ -28,8 +28,6 @@ from odps_nb.wire.calls.write import (
 )
 from odps_nb.wire.json_fields import in_request
 
-__all__ = ["REQUESTS", "StorageRequest", "decode_request"]
-
 StorageRequest = (
     CreateReadSession
     | GetReadSession

@@ -24,8 +24,6 @@ from odps_nb.wire.calls.write import decode_mode, mode_params
 from odps_nb.wire.calls.write_answers import WriteRowsAnswer, WriteStreamAnswer
 from odps_nb.wire.json_fields import Fields
 
-__all__ = ["CloseWriteStream", "CreateWriteStream", "GetWriteStream", "WriteRows"]
-
 
 def _stream_id(fields: Fields) -> str:
     # Some clients use numbers as stream ids.

@@ -28,16 +28,6 @@ from odps_nb.wire.calls.write_answers import (
 )
 from odps_nb.wire.json_fields import in_request
 
-__all__ = [
-    "AbortWriteSession",
-    "CommitWriteSession",
-    "CreateWriteSession",
-    "GetWriteSchema",
-    "GetWriteSession",
-    "decode_mode",
-    "mode_params",
-]
-
 
 def mode_params(mode: WriteMode, api_version: int) -> Pairs:
     """Spell ``WriteMode``: only version 3 has it (``docs/protocol.md`` section 3.12)."""

@@ -11,14 +11,6 @@ from odps_nb.wire.calls.core import ROUTE_TOKEN, find_header
 from odps_nb.wire.json_fields import Fields, dump
 from odps_nb.wire.schema_json import WriteSchema, decode_nested, encode_nested
 
-__all__ = [
-    "WriteRowsAnswer",
-    "WriteSchemaAnswer",
-    "WriteSessionAnswer",
-    "WriteSessionStateAnswer",
-    "WriteStreamAnswer",
-]
-
 
 def _empty_schema() -> WriteSchema:
     return WriteSchema(schema=TableSchema())

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from odps_nb.wire.calls.core import Pairs, Scope, WireRequest
 from odps_nb.wire.http_date import format_date, parse_date
 
-__all__ = ["XML_TYPE", "date_text", "epoch", "project_path", "rest_request", "table_path"]
-
 XML_TYPE = "application/xml"
 DEFAULT_PAGE = 1000
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from odps_nb.errors import FramingError
 from odps_nb.wire.json_fields import dump, parse_object
 
-__all__ = ["COST_TASK", "SqlCost"]
-
 COST_TASK = "AnonymousSQLCostTask"
 
 

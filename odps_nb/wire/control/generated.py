@@ -15,8 +15,6 @@ from odps_nb.schema import Column, Generated, PrimitiveType, TypeCode
 from odps_nb.wire.control.table_limits import TIME_UNITS
 from odps_nb.wire.json_fields import dump
 
-__all__ = ["decode_generated", "encode_generated", "parse_generated", "truncated"]
-
 _DEFAULT_NAME = "_pt_col_0_"
 _ARGUMENTS = {"trunc_time": 2, "current_timestamp_ntz": 0}
 _TRUNC_TIME = re.compile(

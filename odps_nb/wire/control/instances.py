@@ -33,22 +33,6 @@ from odps_nb.wire.xml_text import (
     parse_xml,
 )
 
-__all__ = [
-    "SQL_TASK",
-    "CancelInstance",
-    "GetInstance",
-    "GetInstanceResult",
-    "GetInstanceSource",
-    "GetTaskStatus",
-    "InstanceResult",
-    "InstanceStatus",
-    "SubmitSql",
-    "SubmittedInstance",
-    "TaskResult",
-    "TaskState",
-    "query_error",
-]
-
 SQL_TASK = "AnonymousSQLTask"
 MAX_SQL = 4 * 2**20
 _INSTANCE_ID = re.compile(r"[\w-]{1,128}", re.ASCII)

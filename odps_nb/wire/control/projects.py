@@ -13,19 +13,6 @@ from odps_nb.wire.control.core import date_text, epoch, project_path, rest_reque
 from odps_nb.wire.json_fields import dump, parse_object
 from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_answer
 
-__all__ = [
-    "GetProject",
-    "GetTenant",
-    "GetTunnelEndpoint",
-    "ListProjects",
-    "ListSchemas",
-    "NamePage",
-    "ProjectInfo",
-    "TenantInfo",
-    "decode_tunnel_endpoint",
-    "encode_tunnel_endpoint",
-]
-
 _HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
 
 

@@ -19,8 +19,6 @@ from odps_nb.wire.control.instances import (
 from odps_nb.wire.control.projects import GetProject, GetTenant, GetTunnelEndpoint
 from odps_nb.wire.control.tables import GetPartition, GetTable, ListPartitions, ListTables
 
-__all__ = ["ControlRequest", "decode_control"]
-
 ControlRequest = (
     GetProject
     | GetTenant

@@ -19,19 +19,6 @@ from odps_nb.schema import (
 )
 from odps_nb.type_facts import TYPE_FACTS
 
-__all__ = [
-    "MAX_COLUMNS",
-    "MAX_COMMENT_BYTES",
-    "MAX_NAME_BYTES",
-    "MAX_PARTITION_LEVELS",
-    "PARTITION_TYPES",
-    "TIME_UNITS",
-    "decimal_settings",
-    "definition_problem",
-    "is_column_name",
-    "is_table_name",
-]
-
 MAX_COLUMNS = 1200
 MAX_PARTITION_LEVELS = 6
 MAX_NAME_BYTES = 128

@@ -18,19 +18,6 @@ from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
 from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
 
-__all__ = [
-    "BLOB_TABLE_PROPERTIES",
-    "BLOB_TABLE_SETTINGS",
-    "GetPartition",
-    "GetTable",
-    "ListPartitions",
-    "ListTables",
-    "PartitionInfo",
-    "PartitionPage",
-    "TableInfo",
-    "TablePage",
-]
-
 # Properties with which each live test of pyodps creates its tables with a BLOB (test_e2e_blob.py,
 # conftest.py).
 BLOB_TABLE_PROPERTIES: Mapping[str, str] = {"table.format.version": "2", "transactional": "true"}

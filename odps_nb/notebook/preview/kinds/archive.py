@@ -12,8 +12,6 @@ from odps_nb.parsing.client import Parsed
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes, shorten
 
-__all__ = ["KIND"]
-
 _NPZ = Format(mime="application/x-npz", label="NumPy archive", aliases=("application/zip",))
 _ZIP = Format(
     mime="application/zip",

@@ -11,8 +11,6 @@ from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["KIND"]
-
 _START: Final = b"\x93NUMPY"
 _NPY = Format(mime="application/x-npy", label="NumPy", aliases=("application/x-numpy",))
 _DRAWN: Final = 8 * MIB

@@ -7,8 +7,6 @@ import struct
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.kinds import parquet
 
-__all__ = ["KIND"]
-
 _FILE = Format(
     mime="application/vnd.apache.arrow.file",
     label="Arrow file",

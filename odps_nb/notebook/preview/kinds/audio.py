@@ -20,8 +20,6 @@ from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size, le
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
-__all__ = ["KIND"]
-
 _WAV = Format(
     mime="audio/wav", label="WAV", aliases=("audio/x-wav", "audio/wave", "audio/vnd.wave")
 )

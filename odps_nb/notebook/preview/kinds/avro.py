@@ -7,8 +7,6 @@ from odps_nb.notebook.preview.kind import MIB, Format, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["KIND"]
-
 _AVRO = Format(
     mime="application/vnd.apache.avro",
     label="Avro",

@@ -9,8 +9,6 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["KIND", "draw"]
-
 
 def _named(mime: str, label: str, start: bytes = b"", *aliases: str) -> Format:
     return Format(mime=mime, label=label, aliases=aliases, starts=(start,) if start else ())

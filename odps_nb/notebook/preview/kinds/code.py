@@ -19,8 +19,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["KIND"]
-
 _JUDGED: Final = 16_384  # characters
 _LINES: Final = 400
 _LINE: Final = 400

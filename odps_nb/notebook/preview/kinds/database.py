@@ -8,8 +8,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-__all__ = ["KIND"]
-
 _SQLITE = Format(
     mime="application/vnd.sqlite3",
     label="SQLite",

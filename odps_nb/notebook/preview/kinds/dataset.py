@@ -10,8 +10,6 @@ from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["KIND"]
-
 _HDF: Final = b"\x89HDF\r\n\x1a\n"
 _OWN: Final = (512, 1024, 2048)  # bytes of a head of another program (MATLAB) before the file
 _HDF5 = Format(

@@ -8,8 +8,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import shorten
 
-__all__ = ["KIND"]
-
 _DICOM = Format(mime="application/dicom", label="DICOM", aliases=("image/dicom-rle",))
 
 

@@ -11,8 +11,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-__all__ = ["KIND"]
-
 _OFFICE: Final = "application/vnd.openxmlformats-officedocument"
 _OPEN: Final = "application/vnd.oasis.opendocument"
 _WORD = Format(

@@ -7,8 +7,6 @@ from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import FIRST, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["KIND"]
-
 _EMPTY = Format(mime="application/x-empty", label="empty")
 
 

@@ -10,8 +10,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import shorten
 
-__all__ = ["KIND"]
-
 _FITS = Format(mime="image/fits", label="FITS", aliases=("application/fits", "image/x-fits"))
 # the first two cards, of 80 letters each (FITS 4.0, 4.4.1)
 _START = re.compile(rb"SIMPLE  = {1,20}[TF][ -~]{49,68}BITPIX  = {1,20}-?\d")

@@ -11,8 +11,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import shorten
 
-__all__ = ["KIND"]
-
 _TRUETYPE = Format(
     mime="font/ttf",
     label="TrueType",

@@ -18,8 +18,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
-__all__ = ["KIND"]
-
 _LIMIT: Final = 16 * MIB
 _ALONE: Final = 64 * MIB
 

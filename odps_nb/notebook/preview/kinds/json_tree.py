@@ -15,8 +15,6 @@ from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["KIND"]
-
 _JSON = Format(
     mime="application/json",
     label="JSON",

@@ -17,8 +17,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["KIND"]
-
 _GEOJSON = Format(
     mime="application/geo+json",
     label="GeoJSON",

@@ -21,8 +21,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["KIND", "POLICY", "root_at"]
-
 _HTML = Format(mime="text/html", label="HTML", aliases=("application/xhtml+xml", "text/plain"))
 _XML = Format(
     mime="application/xml",

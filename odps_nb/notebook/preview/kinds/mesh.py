@@ -14,8 +14,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["KIND"]
-
 _PLY = Format(mime="model/x-ply", label="PLY", aliases=("application/ply", "text/plain"))
 _STL = Format(
     mime="model/stl",

@@ -11,8 +11,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of, format_bytes
 
-__all__ = ["KIND"]
-
 _MESSAGE = Format(
     mime="message/rfc822", label="message", aliases=("text/plain", "application/mbox")
 )

@@ -14,8 +14,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["KIND"]
-
 _NOTEBOOK = Format(
     mime="application/x-ipynb+json",
     label="notebook",

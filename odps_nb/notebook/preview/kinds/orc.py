@@ -5,8 +5,6 @@ from __future__ import annotations
 from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Kind
 from odps_nb.notebook.preview.kinds import parquet
 
-__all__ = ["KIND"]
-
 _ORC = Format(
     mime="application/vnd.apache.orc",
     label="ORC",

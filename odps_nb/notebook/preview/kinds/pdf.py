@@ -25,8 +25,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["KIND"]
-
 _PDF = Format(
     mime="application/pdf", label="PDF", aliases=("application/x-pdf",), starts=(b"%PDF-",)
 )

@@ -16,8 +16,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["KIND"]
-
 _PICKLE = Format(
     mime="application/x-pickle",
     label="pickle",

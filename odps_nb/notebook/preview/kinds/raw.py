@@ -13,8 +13,6 @@ from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["KIND"]
-
 
 def _raw(mime: str, name: str, *starts: bytes, brands: tuple[bytes, ...] = ()) -> Format:
     return Format(

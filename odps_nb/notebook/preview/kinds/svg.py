@@ -19,8 +19,6 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["KIND"]
-
 _SVG = Format(mime="image/svg+xml", label="SVG", aliases=("image/svg",))
 _START = re.compile(r"<(?:svg|svg:svg)[\s>/]", re.IGNORECASE)
 

@@ -12,8 +12,6 @@ from odps_nb.parsing.delimited import HIVE, form_of, lines_of, unevenness
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["KIND"]
-
 _CSV = Format(
     mime="text/csv",
     label="CSV",

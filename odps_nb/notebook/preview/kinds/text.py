@@ -7,8 +7,6 @@ from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-__all__ = ["KIND", "draw"]
-
 _TEXT = Format(mime="text/plain", label="text")
 
 

@@ -20,8 +20,6 @@ from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
-__all__ = ["KIND"]
-
 _WEBM = Format(mime="video/webm", label="WebM", aliases=("audio/webm", "video/x-matroska"))
 _OGG = Format(mime="video/ogg", label="Ogg video", aliases=("application/ogg",))
 _MATROSKA = Format(

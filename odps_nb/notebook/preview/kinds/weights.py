@@ -16,8 +16,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["KIND"]
-
 _SAFETENSORS = Format(mime="application/x-safetensors", label="safetensors")
 _ONNX = Format(mime="application/x-onnx", label="ONNX", aliases=("application/onnx",))
 # https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {

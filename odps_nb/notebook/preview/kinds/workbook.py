@@ -19,8 +19,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-__all__ = ["KIND"]
-
 _MAIN = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXCEL = Format(
     mime=_MAIN,

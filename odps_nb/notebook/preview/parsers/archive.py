@@ -21,8 +21,6 @@ from odps_nb.errors import MissingDependencyError
 from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["MAX_UNPACKED", "parse"]
-
 #: Bytes that are unpacked at most.
 MAX_UNPACKED: Final = 1024 * 1024
 _HEAD: Final = 64 * 1024

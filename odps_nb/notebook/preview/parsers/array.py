@@ -20,8 +20,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 _LONGEST = 200
 _SMALLEST = 16  # rows and columns of what is drawn as a picture
 

@@ -21,8 +21,6 @@ from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes
 
-__all__ = ["MAX_UNPACKED", "check_unpacked", "empty_batch", "first_rows", "parse"]
-
 #: Bytes that the first rows may take when unpacked.
 MAX_UNPACKED: Final = 64 * 1024 * 1024
 _LONGEST: Final = 200

@@ -16,8 +16,6 @@ from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["parse"]
-
 _LONGEST: Final = 200
 _VALUE: Final = "(value)"  # no name of a field
 # how fastavro names the library of a codec: its error has no class of its own

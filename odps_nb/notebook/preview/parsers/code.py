@@ -10,8 +10,6 @@ from typing import Any, Final
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.shared import Size
 
-__all__ = ["LINE", "parse"]
-
 #: Characters of a line that are shown.
 LINE: Final = 400
 

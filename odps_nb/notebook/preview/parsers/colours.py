@@ -17,8 +17,6 @@ import numpy as np
 with contextlib.suppress(ImportError):  # said by `picture`
     from PIL import Image, ImageCms
 
-__all__ = ["as_srgb"]
-
 #: Bytes of the largest profile that is used; those of printers have up to 3 MB.
 _LARGEST: Final = 4 << 20
 _MODES: Final = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}

@@ -17,8 +17,6 @@ from odps_nb.parsing.values import UnshowableError
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-__all__ = ["DECODERS", "FAILURES", "opened"]
-
 #: Name of FFmpeg's demuxer, and of all names that it goes by, by media type.
 _MOV: Final = ("mov", "mov,mp4,m4a,3gp,3g2,mj2")
 _MATROSKA: Final = ("matroska", "matroska,webm")

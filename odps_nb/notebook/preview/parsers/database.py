@@ -14,8 +14,6 @@ from typing import Any, Final
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 _TABLES: Final = 60
 _ROWS: Final = 100_000  # that are counted of one table
 _SECONDS: Final = 3

@@ -17,8 +17,6 @@ from odps_nb.parsing.reasons import reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["parse"]
-
 _OBJECTS: Final = 2_000  # that are visited
 _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # that are shown of one object

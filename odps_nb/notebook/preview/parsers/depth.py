@@ -17,8 +17,6 @@ from odps_nb.parsing.values import UnshowableError
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["grey", "stretched"]
-
 _NODATA: Final = 42113  # GDAL's tag of TIFF
 _HUGE: Final = 1e20
 """Nothing measured is as large; netCDF marks places without data by 1e20 or 9.97e36."""

@@ -19,8 +19,6 @@ from odps_nb.parsing.values import UnshowableError
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["parse"]
-
 _LONGEST: Final = 80
 _PLAIN: Final = ("Modality", "BodyPartExamined", "Manufacturer", "PhotometricInterpretation")
 

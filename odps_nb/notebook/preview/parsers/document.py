@@ -20,8 +20,6 @@ from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["MAX_UNPACKED", "parse"]
-
 #: Bytes that are unpacked of one document, all its parts together.
 MAX_UNPACKED: Final = 16 << 20
 _CHUNK: Final = 64 << 10

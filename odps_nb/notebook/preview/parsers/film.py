@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
     from PIL import Image
 
-__all__ = ["parse"]
-
 _PACKETS: Final = 400  # that may come before the first frame
 _DULL: Final = 24  # levels of 256 between the darkest and the lightest point
 _INDEXED: Final = (

@@ -21,8 +21,6 @@ from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["parse"]
-
 _BLOCK: Final = 2880
 _CARD: Final = 80
 _CARDS: Final = 4000

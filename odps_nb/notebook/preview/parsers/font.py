@@ -14,8 +14,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 _LINES: Final = ("Aa Bb Cc 123", "Hamburgefonstiv", "Ää Éé Ññ & ?!")
 _SYMBOLS: Final = 24
 # where fonts without Latin letters have their signs: icons, arrows to dingbats, other scripts

@@ -18,8 +18,6 @@ from typing import Any, Final
 from odps_nb.notebook.preview.parsers.xml_text import LINE_LENGTH, LINES
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 _FIELDS: Final = ("From", "To", "Cc", "Date")
 _LONGEST: Final = 300
 _FIELD_READ: Final = 4000  # characters of a field, or of a name, that are decoded

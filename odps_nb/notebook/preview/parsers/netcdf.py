@@ -14,8 +14,6 @@ from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["attribute_text", "parse"]
-
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12  # tags of lists
 _CHAR: Final = 2
 _TYPES: Final = {

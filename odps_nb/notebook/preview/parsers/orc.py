@@ -15,8 +15,6 @@ from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, 
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-__all__ = ["parse"]
-
 # What a byte of a stripe becomes at most, as far as anybody would write one. Runs may promise more:
 # the memory of this process ends that.
 _GROWTH: Final = 8

@@ -23,8 +23,6 @@ try:
 except ImportError:  # said when a page is to be drawn
     nh3 = None  # type: ignore[assignment]
 
-__all__ = ["parse"]
-
 _TAGS: Final = words(
     "abbr address article aside b bdi bdo big blockquote br caption center cite code col "
     "colgroup dd del details dfn div dl dt em figcaption figure font footer h1 h2 h3 h4 h5 h6 "

@@ -16,8 +16,6 @@ from odps_nb.notebook.preview.parsers.arrow import check_unpacked, empty_batch, 
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-__all__ = ["parse"]
-
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:
     with pq.ParquetFile(pa.BufferReader(data)) as file:

@@ -15,8 +15,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 _LONGEST: Final = 200
 _SMALLEST: Final = 1.0  # points of a side of a page
 

@@ -12,8 +12,6 @@ from typing import Any, Final
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 _INSTRUCTIONS: Final = 200_000
 _NAMES: Final = 100
 _LONGEST: Final = 200

@@ -19,8 +19,6 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["MAX_PIXELS", "check_pixels", "drawn", "parse", "pixels", "thumbnail"]
-
 #: Pixels of the largest picture that is decoded.
 MAX_PIXELS: Final = 40_000_000
 _TOO_MANY: Final = f"more than {MAX_PIXELS // 10**6} megapixels: not decoded"

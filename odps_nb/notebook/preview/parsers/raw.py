@@ -17,8 +17,6 @@ from odps_nb.notebook.preview.parsers.picture import drawn
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["parse"]
-
 # the marker of a start, and one of those that follow it in a JPEG (ITU-T T.81, B.1.1.3)
 _JPEG: Final = re.compile(rb"\xff\xd8\xff[\xc4\xdb\xdd\xe0-\xef\xfe]")
 _LOOKED_AT: Final = 32

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     Samples = npt.NDArray[np.float32]  # of one channel, from -1 to 1
     Levels = npt.NDArray[np.float32]  # lowest and highest of each column
 
-__all__ = ["COLUMNS", "parse"]
-
 #: Columns of the drawing.
 COLUMNS: Final = 240
 _SHORT: Final = 30  # seconds that are decoded as a whole

@@ -25,8 +25,6 @@ from odps_nb.notebook.preview.parsers.svg_style import (
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["MAX_DRAWN", "parse"]
-
 #: Shapes that a picture may draw; so count twenty points, letters or dashes.
 MAX_DRAWN: Final = 10_000
 _DEPTH: Final = 100

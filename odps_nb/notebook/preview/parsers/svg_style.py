@@ -15,17 +15,6 @@ from typing import Final
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = [
-    "GEOMETRY",
-    "NUMBER",
-    "Links",
-    "Style",
-    "dash_of",
-    "has_odd_lengths",
-    "links_of",
-    "sheet_links",
-]
-
 _FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
 _REFERENCE: Final = re.compile(r"url\(\s*(['\"]?)#([^'\"()\s]+)\1\s*\)")
 _HARMLESS: Final = words(

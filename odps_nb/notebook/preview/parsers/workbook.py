@@ -19,8 +19,6 @@ from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-__all__ = ["MAX_UNPACKED", "parse"]
-
 #: Bytes that a workbook may unpack to.
 MAX_UNPACKED: Final = 128 << 20
 _LONGEST: Final = 200

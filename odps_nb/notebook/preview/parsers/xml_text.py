@@ -15,8 +15,6 @@ from xml.parsers import expat
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
-__all__ = ["LINES", "LINE_LENGTH", "Content", "Wanted", "read_xml"]
-
 #: Lines of text that are collected at most, and characters of one.
 LINES: Final = 80
 LINE_LENGTH: Final = 400
