@@ -10,12 +10,11 @@ from functools import cache
 
 import duckdb
 import pyarrow as pa
-from odps_nb.local.sql.spelling import looks_outside
 
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.filters.row_filter import RowFilter
-from odps_nb.local.duck import Duck
+from odps_nb.local.duck import Duck, looks_outside
 from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.query import translate
