@@ -76,7 +76,7 @@ def _places(stream: pa.Schema, names: Sequence[str], columns: Sequence[Column]) 
     for index, name in enumerate(names):
         if where.setdefault(name, index) != index:
             raise mismatch(
-                f"the stream has the column {shorten(repr(stream.names[index]), _SHOWN)} twice"
+                f"the stream has the column {shorten(repr(stream.field(index).name), _SHOWN)} twice"
             )
     found = []
     for column in columns:
