@@ -260,10 +260,11 @@ class Runs:
                 self._interrupt(cell)
         while True:
             with self._lock:
+                self._take()
                 here = [run for run in self._running if run.owned and run.cell == cell]
                 for run in here:
                     may_commit = run.commits and not (run.cancelled or self._has_failed(run))
-                    if not may_commit and not self._is_active(run):
+                    if not may_commit and self._has_ended(run):
                         self._end(run)
             if all(run.over for run in here) or time.monotonic() > deadline:
                 return
@@ -275,9 +276,14 @@ class Runs:
             if run.owned and run.cell == cell:
                 run.cancelled = True
                 self._cancel_query(run.query)
-        # A job of which no task has finished is cancelled when one has.
-        active = self._ask(lambda context: context.statusTracker().getActiveStageIds(), [])
-        self._doomed = frozenset(active) - known
+        # A job of which no task has finished is cancelled when one has, in whichever stage.
+
+        def planned(context: SparkContext) -> list[int]:
+            tracker = context.statusTracker()
+            jobs = [tracker.getJobInfo(one) for one in tracker.getActiveJobsIds()]
+            return [stage for job in jobs if job is not None for stage in job.stageIds]
+
+        self._doomed = frozenset(self._ask(planned, [])) - known
 
     def _look_after(self) -> None:
         if self._is_stopped:
@@ -287,7 +293,7 @@ class Runs:
         now = time.monotonic()
         for run in list(self._running):
             self._count_tasks(run)
-            if run.owned and now - run.last >= _QUIET and not self._is_active(run):
+            if run.owned and now - run.last >= _QUIET and self._has_ended(run):
                 if run.commits and not self._has_failed(run):
                     run.tracker.phase(Phase.COMMITTING)
                 else:
@@ -345,6 +351,14 @@ class Runs:
         stages = sorted(run.stages)
         found = self._ask(lambda c: [c.statusTracker().getStageInfo(n) for n in stages], [])
         return list(found)
+
+    def _has_ended(self, run: _Run) -> bool:
+        """Whether its stages have ended, and all that was counted in them was taken.
+
+        Spark ends a stage after it has handed over the figures of its tasks, so the inbox is looked
+        at last.
+        """
+        return not self._is_active(run) and not self._inbox
 
     def _is_active(self, run: _Run) -> bool:
         """Whether a stage of it runs, or is so new that Spark does not list it yet."""
