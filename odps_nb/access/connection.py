@@ -239,7 +239,7 @@ class Connection:
             ``not null``, and the table transactional.
         properties
             Table properties such as ``{"acid.cdc.mode.enable": True}``. What a BLOB column or a
-            primary key needs is set by itself.
+            primary key needs is set automatically.
         lifecycle
             Days until the service drops what was not touched.
         cluster_by, buckets

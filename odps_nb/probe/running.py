@@ -91,8 +91,8 @@ class Prober:
     def start(self) -> None:
         """Connect to the service, and check that no table of another owner is in the way.
 
-        Raises `OdpsNbError`: the service does not answer, or a table of a name to be made is
-        somebody's own.
+        Raises `OdpsNbError`: the service does not answer, or a table that the probe would make
+        exists and was made by another program.
         """
         self._asker.begin(requests=2, rows=0, seconds=60.0)
         self.redactor.hide(urlsplit(self._storage.tunnel_endpoint).netloc, "host")

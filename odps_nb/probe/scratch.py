@@ -171,7 +171,7 @@ class Scratch:
     def start_clean(self) -> None:
         """Drop the tables that a killed run has left.
 
-        Raises `ConfigError`: a table of that name is somebody's own.
+        Raises `ConfigError`: a table of that name exists and was not made by the probe.
         """
         for name in self._names.values():
             self._begin()

@@ -1,7 +1,7 @@
-"""`Epochs`: the samples of a source, epoch by epoch, sharded, and what a state of them says.
+"""`Epochs`: the samples of a source, epoch by epoch and sharded, and their saved state.
 
-A *shard* is what one worker of one rank reads. A state has, for each shard, the rows of its slice
-that have been given; from there an epoch goes on.
+A *shard* is the part that one worker of one rank reads. A state holds, for each shard, the number
+of rows that it has returned; an epoch resumes there.
 """
 
 from __future__ import annotations

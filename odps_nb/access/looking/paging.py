@@ -150,7 +150,7 @@ def iter_result_rows(
 MAX_SORTED = 10_000
 """Rows of an order: SQL asks for a limit there."""
 READ_AHEAD = 512 * 1024
-"""Bytes of rows that may be here before somebody turns the page."""
+"""Maximum bytes to buffer ahead of the page that is shown."""
 
 
 class Rows(ABC):
@@ -159,7 +159,7 @@ class Rows(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """What they are, for a person."""
+        """Title of the rows, as shown above the grid."""
 
     @property
     @abstractmethod

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a person may say of a read, in the words of `Table.read`; every front end takes it.
+    """The options of a read, named as in `Table.read`; every front end takes them.
 
     A new field of a read stands here, is checked in `odps_nb.access.reading.planning.plan_read`,
     and is offered by the signatures that should have it. Nothing is checked before.

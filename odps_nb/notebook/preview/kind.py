@@ -4,7 +4,7 @@ A kind is one file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``;
 it there. A format that needs a parser in native code adds a file in
 `odps_nb.notebook.preview.parsers`, which runs in the parser process: ``parse(data, options)``,
 where ``options`` has at least the ``size`` of the preview. What cannot be shown (cut, corrupt,
-too large) raises `UnshowableError` with a reason for a person, and what needs a library that is not
+too large) raises `UnshowableError` with a readable reason, and what needs a library that is not
 installed `MissingDependencyError`.
 """
 
@@ -119,7 +119,7 @@ class Head:
 class Draw(Protocol):
     """Draws the first bytes of a blob.
 
-    Raises `UnshowableError` with a reason for a person; the tile then shows bytes in hex.
+    Raises `UnshowableError` with a readable reason; the tile then shows bytes in hex.
     """
 
     def __call__(self, excerpt: Excerpt, format: Format, size: Size, /, *, name: str) -> Drawing:
