@@ -303,10 +303,9 @@ def lying(data, size):
     return bytes(raw)
 
 
-def far_cell():
-    rows = '<row r="1"><c r="A1"><v>1</v></c></row>'
-    rows += '<row r="1048576"><c r="XFD1048576"><v>2</v></c></row>'
-    return document_files.xlsx(rows=rows)
+def far_cell(first="A1", form="<row r='{}'><c r='{}{}'><v>2</v></c></row>"):
+    rows = f'<row r="1"><c r="{first}"><v>1</v></c></row>'
+    return document_files.xlsx(rows=rows + form.format(1048576, "XFD", 1048576))
 
 
 def entities():
@@ -351,7 +350,15 @@ BOMBS = {
         lambda: lying(document_files.xlsx(strings=f"<si><t>{' ' * (64 << 20)}</t></si>"), 9),
         "",
     ),
-    "a far cell": (far_cell, "stopped the parser"),
+    "a far cell": (far_cell, "its cells lie too far apart: not decoded"),
+    "a far cell, styled": (
+        lambda: far_cell(form='<row r="{}"><c s="1" r = "{}{}" t="n" ><v>2</v></c></row>'),
+        "its cells lie too far apart: not decoded",
+    ),
+    "a far corner alone": (
+        lambda: far_cell("XFD1048575"),
+        "2 rows × 1 column",
+    ),
     "entities": (entities, ""),
     "a page of spaces": (
         lambda: document_files.pdf(content=b" " * (48 << 20) + b"0 0 9 9 re f", packed=True),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import zipfile
 import zlib
 from typing import Any, Final
@@ -21,6 +22,9 @@ from odps_nb.terms import count_of
 
 #: Bytes that a workbook may unpack to.
 MAX_UNPACKED: Final = 128 << 20
+#: Cells of the rectangle around a sheet's cells: the library keeps one value for each.
+MAX_CELLS: Final = 40_000_000
+_CELL: Final = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{1,3})(\d{1,7})[\"']")
 _LONGEST: Final = 200
 _SHEETS: Final = 50
 _BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # of the part that holds for all sheets
@@ -66,12 +70,42 @@ def _check(data: bytes) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(info.file_size for info in archive.infolist())
+            if unpacked <= MAX_UNPACKED:
+                _check_extents(archive)
     except zipfile.BadZipFile as error:
         raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
-    except (ValueError, OSError, NotImplementedError) as error:
+    except (ValueError, OSError, NotImplementedError, zlib.error) as error:
         raise UnshowableError(refusal_of(error)) from None
     if unpacked > MAX_UNPACKED:
         raise UnshowableError(f"would unpack to {unpacked / 1e6:.1f} MB: not unpacked")
+
+
+def _check_extents(archive: zipfile.ZipFile) -> None:
+    """Refuse an Excel sheet of few cells in corners far from each other.
+
+    The sheets of OpenDocument end where the library stops repeating cells.
+    """
+    for info in archive.infolist():
+        if not info.filename.endswith(".xml") or info.flag_bits & 1:
+            continue
+        text = archive.read(info)
+        if b"sheetData" not in text:
+            continue
+        columns, rows = set(), set()
+        for column, row in _CELL.findall(text):
+            columns.add(column)
+            rows.add(int(row))
+        places = [_place(column) for column in columns]
+        if places and (max(places) - min(places) + 1) * (max(rows) - min(rows) + 1) > MAX_CELLS:
+            raise UnshowableError("its cells lie too far apart: not decoded")
+
+
+def _place(letters: bytes) -> int:
+    """Return the number of a column: A is 1, Z 26, AA 27."""
+    place = 0
+    for letter in letters.upper():
+        place = place * 26 + letter - 64
+    return place
 
 
 def _is_locked(data: bytes) -> bool:
