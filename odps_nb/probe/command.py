@@ -18,8 +18,8 @@ from typing import Any
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, OdpsNbError, explain
-from odps_nb.probe.catalog import choose
 from odps_nb.probe.question import Question
+from odps_nb.probe.questions import choose
 from odps_nb.probe.report import as_document, as_page
 from odps_nb.probe.running import Finding, Prober
 from odps_nb.terms import TableName
@@ -96,14 +96,15 @@ def _probe(
         embedded=options.local,
     )
     findings: list[Finding] = []
-    with _terminated_as_an_exception():
+    with _on_signals(_exit, signal.SIGTERM):
         try:
             prober.start()
             for finding in prober.ask(questions):
                 print(f"{finding.question.id}: {finding.verdict}", flush=True)
                 findings.append(finding)
         finally:
-            with _deaf():
+            # the clean-up is bounded in time
+            with _on_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGINT):
                 prober.close()
                 if findings:
                     facts = {
@@ -157,32 +158,19 @@ def _leave(folder: Path, document: dict[str, Any]) -> None:
     print(f"{verdicts[-1]}\nreport: {folder / 'probe.txt'} and {folder / 'probe.json'}")
 
 
-@contextlib.contextmanager
-def _terminated_as_an_exception() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C inside the block, so that tables are dropped."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    with _on_signals({signal.SIGTERM: end}):
-        yield
+def _exit(number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM like Ctrl-C, so that tables are dropped."""
+    raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Ignore further signals during the clean-up, which is bounded in time."""
-    with _on_signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):
-        yield
-
-
-@contextlib.contextmanager
-def _on_signals(wanted: dict[signal.Signals, Any]) -> Iterator[None]:
+def _on_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     before = {}
-    for number, handler in wanted.items():
+    for number in signals:
         with contextlib.suppress(ValueError):  # not the main thread: signals do not reach it
             before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from odps_nb.probe.question import AS_ASSUMED
@@ -23,11 +23,10 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
             {
                 "id": one.question.id,
                 "question": one.question.text,
-                "assumes": one.question.assumes,
                 "verdict": one.verdict,
                 "seen": one.seen,
                 "requests": one.requests,
-                "exchanges": list(one.exchanges),
+                "exchanges": one.exchanges,
             }
             for one in findings
         ],
@@ -36,13 +35,12 @@ def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> 
 
 def as_page(document: Mapping[str, Any]) -> str:
     """Return the report as text: what differs first, then open questions, then the rest."""
-    findings = document["findings"]
     groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
-    for one in findings:
+    for one in document["findings"]:
         groups[one["verdict"].partition(":")[0]].append(one)
     facts = [f"{key}: {value}" for key, value in document.items() if not isinstance(value, list)]
     counts = ", ".join(f"{len(some)} {name}" for name, some in groups.items())
-    lines = ["odps-nb probe", *facts, f"{len(findings)} questions: {counts}"]
+    lines = ["odps-nb probe", *facts, f"{len(document['findings'])} questions: {counts}"]
     lines += document.get("left_behind", [])
     for name, some in groups.items():
         lines += ["", f"== {name} ({len(some)})"]
@@ -51,21 +49,17 @@ def as_page(document: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finding(one: Mapping[str, Any]) -> list[str]:
-    lines = [f"{one['id']}: {one['verdict']}", f"  question: {one['question']}"]
-    lines.append(f"  odps_nb assumes: {one['assumes']}")
+def _finding(one: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{one['id']}: {one['verdict']}"
+    yield f"  question: {one['question']}"
     if one["seen"] is not None:
-        lines.append(f"  seen: {_brief(one['seen'])}")
+        yield f"  seen: {_brief(one['seen'])}"
     for exchange in one["exchanges"]:
         request, answer = exchange["request"], exchange["answer"]
-        said = [
-            value for key, value in request.items() if key not in ("action", "target") and value
-        ]
-        words = " ".join(map(_brief, said))
-        shown = {key: value for key, value in answer.items() if key not in ("headers", "members")}
-        lines.append(f"  > {request['action']} {words}")
-        lines.append(f"  < {_brief(shown)}")
-    return lines
+        said = [v for key, v in request.items() if key not in ("action", "target") and v]
+        yield " ".join(["  >", request["action"], *map(_brief, said)])
+        shown = {key: v for key, v in answer.items() if key not in ("headers", "members")}
+        yield f"  < {_brief(shown)}"
 
 
 def _brief(value: object) -> str:
