@@ -14,29 +14,24 @@ import pyarrow as pa
 
 from odps_nb.local.samples import data_files, documents, pictures, recordings
 from odps_nb.local.samples.values import SampleBatch, SampleBlob
-from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
+from odps_nb.local.store.arrow_types import arrow_schema
+from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.type_text import parse_columns
 
 SCHEMA = TableSchema(
-    columns=(
-        Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),
-        Column(name="name", type=PrimitiveType(TypeCode.STRING), comment="file name"),
-        Column(
-            name="declared",
-            type=PrimitiveType(TypeCode.STRING),
-            comment="what the uploader says it is; not always true",
-        ),
-        Column(name="content", type=PrimitiveType(TypeCode.BLOB), comment="the file"),
+    columns=parse_columns(
+        "id bigint, name string comment 'file name',"
+        " declared string comment 'what the uploader says it is; not always true',"
+        " content blob comment 'the file'"
     )
 )
-ARROW_SCHEMA = pa.schema(
-    [("id", pa.int64()), ("name", pa.utf8()), ("declared", pa.utf8()), ("content", pa.binary())]
-)
+ARROW_SCHEMA = arrow_schema(SCHEMA.columns)
+_Files = Iterator[tuple[str, str, bytes | None]]
 
 
-def _pictures() -> Iterator[tuple[str, str, bytes | None]]:
-    mountains = pictures.mountains()
-    yield "mountains.jpg", "image/jpeg", mountains
+def _pictures() -> _Files:
+    yield "mountains.jpg", "image/jpeg", pictures.mountains()
     yield "mandelbrot.png", "image/png", pictures.mandelbrot()
     yield "julia.webp", "image/webp", pictures.julia()
     yield "voronoi.png", "image/png", pictures.voronoi()
@@ -54,14 +49,14 @@ def _pictures() -> Iterator[tuple[str, str, bytes | None]]:
     yield "rings.bmp", "image/bmp", pictures.bitmap()
 
 
-def _recordings() -> Iterator[tuple[str, str, bytes | None]]:
+def _recordings() -> _Files:
     yield "melody.wav", "audio/wav", recordings.melody()
     yield "chord.wav", "audio/x-wav", recordings.chord()
     yield "melody.mp3", "audio/mpeg", recordings.song()
     yield "drift.mp4", "video/mp4", recordings.clip()
 
 
-def _data() -> Iterator[tuple[str, str, bytes | None]]:
+def _data() -> _Files:
     yield "order.json", "application/json", data_files.order_json()
     yield "cities.csv", "text/csv", data_files.cities_csv()
     yield "scores.tsv", "text/tab-separated-values", data_files.scores_tsv()
@@ -73,7 +68,7 @@ def _data() -> Iterator[tuple[str, str, bytes | None]]:
     yield "telemetry.csv", "text/csv", data_files.telemetry_csv()
 
 
-def _papers() -> Iterator[tuple[str, str, bytes | None]]:
+def _papers() -> _Files:
     yield "invoice.pdf", "application/pdf", documents.pdf()
     yield "report.html", "text/html", documents.report()
     yield "feed.xml", "application/xml", documents.feed()
@@ -84,7 +79,7 @@ def _papers() -> Iterator[tuple[str, str, bytes | None]]:
     yield "logs.tar.gz", "application/gzip", data_files.tar_gz()
 
 
-def _traps() -> Iterator[tuple[str, str, bytes | None]]:
+def _traps() -> _Files:
     yield "you_have_won.html", "text/html", documents.HOSTILE_HTML
     yield "script_inside.svg", "image/svg+xml", documents.HOSTILE_SVG
     yield "not_a_picture.png", "image/png", documents.HOSTILE_HTML
@@ -92,18 +87,14 @@ def _traps() -> Iterator[tuple[str, str, bytes | None]]:
     yield "cut_short.jpg", "image/jpeg", pictures.mountains()[:600]
     yield "random.bin", "application/octet-stream", np.random.default_rng(1).bytes(4097)
     yield "empty.dat", "", b""
-    yield (
-        '"><img src=x onerror=alert(1)>.txt',
-        "text/<b>plain",
-        b"the name of this file is markup\n",
-    )
+    markup = b"the name of this file is markup\n"
+    yield '"><img src=x onerror=alert(1)>.txt', "text/<b>plain", markup
     yield "nothing", "", None
 
 
 def blobs() -> Iterator[SampleBlob | None]:
     """Return the files in the order of the table; ``None`` is a null cell."""
-    for _, _, blob in _files():
-        yield blob
+    return (blob for _, _, blob in _files())
 
 
 def _files() -> Iterator[tuple[str, str, SampleBlob | None]]:
@@ -119,13 +110,11 @@ def _files() -> Iterator[tuple[str, str, SampleBlob | None]]:
 def rows() -> Iterator[SampleBatch]:
     """Make the rows: one batch."""
     names, declared, contents = map(list, zip(*_files(), strict=True))
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array(range(1, len(names) + 1), pa.int64()),
-            pa.array(names, pa.utf8()),
-            pa.array([label or None for label in declared], pa.utf8()),
-            pa.nulls(len(names), pa.binary()),
-        ],
-        schema=ARROW_SCHEMA,
-    )
+    columns = {
+        "id": range(1, len(names) + 1),
+        "name": names,
+        "declared": [label or None for label in declared],
+        "content": pa.nulls(len(names)),
+    }
+    batch = pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
     yield SampleBatch(partition=PartitionSpec(), batch=batch, blobs={"content": contents})

@@ -35,7 +35,7 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 
 if TYPE_CHECKING:
-    from odps_nb.local.samples.catalog import Sample, SampleBatch, SampleBlob
+    from odps_nb.local.samples.values import Sample, SampleBatch, SampleBlob
 
 KEPT_SECONDS = 24 * 3600.0
 
@@ -155,7 +155,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.catalog import SAMPLES  # what paints: most starts only link
+    from odps_nb.local.samples.every_sample import SAMPLES  # what paints: most starts only link
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
