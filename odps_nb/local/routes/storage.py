@@ -172,7 +172,7 @@ class StorageActions:
 
     def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
-        streams = {s.stream_id: s.version for s in self._writes.closed_streams(session)}
+        streams = {s.stream_id: s.version for s in self._writes.streams.closed(session)}
         return calls.WriteSessionStateAnswer(
             streams=streams,
             status=session.status,
@@ -204,7 +204,7 @@ class StorageActions:
 
     def _get_stream(self, request: calls.GetWriteStream, _asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
-        look = self._writes.renewed_stream if request.exactly_once else self._writes.stream
+        look = self._writes.renewed_stream if request.exactly_once else self._writes.streams.stream
         stream = look(session, request.stream_id, request.stream_version)
         return self._stream_answer(session, stream)
 
@@ -231,7 +231,7 @@ class StorageActions:
 
     def _write_rows(self, request: calls.WriteRows, asked: Asked) -> Answer:
         session = self._writes.get(request.table, request.session_id)
-        stream = self._writes.stream(session, request.stream_id, request.stream_version)
+        stream = self._writes.streams.stream(session, request.stream_id, request.stream_version)
         landed = self._writes.write(
             session,
             stream,

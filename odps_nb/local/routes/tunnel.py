@@ -159,7 +159,7 @@ class Tunnel:
 
     def _upload_state(self, name: TableName, session_id: str) -> dict[str, Any]:
         session = self._writes.get(name, session_id)
-        blocks = [int(s.stream_id) for s in self._writes.closed_streams(session)]
+        blocks = [int(s.stream_id) for s in self._writes.streams.closed(session)]
         return {
             "UploadID": session_id,
             "Status": "closed" if session.status == COMMITTED else "normal",
@@ -172,7 +172,8 @@ class Tunnel:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise faults.invalid("blockid is not a number")
-        version = self._writes.newest_version(session, block) + 1
+        newest = self._writes.streams.newest(session, block)
+        version = 1 if newest is None else newest.version + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
         batches = self._uploaded(session.table, session.spec, asked)
         self._writes.write(session, stream, batches)

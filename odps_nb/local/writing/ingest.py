@@ -20,7 +20,7 @@ from odps_nb.arrow.validation import Validator
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, spelled
-from odps_nb.local.store.blobs import BlobStore, BlobUse
+from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
 from odps_nb.local.store.snapshots import Addition
@@ -37,7 +37,7 @@ MAX_PARTITIONS = 2000
 class _Target:
     writer: RowFileWriter
     mark: str = ""
-    use: BlobUse = field(default_factory=BlobUse)
+    blobs: set[int] = field(default_factory=set)
 
 
 class Ingest:
@@ -92,9 +92,9 @@ class Ingest:
             self._matches = match_columns(
                 batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
             )
-        use = BlobUse()
+        used: set[int] = set()
         fitted = coerce_batch(
-            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
+            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, used)
         )
         if self._operation:
             self._check_nulls(fitted)
@@ -102,7 +102,7 @@ class Ingest:
         for spec, rows in self._by_partition(fitted):
             target = self._target(spec, rows.schema)
             target.mark = target.mark or self._mark(rows)
-            target.use.blob_ids |= use.blob_ids
+            target.blobs |= used
             target.writer.write(rows)
 
     def finish(self) -> list[Addition]:
@@ -111,7 +111,7 @@ class Ingest:
         for (spec, _), target in self._targets.items():
             file = target.writer.finish(target.mark)
             self._finished.append(file.file_name)
-            self._blobs.used_by(file.name, target.use)
+            self._blobs.used_by(file.name, target.blobs)
             done.append(Addition(spec=spec, file=file))
         self._finished = []  # they are the caller's now
         return done

@@ -121,20 +121,13 @@ class Streams:
         last = 0
         with self._db.transaction() as db:
             for addition in additions:
-                file = addition.file
+                file, spec = addition.file, json.dumps(addition.spec.items, ensure_ascii=False)
+                place = session.session_id, stream.stream_id, stream.version
+                sizes = file.rows, file.raw_bytes, file.disk_bytes
                 cursor = db.execute(
                     "INSERT INTO parts (name, session_id, stream_id, version, spec, rows,"
                     " raw_bytes, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        file.name,
-                        session.session_id,
-                        stream.stream_id,
-                        stream.version,
-                        json.dumps(addition.spec.items, ensure_ascii=False),
-                        file.rows,
-                        file.raw_bytes,
-                        file.disk_bytes,
-                    ),
+                    (file.name, *place, spec, *sizes),
                 )
                 last = cursor.lastrowid or 0
         return last
@@ -148,14 +141,10 @@ class Streams:
             stream.stream_id,
             stream.version,
         ):
+            sizes = {key: row[key] for key in ("rows", "raw_bytes", "disk_bytes")}
             yield Addition(
                 spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
-                file=RowFile(
-                    name=row["name"],
-                    rows=row["rows"],
-                    raw_bytes=row["raw_bytes"],
-                    disk_bytes=row["disk_bytes"],
-                ),
+                file=RowFile(name=row["name"], **sizes),
             )
 
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
