@@ -1,7 +1,4 @@
-"""Writes rows as the service's CSV: results of SQL and ``table.head``.
-
-``docs/protocol.md`` section 9.3.
-"""
+"""Writes rows as the service's CSV (``docs/protocol.md`` section 9.3)."""
 
 from __future__ import annotations
 

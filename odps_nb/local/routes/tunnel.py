@@ -1,7 +1,6 @@
-"""Routes of the tunnel: table downloads and uploads, results of SQL.
+"""Routes of the tunnel: table downloads and uploads, results of SQL (section 9.4).
 
-A download is a read session, an upload a write session whose blocks are streams; the same rules
-about snapshots and commits apply. ``docs/protocol.md`` section 9.4.
+A download is a read session, an upload a write session whose blocks are streams.
 """
 
 from __future__ import annotations
@@ -244,8 +243,9 @@ def _stream(
 ) -> StreamAnswer:
     if "arrow" in params:
         chunks = encode_arrow(wire_batches(columns, batches, times=times))
-        return StreamAnswer(chunks=chunks, media_type=ROWS_TYPE)
-    return StreamAnswer(chunks=encode_rows(columns, batches), media_type=ROWS_TYPE)
+    else:
+        chunks = encode_rows(columns, batches)
+    return StreamAnswer(chunks=chunks, media_type=ROWS_TYPE)
 
 
 def _row_range(params: dict[str, str]) -> tuple[int, int]:
