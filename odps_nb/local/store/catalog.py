@@ -33,15 +33,7 @@ DEFAULT_SCHEMA = "default"
 
 
 class Catalog:
-    """Reads and changes projects, schemas, tables and partitions.
-
-    Parameters
-    ----------
-    database
-        Open catalogue.
-    clock
-        Epoch seconds, now.
-    """
+    """Reads and changes projects, schemas, tables and partitions."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._db, self._clock, self._marks = database, clock, VersionMarks(database)
@@ -122,19 +114,10 @@ class Catalog:
                 " definition, properties, schema_version, version, created, altered, modified)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
                 (
-                    name.project,
-                    name.schema or DEFAULT_SCHEMA,
-                    name.table,
-                    name.table.casefold(),
-                    comment,
-                    owner,
-                    lifecycle,
-                    definition_text(schema),
-                    json.dumps(dict(properties or {})),
-                    first,
-                    now,
-                    now,
-                    now,
+                    *(name.project, name.schema or DEFAULT_SCHEMA),
+                    *(name.table, name.table.casefold(), comment, owner, lifecycle),
+                    *(definition_text(schema), json.dumps(dict(properties or {}))),
+                    *(first, now, now, now),
                 ),
             )
             table = self.table(name)
@@ -219,10 +202,8 @@ class Catalog:
     def forget_table(self, table: Table) -> None:
         """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
         with self._db.transaction() as db:
-            db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
-            db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
-            db.execute("DELETE FROM version_marks WHERE table_id = ?", (table.table_id,))
-            db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
+            for kind in ("partitions", "versions", "version_marks", "tables"):
+                db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: Table, schema: TableSchema) -> Table:
         """Set a new schema (columns added at the end) and a new schema version of a table."""

@@ -33,10 +33,7 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Result of a merge, as row indexes: the rows that stay, and the changes in their order.
-
-    ``operations`` holds the operation of each index in ``changed``.
-    """
+    """Row indexes of a merge: the rows that stay, and the changes with their operations."""
 
     kept: np.ndarray
     changed: np.ndarray
@@ -48,16 +45,8 @@ def merge(
 ) -> Merged:
     """Find the last row of each key, and whether it inserts, updates or deletes.
 
-    Parameters
-    ----------
-    rows
-        The existing rows, then the new ones. Keys may repeat; the last row of a key counts.
-    deleted
-        For each row whether it removes its key.
-    old
-        Number of the rows that are there.
-    stay
-        Whether existing rows without a new one are kept; an overwrite removes them.
+    ``rows`` has the ``old`` existing rows, then the new ones; ``deleted`` says which remove their
+    key. Existing rows without a new one are kept if they ``stay``; an overwrite removes them.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -124,12 +113,7 @@ class ChangeLog:
     ) -> Iterator[Record]:
         """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 
-        Raises
-        ------
-        ConflictError
-            A version replaced rows without a record of them.
-        NotFoundError
-            A version has no record, or the partition of one is gone.
+        409 if a version replaced rows without a record; 404 if it or its partition is gone.
         """
         upto = min(upto, table.version)
         recorded = set(self._marks.between(table.table_id, after, upto, RECORDED))

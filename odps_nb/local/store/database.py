@@ -1,8 +1,4 @@
-"""The SQLite database of the catalogue, transactions on it, and its marks of versions.
-
-One connection, one lock: every statement is a few index look-ups, so that serial order is worth
-more than parallelism. Transactions are atomic and isolated.
-"""
+"""The SQLite database of the catalogue: one connection, one lock; and its marks of versions."""
 
 from __future__ import annotations
 
@@ -86,15 +82,10 @@ CREATE TABLE runs (run TEXT PRIMARY KEY);
 
 
 class Database:
-    """The connection to the catalogue; thread-safe.
+    """The connection to the catalogue; thread-safe. A damaged file is a `ConfigError`.
 
-    Parameters
-    ----------
-    path
-        The SQLite file, made when missing. A damaged one is a `ConfigError`.
-    durable
-        Whether transactions survive a power cut, as SQLite promises with ``synchronous=FULL``.
-        They survive ``kill -9`` in any case.
+    If ``durable``, transactions survive a power cut (SQLite's ``synchronous=FULL``); they survive
+    ``kill -9`` in any case.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
@@ -128,10 +119,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction and yield the connection; an exception rolls it back.
-
-        Nested use joins the outer transaction.
-        """
+        """Open a transaction, or join the running one; an exception rolls it back."""
         after: list[Callable[[], None]] = []
         with self._lock:
             if self._depth:
@@ -179,11 +167,7 @@ class Database:
 
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        have = self._columns(self._connection)
         if found == SCHEMA_VERSION:
-            if missing := _expected_columns() - have:
-                table, column = min(missing)
-                raise _damaged(self._path, f"it lacks {table}.{column}")
             return
         if found:
             raise ConfigError(
@@ -191,32 +175,12 @@ class Database:
                 option="root",
                 hint="serve a new folder, or install the version that made this one",
             )
-        if have:
+        if self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise _damaged(self._path, "it belongs to another program")
         with self.transaction() as connection:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    @staticmethod
-    def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-        """Return (table, column) for all columns in the file."""
-        return {
-            (found[0], found[1])
-            for found in connection.execute(
-                "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
-                " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~'"
-            )
-        }
-
-
-def _expected_columns() -> set[tuple[str, str]]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(_TABLES)
-        return Database._columns(connection)
-    finally:
-        connection.close()
 
 
 def _refused(path: Path, error: Exception) -> ConfigError:

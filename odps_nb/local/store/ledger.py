@@ -37,13 +37,9 @@ class Ledger:
         self._folder.drop([name for name in file_names if name not in known])
 
     def check(self) -> None:
-        """Compare folder and catalogue; move aside the files that earlier runs left behind.
+        """Move aside the files that earlier runs left behind.
 
-        Raises
-        ------
-        ConfigError
-            There are files of unknown runs, or the catalogue lists files that are missing.
-            Nothing was moved.
+        `ConfigError` if there are files of unknown runs, or files of the catalogue are missing.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := known - there:

@@ -86,19 +86,10 @@ class Snapshots:
         *,
         appends_only: bool = False,
     ) -> tuple[Segment, ...]:
-        """Return the files that versions ``(after, upto]`` added; an error if some are gone.
+        """Return the files that versions ``(after, upto]`` added.
 
-        Parameters
-        ----------
-        appends_only
-            Leave out versions that also took rows away, instead of refusing them.
-
-        Raises
-        ------
-        ConflictError
-            A version replaced rows, which added rows cannot show.
-        NotFoundError
-            Rows that a version added are gone since: they were replaced later.
+        409 if a version replaced rows, unless ``appends_only``, which leaves such versions out; 404
+        if rows that a version added were replaced since.
         """
         replaced = self._marks.between(table.table_id, after, upto, REPLACED)
         if replaced and not appends_only:
@@ -134,16 +125,9 @@ class Snapshots:
     ) -> int:
         """Make files visible and remove those they replace, as one new version; return it.
 
-        Parameters
-        ----------
-        replace
-            Specs whose current rows are removed (an empty spec: the whole table). An empty
-            sequence removes nothing, as ``None`` does.
-        since
-            The version of the table that the rows were made of; 409 if it has a later one.
-        one_unit
-            Fail with 400 if the table then needs both microseconds and nanoseconds because of
-            the files that are added.
+        ``replace`` has specs whose current rows are removed (an empty spec: the whole table). 409
+        if the table has a later version than ``since``; 400 with ``one_unit`` if it then needs
+        microseconds and nanoseconds.
         """
         now = self._clock()
         with self._db.transaction() as db:
@@ -151,8 +135,9 @@ class Snapshots:
             if since is not None and table.version != since:
                 raise faults.table_modified(table.name)
             version = table.version + 1
-            if replace:
-                self._replace(table, self.visible(table, replace), version)
+            if replace and (replaced := self.visible(table, replace)):
+                self._marks.add(table.table_id, version, REPLACED)
+                self._hide(replaced, version)
             for addition in additions:
                 self._add(table, addition, version, now)
             if one_unit and any(one.file.name.endswith((FAR, FINE)) for one in additions):
@@ -192,22 +177,15 @@ class Snapshots:
         files: Sequence[tuple[PartitionSpec, RowFile | None]],
     ) -> tuple[Segment, ...]:
         """Keep files that were written for one session only."""
-        with self._db.transaction():
-            made = [Addition(spec=spec, file=file) for spec, file in files if file is not None]
-            return tuple(self._pin_one(session_id, table, addition) for addition in made)
-
-    def _pin_one(self, session_id: str, table: Table, addition: Addition) -> Segment:
-        file = addition.file
+        pinned = []
         with self._db.transaction() as db:
-            file_id = list_file(db, table, file, added=-1, removed=-1)
-            db.execute("INSERT INTO pins VALUES (?, ?)", (session_id, file_id))
-        return Segment(
-            file_id=file_id,
-            name=file.name,
-            rows=file.rows,
-            raw_bytes=file.raw_bytes,
-            spec=addition.spec,
-        )
+            for spec, file in files:
+                if file is not None:
+                    number = list_file(db, table, file, added=-1, removed=-1)
+                    sizes = {"rows": file.rows, "raw_bytes": file.raw_bytes}
+                    pinned.append(Segment(file_id=number, name=file.name, spec=spec, **sizes))
+            self.pin(session_id, pinned)
+        return tuple(pinned)
 
     def unpin(self, session_id: str) -> None:
         """Unpin the files of a session."""
@@ -241,20 +219,12 @@ class Snapshots:
         )
         found = (
             Segment(
-                file_id=row["file_id"],
-                name=row["name"],
-                rows=row["rows"],
-                raw_bytes=row["raw_bytes"],
                 spec=spec_of_text(table, row["spec"]),
+                **{key: row[key] for key in ("file_id", "name", "rows", "raw_bytes")},
             )
             for row in rows
         )
         return tuple(s for s in found if not specs or any(one.covers(s.spec) for one in specs))
-
-    def _replace(self, table: Table, segments: Sequence[Segment], version: int) -> None:
-        if segments:
-            self._marks.add(table.table_id, version, REPLACED)
-            self._hide(segments, version)
 
     def _hide(self, segments: Iterable[Segment], version: int) -> None:
         with self._db.transaction() as db:

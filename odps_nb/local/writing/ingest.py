@@ -43,15 +43,8 @@ class _Target:
 class Ingest:
     """Writes the batches of one request; leaving the ``with`` block without `finish` drops them.
 
-    Parameters
-    ----------
-    spec
-        The partition keys that the session fixes; the other keys come as columns.
-    exact
-        Refuse rows that lack a column, as the service does; otherwise it becomes null (an INSERT
-        may name some columns only).
-    one_unit
-        Refuse rows that need both microseconds and nanoseconds.
+    ``spec`` fixes partition keys; the others come as columns. With ``exact``, rows that lack a
+    column are refused; with ``one_unit``, those that need both microseconds and nanoseconds.
     """
 
     def __init__(
@@ -73,11 +66,7 @@ class Ingest:
         if self._operation:  # a delete names its key and no more
             keys = set(table.key_columns)
             data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
-        self._columns: tuple[Column, ...] = (
-            *data,
-            *self._operation,
-            *self._dynamic,
-        )
+        self._columns: tuple[Column, ...] = (*data, *self._operation, *self._dynamic)
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
@@ -207,10 +196,7 @@ def _groups(
 
 
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an uploaded Arrow IPC stream; 400 if it is incomplete.
-
-    Empty batches are left out. The end marker must be there: a stream without one was cut.
-    """
+    """Yield the batches of an uploaded Arrow IPC stream that have rows; 400 if it is incomplete."""
     if not path.stat().st_size:
         raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:
