@@ -109,21 +109,12 @@ def _write(
 
 
 def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
-    found: list[SampleBlob] = []
+    def store(blob: SampleBlob) -> bytes:
+        content = blob.data, blob.mime_type, blob.file_name
+        (stored,) = service.blobs.store_bytes([content], service.settings.project)
+        return stored.reference.raw
 
-    def collect(blob: SampleBlob) -> bytes:
-        found.append(blob)
-        return b""
-
-    if not batch.blobs:
-        return batch.batch
-    batch.with_references(collect)
-    stored = iter(
-        service.blobs.store_bytes(
-            ((b.data, b.mime_type, b.file_name) for b in found), service.settings.project
-        )
-    )
-    return batch.with_references(lambda blob: next(stored).reference.raw)
+    return batch.with_references(store)
 
 
 def _template() -> Path:
