@@ -19,6 +19,9 @@ Observation = dict[str, object]
 """What was observed, as plain JSON; it does not depend on the table used."""
 
 
+_Ask = Callable[["Asker"], Observation]
+
+
 class CannotTell(Exception):
     """The question cannot be answered here; the text says why, without names."""
 
@@ -49,7 +52,7 @@ class Question:
 
     id: str
     text: str
-    ask: Callable[[Asker], Observation]
+    ask: _Ask
     expected: Mapping[str, object]
     needs: tuple[str, ...] = ()
     requests: int = 16
@@ -97,26 +100,20 @@ class Question:
 class Questions(list[Question]):
     """The questions of one module, in the order in which they are asked."""
 
-    def add(
+    def asks(
         self,
-        id: str,
         text: str,
         expected: Mapping[str, object],
         *needs: str,
-        ask: Callable[[Asker], Observation],
+        id: str = "",
         **more: Any,
-    ) -> None:
-        """Append a question."""
-        self.append(Question(id=id, text=text, ask=ask, expected=expected, needs=needs, **more))
+    ) -> Callable[[_Ask], _Ask]:
+        """Append a question that the decorated function asks; its id is the function's name."""
 
-    def asks(
-        self, text: str, expected: Mapping[str, object], *needs: str, **more: Any
-    ) -> Callable[[Callable[[Asker], Observation]], Callable[[Asker], Observation]]:
-        """Append a question that the decorated function asks and whose name is its id."""
-
-        def add(ask: Callable[[Asker], Observation]) -> Callable[[Asker], Observation]:
-            id = ask.__name__.strip("_").replace("_", "-")
-            self.add(id, text, expected, *needs, ask=ask, **more)
+        def add(ask: _Ask) -> _Ask:
+            name = id or ask.__name__.strip("_").replace("_", "-")
+            facts = {"text": text, "expected": expected, "needs": needs, **more}
+            self.append(Question(id=name, ask=ask, **facts))
             return ask
 
         return add

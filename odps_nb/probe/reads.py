@@ -171,7 +171,7 @@ def _refusal(
     id: str, text: str, table: str, outcome: Callable[..., Observation], **body: object
 ) -> None:
     ask = partial(outcome, table=table, body=body)
-    QUESTIONS.add(id, text, {"refused": True}, table, ask=ask)
+    asks(text, {"refused": True}, table, id=id)(ask)
 
 
 _refusal(
@@ -230,13 +230,12 @@ _refusal(
     _read_outcome,
     DataFormat={"Type": "arrow1", "Version": "V6"},
 )
-QUESTIONS.add(
-    "key-table-session",
+asks(
     "What does a session that is not incremental answer for a primary-key table?",
     {"refused": False, "rows": 1},
     "keys",
-    ask=lambda asker: _session_outcome(asker, "keys", {}),
-)
+    id="key-table-session",
+)(lambda asker: _session_outcome(asker, "keys", {}))
 
 
 @asks("How is a missing table refused?", {"refused": True}, "table")
@@ -364,22 +363,20 @@ def _kept(asker: Asker, text: str) -> Observation:
     return {"rows": sum(one.table().num_rows for one in found)}
 
 
-QUESTIONS.add(
-    "filter-block-size",
+asks(
     "How many rows come for a condition that one row meets?",
     {"rows": 10_000},
     "plain",
-    ask=lambda asker: _kept(asker, "c1 = 20000"),
+    id="filter-block-size",
     rows=PLAIN_ROWS,
-)
-QUESTIONS.add(
-    "filter-conditions",
+)(lambda asker: _kept(asker, "c1 = 20000"))
+asks(
     "Which rows come where each of two conditions is met in a block, but by no row both?",
     {"rows": 0},
     "plain",
-    ask=lambda asker: _kept(asker, "(c1 = 20000) and (c2 = 40002)"),
+    id="filter-conditions",
     rows=PLAIN_ROWS,
-)
+)(lambda asker: _kept(asker, "(c1 = 20000) and (c2 = 40002)"))
 
 _FORMS = {
     "back_quotes": "`c1` = 1",

@@ -41,7 +41,7 @@ def _expressions(
                 seen[expression] = rows[0]["r"] if len(rows) == 1 else "no row"
         return seen
 
-    QUESTIONS.add(id, text, expected, ask=ask, statements=len(expected), embedded=embedded)
+    asks(text, expected, id=id, statements=len(expected), embedded=embedded)(ask)
 
 
 _expressions(

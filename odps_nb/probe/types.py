@@ -96,20 +96,18 @@ def _last_column(asker: Asker, table: str) -> Observation:
     return {"declared": list(declared.values())[-1], "arrow": str(arrow)}
 
 
-QUESTIONS.add(
-    "geography-column",
+asks(
     "Which Arrow type has a GEOGRAPHY column?",
     {"declared": "GEOGRAPHY", "arrow": ("binary", "large_binary")},
     "places",
-    ask=lambda asker: _last_column(asker, "places"),
-)
-QUESTIONS.add(
-    "vector-column",
+    id="geography-column",
+)(lambda asker: _last_column(asker, "places"))
+asks(
     "Which Arrow type has a VECTOR column?",
     {"arrow": ("list<item: float>", "fixed_size_list<item: float>[4]")},
     "vectors",
-    ask=lambda asker: _last_column(asker, "vectors"),
-)
+    id="vector-column",
+)(lambda asker: _last_column(asker, "vectors"))
 
 
 @asks(

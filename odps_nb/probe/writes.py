@@ -76,20 +76,18 @@ def _open_stream(asker: Asker, *streams: str) -> Observation:
     }
 
 
-QUESTIONS.add(
-    "commit-open-streams",
+asks(
     "Does a commit without ids take streams that were not closed?",
     {"listed": [STREAM], "refused": False, "rows_added": 1},
     "into",
-    ask=_open_stream,
-)
-QUESTIONS.add(
-    "commit-named-open",
+    id="commit-open-streams",
+)(_open_stream)
+asks(
     "Does a commit take a stream that it names, and that was not closed?",
     {"rows_added": (0, 1, 3)},
     "into",
-    ask=lambda asker: _open_stream(asker, STREAM, "s1"),
-)
+    id="commit-named-open",
+)(lambda asker: _open_stream(asker, STREAM, "s1"))
 
 
 @asks("Does StagingId come in batch mode, and as what?", {"kind": ("text", "absent")}, "into")
