@@ -30,10 +30,7 @@ CANCEL_SECONDS = 10.0  # reserved in a question's time, to stop a statement that
 
 
 class BoundedTransport:
-    """Sends until the bound of the running question is reached, then raises `CannotTell`.
-
-    Every request goes through it, including those of SQL and the lookup of the endpoint.
-    """
+    """Sends every request until the bound of the running question raises `CannotTell`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -50,7 +47,17 @@ class BoundedTransport:
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send one request; wait no longer than the time left for the question."""
+        """Send one request, once, with a JSON ``body`` or with ``data``.
+
+        Parameters
+        ----------
+        target
+            The kind of a table in ``tables``, or the text of a ``Target``.
+        kind
+            Content of a successful response: ``json``, ``rows`` or ``data``.
+        may_deny, may_fail
+            Whether 401 and 403, or a status of 500 and more, answer the question.
+        """
         if self._left <= 0:
             raise CannotTell("the bound on requests was reached")
         if time.monotonic() >= self._deadline:
@@ -75,10 +82,7 @@ class BoundedTransport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A response: ``members`` of its JSON, or ``rows`` of its stream, or raw ``data``.
-
-    ``types`` are the Arrow types of the stream as they were sent.
-    """
+    """A response: ``members`` of its JSON, or ``rows`` and their types as sent, or raw ``data``."""
 
     status: int
     code: str | None = None
@@ -183,15 +187,8 @@ class _Request:
 class Asker:
     """Sends the requests of questions; counts rows, records requests and responses.
 
-    Parameters
-    ----------
-    storage, transport
-        The connection, and the transport that it sends by.
-    redactor
-        Replaces names in the report; is told those of sessions and columns here.
-    own
-        The user's own table. ``tables`` has full names by kind: ``table``, which is this one or a
-        scratch table, and those of `scratch.KINDS` that were made.
+    ``own`` is the user's table. ``tables`` has full names by kind: ``table``, which is this one or
+    a scratch table, and those of `scratch.KINDS` that were made.
     """
 
     def __init__(
@@ -340,10 +337,7 @@ class Asker:
     # -- SQL ----------------------------------------------------------------------------------
 
     def run(self, sql: str, settings: Mapping[str, str] | None = None) -> SqlInstance:
-        """Run a statement and wait for its end.
-
-        Raises `ServiceError`: it failed, or was refused.
-        """
+        """Run a statement and wait for its end; a `ServiceError` where it failed or was refused."""
         left = max(0.1, self._transport.seconds_left - CANCEL_SECONDS)
         request = {"action": "SQL", "text": sql}
         try:

@@ -132,10 +132,7 @@ def _scratch(profile: Profile, text: str) -> TableName:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder of the report, and remove the report of an earlier run.
-
-    A link in the place of a report is removed with it, so that nothing is written through it.
-    """
+    """Make the folder of the report, and remove an earlier report or a link in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):

@@ -14,10 +14,7 @@ QUESTIONS: tuple[Question, ...] = tuple(
 
 
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
-    """Return the questions with these ids; without ids, all of them.
-
-    Raises `ConfigError`: there is no question of an id.
-    """
+    """Return the questions with these ids, or all; `ConfigError` for an unknown id."""
     wanted = set(ids)
     if unknown := wanted - {one.id for one in QUESTIONS}:
         raise ConfigError(

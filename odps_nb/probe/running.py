@@ -1,8 +1,4 @@
-"""Asks the questions one after the other and collects the findings.
-
-A question that fails does not affect the others. Tables are made before the question that needs
-them, and dropped at the end whatever happens.
-"""
+"""Asks the questions one after the other; a failed one does not affect the others."""
 
 from __future__ import annotations
 
@@ -37,16 +33,8 @@ class Finding:
 class Prober:
     """Asks questions over one connection; leaving its ``with`` block drops all tables it made.
 
-    Parameters
-    ----------
-    profile
-        Where to ask, and as whom.
-    table
-        A table to read, of any kind; ``None``: one that is made.
-    scratch
-        The name that tables to make begin with; ``None``: none is made, and nothing is written.
-    embedded
-        Whether the service is the embedded one; some questions do not apply to it.
+    Without ``table``, one is made to read; without ``scratch``, the beginning of their names, none
+    is made and nothing is written. Some questions do not apply to the ``embedded`` service.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Makes and drops the tables of ``--write``.
 
-Their names begin with the one that the user gave, their comment marks them as made by the probe,
-and their lifecycle is a day: what a killed run leaves behind is dropped by the next run, or by the
-service.
+Their comment marks them as made by the probe, and their lifecycle is a day: what a killed run
+leaves behind is dropped by the next run, or by the service.
 """
 
 from __future__ import annotations
@@ -124,13 +123,7 @@ KINDS: Mapping[str, _Kind] = {
 
 
 class Scratch:
-    """Makes tables when they are first needed, and drops all of them.
-
-    Parameters
-    ----------
-    name
-        The name that all of them begin with; ``wrong`` is one that the service should refuse.
-    """
+    """Makes tables whose names begin with ``name`` when they are needed, and drops all of them."""
 
     def __init__(self, asker: Asker, name: TableName) -> None:
         self._asker = asker
@@ -142,10 +135,7 @@ class Scratch:
         asker.redactor.hide(name.table, "scratch")
 
     def start_clean(self) -> None:
-        """Drop the tables that a killed run has left.
-
-        Raises `ConfigError`: a table of that name exists and was not made by the probe.
-        """
+        """Drop the tables of a killed run; `ConfigError` for one that another program made."""
         for name in self._names.values():
             self._begin()
             try:

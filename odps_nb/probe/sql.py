@@ -24,10 +24,7 @@ def _expressions(
     zone: str = "",
     embedded: bool = True,
 ) -> None:
-    """Add a question about constants in SQL, given with their expected values.
-
-    Each is a query of its own, since one may fail.
-    """
+    """Add a question about constants in SQL, each evaluated by a query of its own."""
     settings = {**TYPES, SQL_ZONE: zone} if zone else TYPES
 
     def ask(asker: Asker) -> Observation:

@@ -1,9 +1,4 @@
-"""Adapts Starlette to the service: reads request bodies and streams responses.
-
-A request body is always read to its end, so that a client sees our answer and not a broken pipe.
-A response is pulled from a generator in a worker thread, a megabyte ahead; a client that stops
-reading holds no thread.
-"""
+"""Adapts Starlette to the service: reads request bodies to their end, and streams responses."""
 
 from __future__ import annotations
 

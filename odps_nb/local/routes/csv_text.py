@@ -14,10 +14,7 @@ from odps_nb.arrow.text import as_bytes
 
 
 def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
-    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``.
-
-    Bytes that are not UTF-8 are surrogates, as of ``errors="surrogateescape"`` of Python.
-    """
+    """Write rows as the service's CSV; bytes that are not UTF-8 become surrogates."""
     out = io.StringIO()
     head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     head.writerow(schema.names)

@@ -1,7 +1,4 @@
-"""Turns the route table into Starlette routes that check signature and right.
-
-Every response has a request id; every request body is read to its end.
-"""
+"""Turns the route table into Starlette routes that check signature and right."""
 
 from __future__ import annotations
 

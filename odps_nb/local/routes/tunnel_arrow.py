@@ -1,12 +1,9 @@
 """Encodes and decodes the Arrow stream of the tunnel (``docs/protocol.md`` section 9.4).
 
-::
-
     u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
 
-It holds record batch messages only: both sides know the schema. In it, a column of
-INTERVAL_DAY_TIME is a ``struct<sec: int64, nano: int32>``, and so is one of TIMESTAMP in rows of an
-instance.
+It holds record batch messages only: both sides know the schema. INTERVAL_DAY_TIME columns are
+``struct<sec: int64, nano: int32>``, and so are those of TIMESTAMP in rows of an instance.
 """
 
 from __future__ import annotations

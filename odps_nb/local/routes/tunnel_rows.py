@@ -1,7 +1,5 @@
 """Encodes and decodes the row stream of the tunnel (``docs/protocol.md`` section 9.4).
 
-::
-
     field: tag varint (column << 3 | wire type) · value      per non-null column, from 1
     record end:  tag 33553408 · varint CRC32C of the record
     stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs

@@ -1,8 +1,6 @@
-"""The ``orders`` table: eight days of a small shop, two million rows.
+"""The ``orders`` table: eight days of a small shop, two million rows from seeded generators.
 
-Everything is drawn with seeded numpy generators and gathered with Arrow kernels, never row by
-row. The last rows of the last day (``status = 'probe'``) hold the extremes of each type, so that
-the other days stay realistic and sums stay meaningful.
+The last rows of the last day (``status = 'probe'``) hold the extremes of each type.
 """
 
 from __future__ import annotations

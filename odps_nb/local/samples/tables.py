@@ -1,8 +1,7 @@
 """Installs the sample tables in a new folder: built once per user, then linked.
 
-Building takes seconds, so a finished folder with nothing but the samples is kept in the user's
-cache under the fingerprint of the code that built it. A new service folder gets hard links to its
-files (they never change) and a copy of its catalogue.
+A finished folder is kept in the user's cache under the fingerprint of the code that built it. A new
+service folder gets hard links to its files (they never change) and a copy of its catalogue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The ``types_all`` table: each scalar type once, with its extremes.
 
-Small on purpose: a person reads it whole, a test compares it cell by cell. JSON lives here and
-not in ``orders``, since the real Storage API does not read JSON columns. The two INTERVAL types are
-left out: no form of them is read and written alike. ``docs/protocol.md`` sections 5.1, 5.2.
+JSON is here and not in ``orders``, since the real Storage API does not read JSON columns. The two
+INTERVAL types are left out: no form of them is read and written alike.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Decodes bodies of blob uploads and encodes those of downloads: codings, frames, CRC blocks.
-
-Works on files and bytes; ``blobs`` manages references.
-``docs/protocol.md`` sections 6.1 to 6.4.
-"""
+"""Decodes bodies of blob uploads and encodes those of downloads (sections 6.1 to 6.4)."""
 
 from __future__ import annotations
 
@@ -58,10 +54,7 @@ def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
 
 
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Make a pack of the frames of a batch upload, in their order; verifies the footers.
-
-    The pack is the decoded body: blobs lie in it between their headers.
-    """
+    """Make a pack of a batch upload, its decoded body; verifies the footers of the frames in it."""
     with _unpacked(body, work, coding):
         return [
             Piece(

@@ -1,10 +1,8 @@
-"""Blobs: packs on disk, references in rows, bodies for downloads.
+"""Blobs: packs on disk, references in rows, bodies for downloads (``docs/protocol.md`` section 6).
 
-An upload becomes one pack file: its body, in which the catalogue knows the place of each blob. A
-reference identifies a row of the catalogue and holds a secret, so that it cannot be guessed:
-``ff · id (8 bytes) · secret (8 bytes)``. It begins with a byte that no text has, so that raw
-references and their base64 text cannot be confused.
-``docs/protocol.md`` section 6.
+An upload becomes one pack file. A reference identifies a row of the catalogue and holds a secret:
+``ff · id (8 bytes) · secret (8 bytes)``. No text begins with its first byte, so that raw references
+and their base64 text cannot be confused.
 """
 
 from __future__ import annotations
@@ -150,10 +148,7 @@ class BlobStore:
                 db.executemany("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", pairs)
 
     def collect(self) -> int:
-        """Delete old packs without a blob in any row file; return how many.
-
-        A fresh upload is not in a row yet, so age protects it.
-        """
+        """Delete packs without a blob in any row file, unless they are fresh; return how many."""
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
             unknown = db.execute(

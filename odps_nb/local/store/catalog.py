@@ -1,8 +1,4 @@
-"""The catalogue of projects, schemas, tables and partitions.
-
-Names are case-insensitive and kept as they were given. Each change is one transaction of the
-`Database`. Row files are in ``snapshots``.
-"""
+"""The catalogue of projects, schemas, tables and partitions; names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -97,10 +93,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         fill: Callable[[Table], object] | None = None,
     ) -> Table:
-        """Create a table; 400 ``ObjectAlreadyExists`` if the name is taken.
-
-        ``fill`` gives it rows in the same transaction; without, it is empty.
-        """
+        """Create a table and ``fill`` it; 400 ``ObjectAlreadyExists`` if the name is taken."""
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()

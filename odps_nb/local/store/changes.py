@@ -1,9 +1,8 @@
 """The change log of primary-key tables: what each version changed, row by row.
 
-Beside the visible rows, a commit keeps one row file for each partition that it touched, with the
-columns of the table and the operation in `OPERATION_TYPE`. The catalogue lists these files as
-removed in the version that added them, so that no reader of the table sees them, and pins them for
-as long as the table exists.
+A commit keeps one row file of changes for each partition that it touched. The catalogue lists these
+files as removed in the version that added them, so that no reader of the table sees them, and pins
+them for as long as the table exists.
 """
 
 from __future__ import annotations

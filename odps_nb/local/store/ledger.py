@@ -1,9 +1,8 @@
 """Keeps data files and catalogue consistent: which files to delete, to move aside, or to report.
 
-A file is deleted when the catalogue has removed it, and never else. At the start, a file that the
-catalogue does not list was left behind by a crash or a failed statement if the catalogue knows the
-run that made it (see `Folder`): it is moved aside. Otherwise the catalogue is older than the data,
-or another one: then nothing is served.
+At the start, a file that the catalogue does not list was left behind by a crash if the catalogue
+knows the run that made it (see `Folder`): it is moved aside. Otherwise the catalogue is older than
+the data, or another one: then nothing is served.
 """
 
 from __future__ import annotations

@@ -47,10 +47,7 @@ class RowFile:
 
 
 class RowFileWriter:
-    """Writes one row file; an error inside the ``with`` block deletes it.
-
-    Batches are gathered into row groups, so that many small batches do not make small groups.
-    """
+    """Writes one row file in row groups; an error inside the ``with`` block deletes it."""
 
     def __init__(self, folder: Folder, schema: pa.Schema) -> None:
         self._folder, self._schema = folder, schema
@@ -73,10 +70,7 @@ class RowFileWriter:
             self._flush()
 
     def finish(self, mark: str = "") -> RowFile:
-        """Close and publish the file; return its entry for the catalogue.
-
-        ``mark`` ends its name, such as `FAR`.
-        """
+        """Close and publish the file, with ``mark`` (such as `FAR`) at the end of its name."""
         self._flush()
         if self._writer is None:
             self._writer = self._open(self._schema.empty_table())
@@ -158,8 +152,7 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of a file in order, a row group at a time.
 
-    Columns that the file was written without are left out; the caller fills them. With no
-    columns left, batches carry the row count alone.
+    Columns that the file lacks are left out; without any, batches carry the row count alone.
     """
     source = folder.hot.open(name)
     if source is not None:

@@ -71,10 +71,7 @@ class Snapshots:
         self._marks = VersionMarks(database)
 
     def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
-        """Return the files that are visible now, in row order.
-
-        ``specs`` restricts to partitions that one of the (partial) specs covers.
-        """
+        """Return the visible files in row order, of partitions that ``specs`` cover."""
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def added_since(

@@ -175,10 +175,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
 def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Fail with 400 for a BLOB or a wide DECIMAL without the properties and settings it needs.
-
-    The types of version 2 are enabled in every project here, so that jobs need not enable them.
-    """
+    """Fail with 400 for a BLOB or a wide DECIMAL without the properties and settings it needs."""
     check_columns(schema)
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):

@@ -1,8 +1,4 @@
-"""Takes uploaded rows: converts them, splits them by partition, writes row files.
-
-One `Ingest` takes the batches of one request; its files are complete but invisible until a commit
-lists them. ``docs/protocol.md`` sections 5.7 and 7.2.
-"""
+"""Takes uploaded rows: converts them, splits them by partition, writes row files."""
 
 from __future__ import annotations
 

@@ -71,8 +71,7 @@ class WriteSessions:
     def get(self, name: TableName, session_id: str) -> WriteSession:
         """Return a session of that table; 404 if unknown or expired.
 
-        The session named ``default`` always exists: streaming writers without a session of their
-        own write to it.
+        The session ``default`` always exists, for streaming writers without one of their own.
         """
         table = self._catalog.stored_table(name)
         key = session_id
@@ -199,8 +198,7 @@ class WriteSessions:
     ) -> Landed:
         """Add the rows of one upload to a stream, whatever number was announced.
 
-        An exactly-once upload whose rows are stored already changes nothing and returns the
-        offset of the stream; one that leaves a gap is a `ConflictError`.
+        Exactly once: rows that are stored already change nothing; a gap is a `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:

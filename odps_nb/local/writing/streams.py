@@ -1,7 +1,4 @@
-"""Stores write sessions, streams and parts in the catalogue.
-
-`sessions` has the rules of which change is allowed when.
-"""
+"""Stores streams and parts of write sessions in the catalogue; `sessions` has the rules."""
 
 from __future__ import annotations
 
@@ -52,10 +49,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """The result of an upload: the offset of the stream, and the number of the flush.
-
-    ``staging_id`` is text that clients must not read (the Java and Python clients take it so).
-    """
+    """The result of an upload; ``staging_id`` is text that clients must not read."""
 
     stream: Stream
     staging_id: str
