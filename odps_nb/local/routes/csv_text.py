@@ -35,17 +35,7 @@ def _texts(array: pa.Array) -> list[str | None]:
         return [None if v is None else _moment(v, array.type.unit) for v in array]
     values = array.view(as_bytes(array.type)).to_pylist()  # a STRING holds any bytes
     as_text = partial(_json, kind=array.type) if pa.types.is_nested(array.type) else _text
-    return [None if v is None else as_text(_decoded(v)) for v in values]
-
-
-def _decoded(value: object) -> object:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_decoded, value))
-    if isinstance(value, dict):
-        return {key: _decoded(one) for key, one in value.items()}
-    return value
+    return [None if v is None else as_text(v) for v in values]
 
 
 def _json(value: Any, kind: pa.DataType) -> str:
@@ -79,4 +69,4 @@ def _moment(value: pa.Scalar, unit: str) -> str | None:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import RECORDED, Database, VersionMarks
+from odps_nb.local.store.database import RECORDED, Database
 from odps_nb.local.store.tables import (
     PRIMARY_KEY,
     VIEW,
@@ -32,7 +32,7 @@ class Catalog:
     """Reads and changes projects, schemas, tables and partitions."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._db, self._clock, self._marks = database, clock, VersionMarks(database)
+        self._db, self._clock = database, clock
 
     # -- projects and schemas -----------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Catalog:
             table = self.table(name)
             if first:
                 db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, first, now))
-                self._marks.add(table.table_id, first, RECORDED)
+                self._db.mark(table.table_id, first, RECORDED)
             if fill is not None:
                 fill(table)
             return table

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import RECORDED, REPLACED, Database, VersionMarks
+from odps_nb.local.store.database import RECORDED, REPLACED, Database
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition, list_file
@@ -88,12 +88,11 @@ class ChangeLog:
 
     def __init__(self, database: Database, folder: Folder) -> None:
         self._db, self._ledger = database, Ledger(database, folder)
-        self._marks = VersionMarks(database)
 
     def keep(self, table: Table, version: int, changes: Sequence[Addition]) -> None:
         """Store the changes of a version; drops files without rows."""
         with self._db.transaction() as db:
-            self._marks.add(table.table_id, version, RECORDED)
+            self._db.mark(table.table_id, version, RECORDED)
             for change in changes:
                 file = change.file
                 if not file.rows:
@@ -115,8 +114,8 @@ class ChangeLog:
         409 if a version replaced rows without a record; 404 if it or its partition is gone.
         """
         upto = min(upto, table.version)
-        recorded = set(self._marks.between(table.table_id, after, upto, RECORDED))
-        replaced = set(self._marks.between(table.table_id, after, upto, REPLACED))
+        recorded = set(self._db.marked(table.table_id, after, upto, RECORDED))
+        replaced = set(self._db.marked(table.table_id, after, upto, REPLACED))
         for version in range(max(after, 0) + 1, upto + 1):
             if version not in recorded and version in replaced:
                 raise faults.not_appended(table.name, version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,14 @@ from typing import Any
 from odps_nb.errors import ConfigError
 
 SCHEMA_VERSION = 2
+
+# Marks of versions, kept as long as their table.
+# The version removed rows: an overwrite, a dropped partition, a merge by key.
+REPLACED = "replaced"
+# Rows that the version added were removed later, and their files are deleted.
+GONE = "gone"
+# What the version of a primary-key table changed is kept row by row.
+RECORDED = "recorded"
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
@@ -160,6 +168,23 @@ class Database:
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
+    def mark(self, table_id: int, version: int, mark: str) -> None:
+        """Mark a version. Idempotent; does nothing if the table was dropped."""
+        self.run(
+            "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
+            " WHERE table_id = ?",
+            *(version, mark, table_id),
+        )
+
+    def marked(self, table_id: int, after: int, upto: int, mark: str) -> list[int]:
+        """Return the versions in ``(after, upto]`` that have a mark, oldest first."""
+        rows = self.rows(
+            "SELECT version FROM version_marks WHERE table_id = ? AND version > ?"
+            " AND version <= ? AND mark = ? ORDER BY version",
+            *(table_id, after, upto, mark),
+        )
+        return [row["version"] for row in rows]
+
     def close(self) -> None:
         """Close the connection. Idempotent."""
         with self._lock:
@@ -199,46 +224,3 @@ def _damaged(path: Path, reason: str) -> ConfigError:
         option="root",
         hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
     )
-
-
-#: The version removed rows: an overwrite, a dropped partition, a merge by key.
-REPLACED = "replaced"
-#: Rows that the version added were removed later, and their files are deleted.
-GONE = "gone"
-#: What the version of a primary-key table changed is kept row by row.
-RECORDED = "recorded"
-
-
-class VersionMarks:
-    """Marks of versions, kept as long as their table."""
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
-
-    def add(self, table_id: int, version: int, mark: str) -> None:
-        """Mark a version. Idempotent; does nothing if the table was dropped."""
-        self._db.run(
-            "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
-            " WHERE table_id = ?",
-            version,
-            mark,
-            table_id,
-        )
-
-    def add_gone(self, files: Iterable[sqlite3.Row]) -> None:
-        """Mark the versions whose files are about to be deleted."""
-        with self._db.transaction():
-            for table_id, added in {(file["table_id"], file["added"]) for file in files}:
-                self.add(table_id, added, GONE)
-
-    def between(self, table_id: int, after: int, upto: int, mark: str) -> list[int]:
-        """Return the versions in ``(after, upto]`` that have a mark, oldest first."""
-        rows = self._db.rows(
-            "SELECT version FROM version_marks WHERE table_id = ? AND version > ?"
-            " AND version <= ? AND mark = ? ORDER BY version",
-            table_id,
-            after,
-            upto,
-            mark,
-        )
-        return [row["version"] for row in rows]

@@ -52,6 +52,8 @@ class Folder:
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.root = root.absolute()
+        self.rows, self.blobs = self.root / "rows", self.root / "blobs"
+        self.work, self.catalog = self.root / "work", self.root / "catalog.sqlite"
         self.durable = durable
         self.run = secrets.token_hex(4)
         """The first digits of the names of all files that this object publishes."""
@@ -88,26 +90,6 @@ class Folder:
         """Create the missing folders of data files."""
         for part in (self.rows, self.blobs):
             part.mkdir(mode=0o700, exist_ok=True)
-
-    @property
-    def rows(self) -> Path:
-        """The folder of row files."""
-        return self.root / "rows"
-
-    @property
-    def blobs(self) -> Path:
-        """The folder of blob packs."""
-        return self.root / "blobs"
-
-    @property
-    def work(self) -> Path:
-        """The folder of unfinished files."""
-        return self.root / "work"
-
-    @property
-    def catalog(self) -> Path:
-        """The SQLite file."""
-        return self.root / "catalog.sqlite"
 
     @property
     def has_catalog(self) -> bool:

@@ -158,10 +158,11 @@ def read_rows(
     if source is not None:
         with source:
             file = pa.ipc.open_file(source)
-            starts = folder.starts.get(f"{name}.arrow", lambda: _arrow_starts(file))
+            starts = folder.starts.get(f"{name}.arrow", lambda: GroupStarts(_sizes(file)))
             wanted = [column for column in columns if column in set(file.schema.names)]
             for index, low, high in starts.ranges(start, stop):
-                yield _chosen(file.get_batch(index), wanted).slice(low, high - low)
+                batch = file.get_batch(index).slice(low, high - low)
+                yield batch.select(wanted) if wanted else _counted(high - low)
         return
     path = folder.row_file(name)
     starts = folder.starts.get(name, lambda: _parquet_starts(path))
@@ -175,17 +176,13 @@ def read_rows(
             yield from group.slice(low, high - low).to_batches()
 
 
-def _arrow_starts(file: pa.RecordBatchFileReader) -> GroupStarts:
-    return GroupStarts([file.get_batch(i).num_rows for i in range(file.num_record_batches)])
+def _sizes(file: pa.RecordBatchFileReader) -> list[int]:
+    return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
 def _parquet_starts(path: Path) -> GroupStarts:
     found = pq.read_metadata(path, memory_map=True)  # which takes long to parse
     return GroupStarts([found.row_group(i).num_rows for i in range(found.num_row_groups)], found)
-
-
-def _chosen(batch: pa.RecordBatch, columns: list[str]) -> pa.RecordBatch:
-    return batch.select(columns) if columns else _counted(batch.num_rows)
 
 
 def _counted(rows: int) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odps_nb.local import faults
 from odps_nb.local.store.catalog import Catalog
-from odps_nb.local.store.database import GONE, REPLACED, Database, VersionMarks
+from odps_nb.local.store.database import GONE, REPLACED, Database
 from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
@@ -68,7 +68,6 @@ class Snapshots:
     ) -> None:
         self._db, self._catalog, self._clock = database, catalog, clock
         self._ledger = Ledger(database, folder)
-        self._marks = VersionMarks(database)
 
     def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
         """Return the visible files in row order, of partitions that ``specs`` cover."""
@@ -88,10 +87,10 @@ class Snapshots:
         409 if a version replaced rows, unless ``appends_only``, which leaves such versions out; 404
         if rows that a version added were replaced since.
         """
-        replaced = self._marks.between(table.table_id, after, upto, REPLACED)
+        replaced = self._db.marked(table.table_id, after, upto, REPLACED)
         if replaced and not appends_only:
             raise faults.not_appended(table.name, replaced[0])
-        gone = self._marks.between(table.table_id, after, upto, GONE)
+        gone = self._db.marked(table.table_id, after, upto, GONE)
         if missing := [version for version in gone if version not in replaced]:
             raise faults.no_such_version(table.name, missing[0])
         return self._segments(
@@ -133,7 +132,7 @@ class Snapshots:
                 raise faults.table_modified(table.name)
             version = table.version + 1
             if replace and (replaced := self.visible(table, replace)):
-                self._marks.add(table.table_id, version, REPLACED)
+                self._db.mark(table.table_id, version, REPLACED)
                 self._hide(replaced, version)
             for addition in additions:
                 self._add(table, addition, version, now)
@@ -195,7 +194,8 @@ class Snapshots:
                 "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
                 " AND file_id NOT IN (SELECT file_id FROM pins)"
             ).fetchall()
-            self._marks.add_gone(gone)
+            for table_id, added in {(file["table_id"], file["added"]) for file in gone}:
+                self._db.mark(table_id, added, GONE)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
             self._ledger.drop([row["name"] + ROWS for row in gone])
         return len(gone)

@@ -151,15 +151,8 @@ class Streams:
 
 
 def _stream(row: sqlite3.Row) -> Stream:
-    return Stream(
-        stream_id=row["stream_id"],
-        version=row["version"],
-        is_open=row["state"] == "open",
-        token=row["token"],
-        next_row=row["next_row"],
-        rows=row["rows"],
-        bytes=row["bytes"],
-    )
+    names = ("stream_id", "version", "token", "next_row", "rows", "bytes")
+    return Stream(is_open=row["state"] == "open", **{name: row[name] for name in names})
 
 
 def staging_text(number: int) -> str:
