@@ -27,7 +27,7 @@ from odps_nb.local.sql.instances import limited_result
 from odps_nb.local.store.tables import OPERATION
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
-from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
+from odps_nb.local.writing.streams import StoredWriteSession, Stream, staging_text
 from odps_nb.schema import TableSchema
 from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit, WriteMode
 from odps_nb.wire import calls
@@ -204,7 +204,9 @@ class StorageActions:
         stream = look(session, request.stream_id, request.stream_version)
         return self._stream_answer(session, stream)
 
-    def _stream_answer(self, session: WriteSession, stream: Stream) -> calls.WriteStreamAnswer:
+    def _stream_answer(
+        self, session: StoredWriteSession, stream: Stream
+    ) -> calls.WriteStreamAnswer:
         version = str(session.table.schema_version)
         return calls.WriteStreamAnswer(
             schema=_write_schema(session),
@@ -255,7 +257,7 @@ class StorageActions:
     def _get_blocks(self, request: calls.GetBlockSession, _asked: Asked) -> object:
         return self._block_answer(self._writes.get(request.table, request.session_id))
 
-    def _block_answer(self, session: WriteSession) -> calls.BlockSessionAnswer:
+    def _block_answer(self, session: StoredWriteSession) -> calls.BlockSessionAnswer:
         status = SessionStatus.CRITICAL
         if session.status in (OPEN, SessionStatus.COMMITTED.value):
             status = SessionStatus(session.status)
@@ -291,8 +293,7 @@ class StorageActions:
     # -- blobs --------------------------------------------------------------------------------
 
     def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> object:
-        session = self._writes.get(request.table, request.session_id)
-        self._check_blob_target(session)
+        session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise faults.invalid(
                 f"the column id {request.column_id} is not a BLOB column of the table"
@@ -303,8 +304,7 @@ class StorageActions:
         return calls.WriteBlobAnswer(references=(blob.reference,), size=blob.size, md5=blob.md5)
 
     def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> object:
-        session = self._writes.get(request.table, request.session_id)
-        self._check_blob_target(session)
+        session = self._blob_target(request)
         blobs = self._service.blobs.store_batch(
             asked.upload, request.compression, session.table.name.project
         )
@@ -314,10 +314,12 @@ class StorageActions:
             batch=True,
         )
 
-    def _check_blob_target(self, session: WriteSession) -> None:
+    def _blob_target(self, request: calls.WriteBlob | calls.WriteBlobBatch) -> StoredWriteSession:
         # the stream may not be open yet: stock clients upload blobs before they open it
+        session = self._writes.get(request.table, request.session_id)
         if session.status != OPEN:
             raise faults.invalid_state(f"the session {session.session_id!r} is not open any more")
+        return session
 
     def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:
         references: tuple[BlobReference, ...] = request.references
@@ -375,7 +377,7 @@ class StorageActions:
         return self._rows(schema, cut, result.schema, asked, request.compression)
 
 
-def _write_schema(session: WriteSession) -> WriteSchema:
+def _write_schema(session: StoredWriteSession) -> WriteSchema:
     """Return the columns of the session's rows: data, then the partition keys that vary."""
     table = session.table
     fixed = {key for key, _ in session.spec}

@@ -20,7 +20,7 @@ from odps_nb.wire.calls import Preview, decode_partition
 HEAD_ROWS = 10_000
 
 
-class Tables:
+class TableRoutes:
     """Answers requests about tables."""
 
     def __init__(self, service: Service) -> None:

@@ -147,7 +147,7 @@ def _day(number: int, day: str, first_id: int, count: int) -> pa.RecordBatch:
         _amounts(rng, quantity),
         pa.array(quantity),
         _pick(_STATUS, status),
-        _notes(rng, count),
+        _pick(_NOTES, rng.integers(0, len(_NOTES), count), mask=rng.random(count) < 0.85),
         pa.array(created.astype("datetime64[ms]")),
         _shipped(rng, created, status),
         pa.array(((created + 8 * 3_600_000) * 1_000_000).astype("datetime64[ns]")),
@@ -189,10 +189,6 @@ def _amounts(rng: np.random.Generator, quantity: _Ints) -> pa.Array:
     words[:, 0] = cents
     words[:, 1] = cents >> 63
     return pa.Array.from_buffers(pa.decimal128(18, 2), count, [None, pa.py_buffer(words)])
-
-
-def _notes(rng: np.random.Generator, count: int) -> pa.Array:
-    return _pick(_NOTES, rng.integers(0, len(_NOTES), count), mask=rng.random(count) < 0.85)
 
 
 def _shipped(rng: np.random.Generator, created: _Ints, status: _Ints) -> pa.Array:

@@ -24,9 +24,9 @@ from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
     Landed,
+    StoredWriteSession,
     Stream,
     Streams,
-    WriteSession,
     natural_order,
     staging_text,
 )
@@ -60,7 +60,7 @@ class WriteSessions:
 
     def create(
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
-    ) -> WriteSession:
+    ) -> StoredWriteSession:
         """Begin a session on a table, or on the partitions under ``spec``."""
         table = self._catalog.stored_table(name)
         spec = table.spec(spec)
@@ -68,7 +68,7 @@ class WriteSessions:
         self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
         return self.get(name, session_id)
 
-    def get(self, name: TableName, session_id: str) -> WriteSession:
+    def get(self, name: TableName, session_id: str) -> StoredWriteSession:
         """Return a session of that table; 404 if unknown or expired.
 
         The session ``default`` always exists, for streaming writers without one of their own.
@@ -85,7 +85,7 @@ class WriteSessions:
             raise faults.no_such_session(session_id)
         if row["status"] == OPEN and row["expires"] <= self._clock() and session_id != DEFAULT_ID:
             raise faults.expired(session_id)
-        return WriteSession(
+        return StoredWriteSession(
             session_id=key,
             table=table,
             spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
@@ -96,7 +96,7 @@ class WriteSessions:
 
     def commit(
         self,
-        session: WriteSession,
+        session: StoredWriteSession,
         chosen: Sequence[tuple[str, int]] = (),
         *,
         nothing: bool = False,
@@ -118,7 +118,7 @@ class WriteSessions:
             self.streams.drop_parts(session.session_id, [a.file.name for a in additions])
             db.execute(_SET_STATUS, (COMMITTED, session.session_id))
 
-    def abort(self, session: WriteSession) -> None:
+    def abort(self, session: StoredWriteSession) -> None:
         """Drop a session and its rows. Idempotent; fails after a commit."""
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
@@ -146,7 +146,7 @@ class WriteSessions:
     # -- streams ------------------------------------------------------------------------------
 
     def open_stream(
-        self, session: WriteSession, stream_id: str, version: int, *, exactly_once: bool
+        self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
         """Open a stream; a higher version replaces the earlier one, a lower one is refused."""
         with self._db.transaction() as db:
@@ -166,13 +166,13 @@ class WriteSessions:
                 self.streams.set_token(session, newest, token)
             return self.streams.stream(session, stream_id, version)
 
-    def renewed_stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+    def renewed_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
         """Return an exactly-once stream with a new access token; the old one becomes invalid."""
         stream = self.streams.stream(session, stream_id, version)
         self.streams.set_token(session, stream, secrets.token_urlsafe(16))
         return self.streams.stream(session, stream_id, version)
 
-    def close_stream(self, session: WriteSession, stream_id: str, version: int) -> None:
+    def close_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> None:
         """Close a stream: it is complete. Idempotent."""
         stream = self.streams.stream(session, stream_id, version)
         if session.status == ABORTED:
@@ -189,7 +189,7 @@ class WriteSessions:
 
     def write(
         self,
-        session: WriteSession,
+        session: StoredWriteSession,
         stream: Stream,
         batches: Iterable[pa.RecordBatch],
         *,
@@ -217,7 +217,7 @@ class WriteSessions:
 
     def _land(
         self,
-        session: WriteSession,
+        session: StoredWriteSession,
         stream: Stream,
         additions: list[Addition],
         rows: int,
@@ -247,7 +247,7 @@ class WriteSessions:
             stream = self.streams.stream(session, stream.stream_id, stream.version)
         return Landed(stream=stream, staging_id=staging_text(number), rows=rows)
 
-    def _publish(self, session: WriteSession, additions: list[Addition]) -> None:
+    def _publish(self, session: StoredWriteSession, additions: list[Addition]) -> None:
         table, spec = session.table, session.spec
         whole = len(spec) == len(table.partition_keys)
         replace: list[PartitionSpec] | None = None
@@ -261,19 +261,21 @@ class WriteSessions:
 
     # -- rules --------------------------------------------------------------------------------
 
-    def _chosen(self, session: WriteSession, pairs: Sequence[tuple[str, int]]) -> list[Stream]:
+    def _chosen(
+        self, session: StoredWriteSession, pairs: Sequence[tuple[str, int]]
+    ) -> list[Stream]:
         if not pairs:
             return self.streams.closed(session)
         named = [self.streams.stream(session, stream_id, version) for stream_id, version in pairs]
         return sorted(named, key=lambda s: natural_order(s.stream_id))
 
-    def _require_open(self, session: WriteSession) -> None:
+    def _require_open(self, session: StoredWriteSession) -> None:
         if session.status != OPEN:
             raise faults.invalid_state(
                 f"the session {session.session_id!r} is {session.status.lower()}"
             )
 
-    def _check_writable(self, session: WriteSession, stream: Stream) -> None:
+    def _check_writable(self, session: StoredWriteSession, stream: Stream) -> None:
         self._require_open(session)
         newest = self.streams.newest(session, stream.stream_id)
         if newest is not None and newest.version > stream.version:

@@ -18,7 +18,7 @@ from odps_nb.terms import PartitionSpec, WriteMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSession:
+class StoredWriteSession:
     """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
 
     session_id: str
@@ -62,7 +62,7 @@ class Streams:
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._db, self._ledger = database, ledger
 
-    def closed(self, session: WriteSession) -> list[Stream]:
+    def closed(self, session: StoredWriteSession) -> list[Stream]:
         """Return the highest closed version of each stream that has one, in stream order.
 
         Open ones do not count, also where they are newer (live tests of the C++ client:
@@ -76,7 +76,7 @@ class Streams:
             newest[row["stream_id"]] = _stream(row)
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
-    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+    def stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
         """Return one stream; 404 if it was never opened."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
@@ -88,7 +88,7 @@ class Streams:
             raise faults.no_such_stream(stream_id)
         return _stream(row)
 
-    def newest(self, session: WriteSession, stream_id: str) -> Stream | None:
+    def newest(self, session: StoredWriteSession, stream_id: str) -> Stream | None:
         """Return the highest version of a stream, or ``None``."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ?"
@@ -98,7 +98,7 @@ class Streams:
         )
         return None if row is None else _stream(row)
 
-    def set_token(self, session: WriteSession, stream: Stream, token: str) -> None:
+    def set_token(self, session: StoredWriteSession, stream: Stream, token: str) -> None:
         """Set a new access token of an exactly-once stream."""
         self._db.run(
             "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
@@ -109,7 +109,7 @@ class Streams:
         )
 
     def add_parts(
-        self, session: WriteSession, stream: Stream, additions: Sequence[Addition]
+        self, session: StoredWriteSession, stream: Stream, additions: Sequence[Addition]
     ) -> int:
         """Record uploaded files; return the number of the last one."""
         last = 0
@@ -126,7 +126,7 @@ class Streams:
                 last = cursor.lastrowid or 0
         return last
 
-    def parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
+    def parts(self, session: StoredWriteSession, stream: Stream) -> Iterator[Addition]:
         """Yield the uploaded files of a stream, in order."""
         for row in self._db.rows(
             "SELECT * FROM parts WHERE session_id = ? AND stream_id = ? AND version = ?"
