@@ -5,29 +5,18 @@ from __future__ import annotations
 from odps_nb.local.samples import documents, media, orders, types_all
 from odps_nb.local.samples.values import Sample
 
-SAMPLES: tuple[Sample, ...] = (
+_COMMENTS = {
+    orders: "two million orders of eight days; the last rows of the last day hold extremes",
+    types_all: "each scalar type with its extremes",
+    media: "some forty files of many kinds, a few of them traps",
+    documents: "scanned pages: blobs inside an array of structs",
+}
+SAMPLES = tuple(
     Sample(
-        name="orders",
-        schema=orders.SCHEMA,
-        comment="two million orders of eight days; the last rows of the last day hold extremes",
-        rows=orders.rows,
-    ),
-    Sample(
-        name="types_all",
-        schema=types_all.SCHEMA,
-        comment="each scalar type with its extremes",
-        rows=types_all.rows,
-    ),
-    Sample(
-        name="media",
-        schema=media.SCHEMA,
-        comment="some forty files of many kinds, a few of them traps",
-        rows=media.rows,
-    ),
-    Sample(
-        name="documents",
-        schema=documents.SCHEMA,
-        comment="scanned pages: blobs inside an array of structs",
-        rows=documents.rows,
-    ),
+        name=module.__name__.rpartition(".")[2],
+        schema=module.SCHEMA,
+        comment=comment,
+        rows=module.rows,
+    )
+    for module, comment in _COMMENTS.items()
 )

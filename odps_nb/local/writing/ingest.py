@@ -85,7 +85,14 @@ class Ingest:
             self._check_nulls(fitted)
         self.rows += fitted.num_rows
         for spec, rows in self._by_partition(fitted):
-            target = self._target(spec, rows.schema)
+            if (spec, rows.schema) not in self._targets:
+                if len(self._targets) >= MAX_PARTITIONS:
+                    raise faults.invalid(
+                        f"one request writes to more than {MAX_PARTITIONS} partitions"
+                    )
+                writer = RowFileWriter(self._folder, rows.schema)
+                self._targets[spec, rows.schema] = _Target(writer)
+            target = self._targets[spec, rows.schema]
             target.mark = target.mark or self._mark(rows)
             target.blobs |= used
             target.writer.write(rows)
@@ -111,13 +118,10 @@ class Ingest:
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Refuse nulls in NOT NULL columns, except in rows that are deletes."""
-        deletes = pc.equal(batch.column(OPERATION.name), ord("D"))
+        operations = batch.column(OPERATION.name)
+        kept = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
         for column in self._table.schema.columns:
-            if not column.nullable and (nulls := batch.column(column.name).is_null()).true_count:
-                if pc.all(
-                    pc.or_(pc.invert(nulls), pc.fill_null(deletes, fill_value=False))
-                ).as_py():
-                    continue
+            if not column.nullable and batch.column(column.name).filter(kept).null_count:
                 raise faults.invalid(f"the column {column.name!r} must not be null")
 
     def _by_partition(
@@ -162,15 +166,6 @@ class Ingest:
             except pa.ArrowInvalid:
                 return True
         return False
-
-    def _target(self, spec: PartitionSpec, schema: pa.Schema) -> _Target:
-        found = self._targets.get((spec, schema))
-        if found is None:
-            if len(self._targets) >= MAX_PARTITIONS:
-                raise faults.invalid(f"one request writes to more than {MAX_PARTITIONS} partitions")
-            found = _Target(RowFileWriter(self._folder, schema))
-            self._targets[spec, schema] = found
-        return found
 
 
 def _groups(
