@@ -64,11 +64,7 @@ def _blob_frames(asker: Asker) -> Observation:
     }
 
 
-@asks(
-    "What is outermost in a BlobRead with a compression: blocks with CRC, or it?",
-    {"zstd": _ORDERS, "x-lz4-frame": _ORDERS},
-    "blobs",
-)
+@asks("Is compression inside the checksums?", {"zstd": _ORDERS, "x-lz4-frame": _ORDERS}, "blobs")
 def _blob_compression(asker: Asker) -> Observation:
     reference = _reference(asker)
     seen: Observation = {}
@@ -89,11 +85,7 @@ def _blob_references(asker: Asker) -> Observation:
     return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 
 
-@asks(
-    "Which sign separates levels in the PartitionValues of a single blob?",
-    {"comma": "taken"},
-    "blob_parts",
-)
+@asks("Which sign separates levels in a blob's PartitionValues?", {"comma": "taken"}, "blob_parts")
 def _blob_partition_values(asker: Asker) -> Observation:
     upload, column = _stream(asker, "blob_parts")
     signs = {"comma": ",", "slash": "/"}

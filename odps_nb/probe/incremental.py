@@ -39,22 +39,14 @@ def _latest(asker: Asker) -> int:
     return int(_open(asker, _versions("cdc", 0)).need().members["LatestVersion"])
 
 
-@asks(
-    "Which spellings and modes of IncrementalReadOptions are taken?",
-    {"cdc": "taken", "append": "taken"},
-    "keys",
-)
+@asks("Which IncrementalReadOptions are taken?", {"cdc": "taken", "append": "taken"}, "keys")
 def _incremental_options(asker: Asker) -> Observation:
     forms = {mode: _versions(mode, 1) for mode in ("cdc", "append", "version")}
     forms["from_to"] = {"Mode": "cdc", "From": 1, "To": 2}
     return {name: _open(asker, options).word for name, options in forms.items()}
 
 
-@asks(
-    "Is the version where an incremental read starts left out?",
-    {"from_latest": 0, "from_before": 1},
-    "keys",
-)
+@asks("Is the first version left out?", {"from_latest": 0, "from_before": 1}, "keys")
 def _incremental_start(asker: Asker) -> Observation:
     latest = _latest(asker)
     seen: Observation = {}
@@ -73,12 +65,7 @@ def _incremental_columns(asker: Asker) -> Observation:
     return {**seen, "has_operation": "__meta_op_type" in columns}
 
 
-@asks(
-    "What does an incremental read answer of a version that replaced rows?",
-    {"refused": (True, False)},
-    "keys",
-    statements=1,
-)
+@asks("Is a version that replaced rows refused?", {"refused": (True, False)}, "keys", statements=1)
 def _incremental_replaced(asker: Asker) -> Observation:
     before = _latest(asker)
     asker.run(f"INSERT OVERWRITE TABLE {asker.tables['keys']} VALUES (1, 'c');")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -30,11 +29,7 @@ asks = QUESTIONS.asks
 SIMPLE = {"BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "DOUBLE", "DATETIME", "DATE"}
 
 
-@asks(
-    "What is the unit of ExpirationTime, and how long does a read session live?",
-    {"unit": ("milliseconds", "seconds")},
-    "table",
-)
+@asks("What is the unit of ExpirationTime?", {"unit": ("milliseconds", "seconds")}, "table")
 def _session_expiry(asker: Asker) -> Observation:
     number = open_session(asker, "table").need().members.get("ExpirationTime")
     if not isinstance(number, int) or number <= 0:
@@ -48,7 +43,7 @@ def _session_expiry(asker: Asker) -> Observation:
 
 
 @asks(
-    "Is a read session kept alive by session_refresh?",
+    "Does session_refresh keep a session alive?",
     {"refused": False, "expires_earlier": False},
     "table",
 )
@@ -60,11 +55,7 @@ def _session_refresh(asker: Asker) -> Observation:
     return {"refused": again.is_refusal, "expires_earlier": earlier}
 
 
-@asks(
-    "Are parameters with blank, &, %, + and = signed as the stock clients sign them?",
-    {"taken": True},
-    "table",
-)
+@asks("Are blanks, &, %, + and = signed as the stock clients sign them?", {"taken": True}, "table")
 def _signed_parameters(asker: Asker) -> Observation:
     params, body = {"ProbeText": "a b&c%d+e=f,g/h"}, {"SplitOptions": ROW_OFFSET}
     found = asker.send("TableCreateReadSession", "table", params, body, may_deny=True)
@@ -74,11 +65,7 @@ def _signed_parameters(asker: Asker) -> Observation:
     return {"taken": False, "status": found.status, "code": found.code}
 
 
-@asks(
-    "What does a session by rows of an empty table count, and a range of it answer?",
-    {"record_count": 0, "range": "no rows"},
-    "empty",
-)
+@asks("What is in a range of an empty table?", {"record_count": 0, "range": "no rows"}, "empty")
 def _empty_table(asker: Asker) -> Observation:
     session, rows = counted_session(asker, "empty")
     found = read(asker, "empty", session, (0, 1))
@@ -92,9 +79,7 @@ def _empty_splits(asker: Asker) -> Observation:
 
 
 @asks(
-    "What does a range answer whose Offset is the end, or one more?",
-    {"at_end": "0 rows", "past_end": "refused"},
-    "table",
+    "What is in a range at or past the end?", {"at_end": "0 rows", "past_end": "refused"}, "table"
 )
 def _range_end(asker: Asker) -> Observation:
     session, rows = counted_session(asker, "table")
@@ -121,7 +106,7 @@ def _required_partitions(asker: Asker) -> Observation:
 
 
 @asks(
-    "Which split modes does a primary-key table take?",
+    "Which split modes has a key table?",
     {"taken": ("RowOffset, Size", "RowOffset", "Size")},
     "keys",
 )
@@ -134,11 +119,7 @@ def _key_table_modes(asker: Asker) -> Observation:
     return {"taken": ", ".join(taken)}
 
 
-@asks(
-    "Does RecordCount of a filtered session count the rows stored or those kept?",
-    {"counted": "rows stored"},
-    "table",
-)
+@asks("Does a filtered RecordCount count stored or kept rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
     """Compare the rows of the table with those of a condition that no row satisfies."""
     found = open_session(asker, "table").need().members
@@ -162,80 +143,35 @@ def _session_outcome(asker: Asker, table: str, body: dict[str, Any]) -> Observat
     return {"refused": False, "rows": found.members.get("RecordCount")}
 
 
-def _read_outcome(asker: Asker, table: str, body: dict[str, Any]) -> Observation:
-    session, _ = filled_session(asker, table)
-    return read(asker, table, session, (0, 1), **body).outcome()
+def _refused(id: str, text: str, table: str, **body: object) -> None:
+    asks(text, {"refused": True}, table, id=id)(partial(_session_outcome, table=table, body=body))
 
 
-def _refusal(
-    id: str, text: str, table: str, outcome: Callable[..., Observation], **body: object
-) -> None:
-    ask = partial(outcome, table=table, body=body)
-    asks(text, {"refused": True}, table, id=id)(ask)
+def _refused_read(id: str, text: str, **body: Any) -> None:
+    def ask(asker: Asker) -> Observation:
+        session, _ = filled_session(asker, "table")
+        return read(asker, "table", session, (0, 1), **body).outcome()
+
+    asks(text, {"refused": True}, "table", id=id)(ask)
 
 
-_refusal(
-    "refusal-split-size",
-    "How are splits of one byte refused?",
-    "table",
-    _session_outcome,
-    SplitOptions={**SIZE, "SplitNumber": 1},
+_SMALL = {**SIZE, "SplitNumber": 1}
+_refused("refusal-split-size", "Are splits of one byte refused?", "table", SplitOptions=_SMALL)
+_BUCKET = {"SplitMode": "Bucket"}
+_refused("refusal-bucket", "Is Bucket refused for a plain table?", "plain", SplitOptions=_BUCKET)
+_refused("refusal-mode", "Is Size refused for a transactional table?", "blobs", SplitOptions=SIZE)
+_NONE = ["odps_nb_probe_no_such_column"]
+_refused("refusal-column", "Is a missing column refused?", "table", RequiredDataColumns=_NONE)
+_NOPE = ["p1=nope/p2=nope"]
+_refused("missing-partition", "Is a missing partition refused?", "parts", RequiredPartitions=_NOPE)
+_refused_read("refusal-batch-rows", "Are batches of 20,001 rows refused?", MaxBatchRows=20_001)
+_refused_read("refusal-batch-bytes", "Are batches of 1,024 bytes refused?", MaxBatchRawSize=1024)
+_FORM = {"Type": "arrow1", "Version": "V6"}
+_refused_read("refusal-format", "Is an unknown DataFormat refused?", DataFormat=_FORM)
+
+asks("Is a key table read merged?", {"refused": False, "rows": 1}, "keys", id="key-table-session")(
+    lambda asker: _session_outcome(asker, "keys", {})
 )
-_refusal(
-    "refusal-bucket",
-    "How is Bucket refused for a table that is not clustered?",
-    "plain",
-    _session_outcome,
-    SplitOptions={"SplitMode": "Bucket"},
-)
-_refusal(
-    "refusal-mode",
-    "How are splits by size refused for a transactional table?",
-    "blobs",
-    _session_outcome,
-    SplitOptions=SIZE,
-)
-_refusal(
-    "refusal-column",
-    "How is a column refused that does not exist?",
-    "table",
-    _session_outcome,
-    RequiredDataColumns=["odps_nb_probe_no_such_column"],
-)
-_refusal(
-    "missing-partition",
-    "What does a session answer that names a partition that does not exist?",
-    "parts",
-    _session_outcome,
-    RequiredPartitions=["p1=nope/p2=nope"],
-)
-_refusal(
-    "refusal-batch-rows",
-    "How are batches of 20,001 rows refused?",
-    "table",
-    _read_outcome,
-    MaxBatchRows=20_001,
-)
-_refusal(
-    "refusal-batch-bytes",
-    "How are batches of 1,024 bytes refused?",
-    "table",
-    _read_outcome,
-    MaxBatchRawSize=1024,
-)
-_refusal(
-    "refusal-format",
-    "How is an unknown DataFormat refused?",
-    "table",
-    _read_outcome,
-    DataFormat={"Type": "arrow1", "Version": "V6"},
-)
-asks(
-    "What does a session that is not incremental answer for a primary-key table?",
-    {"refused": False, "rows": 1},
-    "keys",
-    id="key-table-session",
-)(lambda asker: _session_outcome(asker, "keys", {}))
 
 
 @asks("How is a missing table refused?", {"refused": True}, "table")
@@ -260,11 +196,7 @@ def _refusal_filter(asker: Asker) -> Observation:
 # -- rows and previews ------------------------------------------------------------------------
 
 
-@asks(
-    "Which form has the body of TableRead where a compression is asked for?",
-    {"known": True},
-    "table",
-)
+@asks("Which form has the body of a compressed TableRead?", {"known": True}, "table")
 def _read_compression(asker: Asker) -> Observation:
     session, _ = filled_session(asker, "table")
     seen = {}
@@ -329,9 +261,7 @@ def _preview_limits(asker: Asker) -> Observation:
 
 
 @asks(
-    "Which sign separates levels in the Partition of a preview?",
-    {"comma": "1", "missing": "0"},
-    "parts",
+    "Which sign separates levels in a preview's Partition?", {"comma": "1", "missing": "0"}, "parts"
 )
 def _preview_partition(asker: Asker) -> Observation:
     texts = {"comma": "p1=x1,p2=y1", "slash": "p1=x1/p2=y1", "missing": "p1=nope,p2=nope"}
@@ -388,11 +318,7 @@ _FORMS = {
 }
 
 
-@asks(
-    "Does a filter take back-quotes, CHR(39), CAST of a date, and the like?",
-    dict.fromkeys(_FORMS, "taken"),
-    "typed",
-)
+@asks("Which forms does a filter take?", dict.fromkeys(_FORMS, "taken"), "typed")
 def _filter_forms(asker: Asker) -> Observation:
     return {
         name: open_session(asker, "typed", FilterPredicate=text).word

@@ -47,9 +47,7 @@ _expressions(
     {"'9007199254740993' = 9007199254740992": True, "'10' = 10.0": True},
 )
 _expressions(
-    "sql-bad-conversion",
-    "What is a text that is no number, compared with one?",
-    {"'abc' = 1": "error"},
+    "sql-bad-conversion", "What is a text that is no number, beside one?", {"'abc' = 1": "error"}
 )
 _expressions(
     "sql-decimal",
@@ -120,7 +118,7 @@ _expressions(
 )
 _expressions(
     "sql-null",
-    "What do null and lists with null choose?",
+    "What do comparisons with null yield?",
     {"null = null": None, "1 in (2, null)": None},
 )
 
@@ -183,11 +181,7 @@ def _result_without_session(asker: Asker) -> Observation:
     return seen
 
 
-@asks(
-    "How is a stop of a finished instance refused?",
-    {"code": ("InvalidStateSetting", None)},
-    statements=1,
-)
+@asks("Is a stop of a finished job refused?", {"code": ("InvalidStateSetting", None)}, statements=1)
 def _cancel_finished(asker: Asker) -> Observation:
     return asker.cancel(asker.run("select 1;"))
 

@@ -25,11 +25,7 @@ MICRO = {**NANO, "TimestampUnit": "micro"}
 NO_TEXT = b"\xe9\x00\xff"
 
 
-@asks(
-    "Which time zone has the Arrow type of DATETIME and TIMESTAMP columns?",
-    {"ntz": None},
-    "moments",
-)
+@asks("Which time zone have the Arrow types of DATETIME and TIMESTAMP?", {"ntz": None}, "moments")
 def _arrow_zones(asker: Asker) -> Observation:
     schema = read_raw(asker, "moments", ArrowOptions=MICRO).schema
     return {name: schema.field(name).type.tz for name in ("dt", "ts", "ntz")}
@@ -51,21 +47,13 @@ def _timestamp_bounds(asker: Asker) -> Observation:
     return seen
 
 
-@asks(
-    "Does a CHAR(5) of two letters come with blanks at its end?",
-    {"char": ("ab   ", "ab"), "varchar": "ab"},
-    "texts",
-)
+@asks("Is a CHAR(5) of two letters padded?", {"char": ("ab   ", "ab"), "varchar": "ab"}, "texts")
 def _char_padding(asker: Asker) -> Observation:
     row = read_raw(asker, "texts").slice(0, 1).to_pylist()[0]
     return {"char": row["c"], "varchar": row["v"]}
 
 
-@asks(
-    "Does a STRING take bytes that are not UTF-8, and does it keep them?",
-    {"refused": (True, False)},
-    "texts",
-)
+@asks("Does a STRING take and keep bytes that are not UTF-8?", {"refused": (True, False)}, "texts")
 def _string_bytes(asker: Asker) -> Observation:
     upload = Upload(asker, "texts")
     upload.open().need()
@@ -97,7 +85,7 @@ def _last_column(asker: Asker, table: str) -> Observation:
 
 
 asks(
-    "Which Arrow type has a GEOGRAPHY column?",
+    "Which Arrow type has GEOGRAPHY?",
     {"declared": "GEOGRAPHY", "arrow": ("binary", "large_binary")},
     "places",
     id="geography-column",
@@ -110,12 +98,7 @@ asks(
 )(lambda asker: _last_column(asker, "vectors"))
 
 
-@asks(
-    "May a column be named 44, or begin with a digit, or have quotes in its name?",
-    {},
-    "named",
-    statements=3,
-)
+@asks("Which unusual column names are taken?", {}, "named", statements=3)
 def _column_names(asker: Asker) -> Observation:
     seen: Observation = {}
     names = {"digits": "`44`", "digit_first": "`5\u5217`", "quoted": "`'\u5217\u4e03'`"}

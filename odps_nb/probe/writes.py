@@ -36,11 +36,7 @@ def _column_ids_added(asker: Asker) -> Observation:
     return {"ids": dict(Upload(asker, "changed").schema().column_ids)}
 
 
-@asks(
-    "What becomes of a session after its commit: may it be committed again?",
-    {"rows_added": 1},
-    "into",
-)
+@asks("May a session be committed again after its commit?", {"rows_added": 1}, "into")
 def _commit_twice(asker: Asker) -> Observation:
     before, upload = count(asker, "into"), written(asker, "into", _rows())
     upload.commit(STREAM).need()
@@ -83,10 +79,7 @@ asks(
     id="commit-open-streams",
 )(_open_stream)
 asks(
-    "Does a commit take a stream that it names, and that was not closed?",
-    {"rows_added": (0, 1, 3)},
-    "into",
-    id="commit-named-open",
+    "Is a named open stream committed?", {"rows_added": (0, 1, 3)}, "into", id="commit-named-open"
 )(lambda asker: _open_stream(asker, STREAM, "s1"))
 
 
@@ -99,11 +92,7 @@ def _staging_id(asker: Asker) -> Observation:
     return {"kind": kinds.get(type(found), "other")}
 
 
-@asks(
-    "Is a Count checked that is not the number of rows?",
-    {"refused": False, "rows_added": 1},
-    "into",
-)
+@asks("Is a wrong Count refused?", {"refused": False, "rows_added": 1}, "into")
 def _count_wrong(asker: Asker) -> Observation:
     before, upload = count(asker, "into"), Upload(asker, "into")
     upload.open().need()
@@ -135,7 +124,7 @@ def _columns_matching(asker: Asker) -> Observation:
 
 
 @asks(
-    "What does an overwrite of all partitions leave of one that gets no row?",
+    "Does an overwrite keep partitions without rows?",
     {"rows_of_x": 1, "rows_of_y": 2},
     "into_parts",
 )
@@ -186,11 +175,7 @@ def _stream_takeover(asker: Asker) -> Observation:
     }
 
 
-@asks(
-    "Are TIMESTAMPs taken in microseconds, and how are they rounded?",
-    {"refused": False, "micro": True},
-    "typed",
-)
+@asks("How are TIMESTAMPs in microseconds stored?", {"refused": False, "micro": True}, "typed")
 def _write_microseconds(asker: Asker) -> Observation:
     moment = datetime.datetime(9000, 1, 2, 3, 4, 5, 678_000)
     day = pa.array([datetime.date(2024, 1, 2)], pa.date32())
@@ -208,12 +193,7 @@ def _write_microseconds(asker: Asker) -> Observation:
     return seen
 
 
-@asks(
-    "Is a table with a BLOB refused that lacks the properties for it?",
-    {"refused": True},
-    "into",
-    statements=1,
-)
+@asks("Is a BLOB table refused without its properties?", {"refused": True}, "into", statements=1)
 def _blob_table_properties(asker: Asker) -> Observation:
     name = asker.tables["into"]
     wrong = replace(name, table=name.table.removesuffix("_into") + "_wrong")
