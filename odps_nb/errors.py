@@ -29,9 +29,9 @@
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher floor adds
-context as a note (``add_note``) and re-raises the same error. All of them survive pickling with
-message, facts and notes, since Spark sends them between processes.
+Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher layer adds
+context as a note (``add_note``) and re-raises the same error. Message, facts and notes survive
+pickling, since Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -103,8 +103,13 @@ class OdpsNbError(Exception):
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
+    """Names of the facts: those of the base class, then the annotations without a value."""
     hint: str | None
     in_doubt: bool = False
+
+    def __init_subclass__(cls) -> None:
+        own = (name for name in cls.__annotations__ if name not in cls.__dict__)
+        cls.fact_names = (*cls.fact_names, *own)
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(visible(message))
@@ -207,7 +212,6 @@ class OdpsNbWarning(UserWarning):
 class ProtocolError(OdpsNbError):
     """The bytes break the format; ``offset`` counts bytes from the start of the stream."""
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "offset", "request_id")
     offset: int | None
     request_id: str | None
 
@@ -215,12 +219,6 @@ class ProtocolError(OdpsNbError):
 class ChecksumError(ProtocolError):
     """A checksum does not match; ``expected`` and ``actual`` say how."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        *ProtocolError.fact_names,
-        "block",
-        "expected",
-        "actual",
-    )
     block: int | None
     expected: str | int | None
     actual: str | int | None
@@ -229,7 +227,6 @@ class ChecksumError(ProtocolError):
 class TruncatedError(ProtocolError):
     """The bytes end before the format does; ``expected`` and ``actual`` count what they name."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (*ProtocolError.fact_names, "expected", "actual")
     expected: int | None
     actual: int | None
 
@@ -246,7 +243,6 @@ class FramingError(ProtocolError):
 class LimitExceededError(ProtocolError):
     """A size chosen by the peer is over ``limit``; raise the named argument if you trust it."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (*ProtocolError.fact_names, "limit", "actual")
     limit: int | None
     actual: int | None
 
@@ -257,7 +253,6 @@ class LimitExceededError(ProtocolError):
 class TransportError(OdpsNbError):
     """No answer, or not the whole of it; ``request_sent``: the server may have acted."""
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "url", "request_id", "request_sent")
     url: str | None
     request_id: str | None
     request_sent: bool | None
@@ -288,14 +283,6 @@ class ServiceError(OdpsNbError):
     ``excerpt`` is the line of a query that it names, with a caret below the place.
     """
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        "hint",
-        "status",
-        "code",
-        "request_id",
-        "retry_after",
-        "excerpt",
-    )
     status: int | None
     code: str | None
     request_id: str | None
@@ -344,7 +331,6 @@ class ArgumentError(OdpsNbError, ValueError):
     Arguments that the service itself refuses raise `InvalidRequestError`.
     """
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "code", "argument")
     code: str | None
     argument: str | None
 
@@ -355,9 +341,6 @@ class ConversionError(OdpsNbError):
     ``row`` counts from 0; ``path`` leads to a value inside of ARRAY, MAP or STRUCT: ``[1].price``.
     """
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        "hint", "column", "source_type", "target_type", "row", "path",
-    )  # fmt: skip
     column: str | None
     source_type: str | None
     target_type: str | None
@@ -368,14 +351,12 @@ class ConversionError(OdpsNbError):
 class ConfigError(OdpsNbError):
     """A profile, credential or option is missing or contradicts another; ``option`` names it."""
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "option")
     option: str | None
 
 
 class MissingDependencyError(ConfigError):
     """An optional library or program is not installed; ``extra`` names what to install."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (*ConfigError.fact_names, "extra")
     extra: str | None
 
 

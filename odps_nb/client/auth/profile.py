@@ -130,7 +130,7 @@ class Profile:
                 hint="use 2 or 3",
             )
         if self.blob_cache is not None:
-            from odps_nb.client.blob.cache import cache_limit
+            from odps_nb.client.blob_cache import cache_limit
 
             cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):

@@ -19,7 +19,7 @@ from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob.cache import BlobCache
+    from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
 
 RECEIVE_BUFFER = 128 << 10

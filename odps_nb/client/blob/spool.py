@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Protocol
 
+from odps_nb.client.blob_cache import read_file
 from odps_nb.errors import ConfigError
 
 MEMORY = 8 << 20
@@ -102,12 +103,3 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
-
-
-def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
-    """Fill ``view`` from an unbuffered file; return how many bytes there were."""
-    file.seek(place)
-    done = 0
-    while done < len(view) and (count := file.readinto(view[done:])):
-        done += count
-    return done

@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import OdpsNbError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
+
+T = TypeVar("T")
 
 _log = logging.getLogger("odps_nb")
 
@@ -74,6 +76,15 @@ class Attempts:
     ) -> None:
         if error is not None:
             self.stop()
+
+    def run(self, once: Callable[[], T], *, idempotent: bool) -> T:
+        """Call ``once`` until it succeeds, or the policy gives up."""
+        with self:
+            while True:
+                try:
+                    return once()
+                except OdpsNbError as error:
+                    self.again(error, idempotent=idempotent)
 
     def progressed(self) -> None:
         """Reset the count: the running attempt made progress, so the next failure is the first."""

@@ -120,6 +120,15 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
+def schema_settings(schema: str) -> dict[str, str]:
+    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
+    return {
+        "odps.sql.allow.namespace.schema": "true",
+        "odps.namespace.schema": "true",
+        "odps.default.schema": schema,
+    }
+
+
 def _has_blobs(schema: TableSchema) -> bool:
     return any(has_blob(column.type) for column in schema.columns)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.catalog import control_call, schema_settings
+from odps_nb.client.sql.definitions import schema_settings
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import (
     ArgumentError,
@@ -157,7 +157,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         )
     project, name = storage.profile.project, instance_id.strip()
     try:
-        found = control_call(storage, GetTaskStatus(project=project, instance_id=name))
+        found = storage.control(GetTaskStatus(project=project, instance_id=name))
     except NotFoundError as error:
         error.hint = (
             "check the id and the project of the connection; the service keeps instances for a "
@@ -165,7 +165,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         )
         raise
     try:
-        sql = control_call(storage, GetInstanceSource(project=project, instance_id=name))
+        sql = storage.control(GetInstanceSource(project=project, instance_id=name))
     except ServiceError as error:  # the text is only shown
         _log.info("the text of instance %s is unknown: %s", name, error)
         sql = ""
@@ -184,7 +184,7 @@ def fetch_status(storage: StorageClient, instance: SqlInstance) -> str:
     It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or ``cancelled``.
     """
     request = GetTaskStatus(project=instance.project, instance_id=instance.instance_id)
-    return _state(control_call(storage, request))
+    return _state(storage.control(request))
 
 
 def _state(found: InstanceStatus) -> str:
@@ -256,7 +256,7 @@ def _wait(
     deadline = None if timeout is None else clock() + timeout
     delay = FIRST_POLL
     request = GetInstance(project=instance.project, instance_id=instance.instance_id)
-    while not control_call(storage, request, tracker=tracker, cancel=cancel).is_over:
+    while not storage.control(request, tracker=tracker, cancel=cancel).is_over:
         left = delay if deadline is None else min(delay, deadline - clock())
         if left <= 0:
             raise _TimeOverError
@@ -271,12 +271,12 @@ def _find_failure(
 ) -> ServiceError | None:
     project, instance_id = instance.project, instance.instance_id
     status = GetTaskStatus(project=project, instance_id=instance_id)
-    state = control_call(storage, status, tracker=tracker)
+    state = storage.control(status, tracker=tracker)
     bad = [task for task in state.tasks if task.status.lower() != "success"]
     if state.tasks and not bad:
         return None
     wanted = GetInstanceResult(project=project, instance_id=instance_id)
-    result = control_call(storage, wanted, tracker=tracker)
+    result = storage.control(wanted, tracker=tracker)
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
@@ -382,7 +382,7 @@ def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     """Cancel a query on the service; no effect on one that has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
     try:
-        control_call(storage, request)
+        storage.control(request)
     except ConflictError as error:
         if error.code != "InvalidStateSetting":  # that is: it has ended
             raise
@@ -418,7 +418,7 @@ def estimate_sql(
         stop_quietly(storage, instance)
         raise
     wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
-    tasks = control_call(storage, wanted).tasks
+    tasks = storage.control(wanted).tasks
     if not tasks:
         raise FramingError("the estimate of a query has no result")
     return SqlCost.decode(tasks[0].text)

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odps_nb.client.blob.spool import read_file
 from odps_nb.errors import ConfigError
 from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire.crc32c import crc32c
@@ -248,6 +247,15 @@ def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
             size, checksum = size + len(piece), crc32c(piece, checksum)
         footer = _FOOTER.pack(_MAGIC, size, key, checksum, 0)[:-4]
         file.write(footer + crc32c(footer).to_bytes(4, "little"))
+
+
+def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
+    """Fill ``view`` from an unbuffered file, from ``place`` on; return the number of bytes."""
+    file.seek(place)
+    done = 0
+    while done < len(view) and (count := file.readinto(view[done:])):
+        done += count
+    return done
 
 
 def _touch(path: Path) -> None:
