@@ -2,8 +2,7 @@
 
 Worker threads take jobs in order and put items into lanes, one per job. The bytes waiting in the
 lanes are bounded; the lane that the consumer reads may always put one more, which prevents a
-deadlock when the budget is used up. Leaving the iterator stops the workers, their sockets
-included, and joins them. Items may be anything.
+deadlock when the budget is used up.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
@@ -46,7 +46,7 @@ def fan_out(
     concurrency: AdaptiveConcurrency | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[T, None, None]:
-    """Iterate over the items of all jobs.
+    """Iterate over the items of all jobs; leaving stops and joins the workers.
 
     Parameters
     ----------
@@ -84,16 +84,31 @@ def fan_out(
     wanted = itertools.chain(first, wanted)
     if len(first) <= 1:
         return _one_by_one(wanted, cancel or CancelToken())
-    budget = _Budget(max_bytes, total_bytes)
+    left = sys.maxsize if total_bytes is None else total_bytes
     token = CancelToken(parent=cancel)
     concurrency = concurrency or AdaptiveConcurrency(len(first))
-    return _side_by_side(_Round(wanted, size, budget, concurrency, ordered, token), len(first))
+    return _side_by_side(
+        _Round(wanted, size, max_bytes, left, concurrency, ordered, token), len(first)
+    )
 
 
 def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
+    home = Home()
     for job in jobs:
         cancel.check()
-        yield from job(cancel)
+        items = job(cancel)
+        try:
+            for item in items:
+                yield item
+                home.require("this iteration")
+        finally:
+            _close(items)
+
+
+def _close(items: Iterator[T]) -> None:
+    close = getattr(items, "close", None)  # generators have it, other iterators may not
+    if close is not None:
+        close()
 
 
 def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
@@ -127,40 +142,13 @@ def _await_launch(thread: threading.Thread) -> None:
             return
 
 
+@dataclass(slots=True)
 class _Lane(Generic[T]):
     """Items that one job has produced and the consumer has not taken yet."""
 
-    __slots__ = ("done", "error", "items")
-
-    def __init__(self) -> None:
-        self.items: deque[tuple[T, int]] = deque()
-        self.done = False
-        self.error: BaseException | None = None
-
-
-class _Budget:
-    """The byte budget: bytes that wait, bytes that were taken, and their limits."""
-
-    __slots__ = ("_max_waiting", "_taken", "_total", "_waiting")
-
-    def __init__(self, max_waiting: int, total: int | None) -> None:
-        self._max_waiting = max_waiting
-        self._total = sys.maxsize if total is None else total
-        self._waiting = self._taken = 0
-
-    def allows(self, size: int) -> bool:
-        """Return whether so many more bytes may wait; if none wait, any number may."""
-        free = min(self._max_waiting, self._total - self._taken) - self._waiting
-        return size <= free or not self._waiting
-
-    def put(self, size: int) -> None:
-        """Count an item that waits."""
-        self._waiting += size
-
-    def take(self, size: int) -> None:
-        """Count an item that the consumer took."""
-        self._waiting -= size
-        self._taken += size
+    items: deque[tuple[T, int]] = field(default_factory=deque)
+    done: bool = False
+    error: BaseException | None = None
 
 
 class _Round(Generic[T]):
@@ -170,12 +158,15 @@ class _Round(Generic[T]):
         self,
         jobs: Iterator[Job[T]],
         size: Callable[[T], int],
-        budget: _Budget,
+        max_waiting: int,
+        left: int,
         concurrency: AdaptiveConcurrency,
         ordered: bool,  # noqa: FBT001  internal, passed once
         token: CancelToken,
     ) -> None:
-        self._jobs, self._size, self._budget = jobs, size, budget
+        self._jobs, self._size = jobs, size
+        self._max_waiting, self._left = max_waiting, left
+        self._waiting = 0  # bytes of items in the lanes
         self._concurrency, self._ordered, self._token = concurrency, ordered, token
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -193,11 +184,11 @@ class _Round(Generic[T]):
 
     def recruit(self, most: int) -> list[threading.Thread]:
         """Create the worker threads; the caller starts them."""
-        self._threads = [self._worker(n) for n in range(most)]
+        self._threads = [
+            threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
+            for number in range(most)
+        ]
         return list(self._threads)
-
-    def _worker(self, number: int) -> threading.Thread:
-        return threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
 
     def run(self) -> None:
         """Work on job after job until none is left."""
@@ -228,8 +219,7 @@ class _Round(Generic[T]):
         try:
             return next(self._jobs, None)
         except Exception as error:  # noqa: BLE001  handed to the consumer in its turn
-            lane = self._lanes[number + 1] = _Lane()
-            lane.done, lane.error = True, error
+            self._lanes[number + 1] = _Lane(done=True, error=error)
             return None
 
     def _work(self, number: int, lane: _Lane[T], job: Job[T]) -> None:
@@ -239,9 +229,7 @@ class _Round(Generic[T]):
                 if not self._put(number, lane, item, items):
                     return
         finally:
-            close = getattr(items, "close", None)  # generators have it, other iterators may not
-            if close is not None:
-                close()
+            _close(items)
 
     def _put(self, number: int, lane: _Lane[T], item: T, items: Iterator[T]) -> bool:
         size = self._size(item)
@@ -264,13 +252,13 @@ class _Round(Generic[T]):
             if self._stopped or not has_room():
                 return False
             lane.items.append((item, size))
-            self._budget.put(size)
+            self._waiting += size
             self._concurrency.record()
             self._changed.notify_all()
             return True
 
     def _has_room(self, number: int, lane: _Lane[T], size: int) -> bool:
-        if self._budget.allows(size):
+        if not self._waiting or self._waiting + size <= min(self._max_waiting, self._left):
             return True
         return self._ordered and number == self._head and not lane.items
 
@@ -293,7 +281,8 @@ class _Round(Generic[T]):
                 lane = self._head_lane() if self._ordered else self._any_lane()
                 if lane is not None:
                     item, size = lane.items.popleft()
-                    self._budget.take(size)
+                    self._waiting -= size
+                    self._left -= size  # of what the consumer intends to take
                     self._changed.notify_all()
                     return (item,)
                 if self._job is None and not self._lanes:

@@ -7,8 +7,7 @@ another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice, starmap
 
@@ -40,7 +39,6 @@ from odps_nb.client.read.sizes import (
     piece_bytes,
     row_bytes,
 )
-from odps_nb.lifetime import Home
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
@@ -238,97 +236,46 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    read = _Read(
-        storage,
-        session,
-        ordered=ordered,
-        workers=workers,
-        ahead=ahead,
-        max_bytes=max_bytes,
-        cancel=cancel,
-        open_split=partial(
-            iter_split,
-            storage,
-            session,
-            columns=columns,
-            compression=compression,
-            tracker=tracker,
-            keeper=keeper,
-        ),
+    if workers is None and storage.is_here:
+        # One connection to a service on this machine keeps a processor busy: more connections
+        # would add requests and threads, but no speed.
+        workers = 1
+    lanes = lanes_for(workers, ahead)
+    pieces = PieceRanges(
+        session.splits, size=piece_bytes(ahead, lanes), row_bytes=row_bytes(session)
+    )
+    concurrency = AdaptiveConcurrency(
+        len(list(islice(pieces, lanes))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
     )
-    batches = _bounded(read.batches(), session, limit, max_bytes)
-    return _kept(counted(batches, tracker), keeper)
 
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """How the splits of a session are read: one after another, or several at a time."""
-
-    storage: StorageClient
-    session: ReadSession
-    _: KW_ONLY
-    ordered: bool
-    workers: int | None
-    ahead: int
-    max_bytes: int | None
-    cancel: CancelToken
-    open_split: Callable[..., SplitRows]
-    tell: Callable[[str], None]
-
-    def batches(self) -> Batches:
-        """Return all batches.
-
-        One connection to a service on this machine keeps a processor busy. More connections would
-        add requests and threads, but no speed.
-        """
-        if self.workers is None and self.storage.is_here:
-            return self._one_by_one()
-        return self._several()
-
-    def _one_by_one(self) -> Batches:
-        home = Home()
-        for split in self.session.splits:
-            rows = self.open_split(
-                split,
-                max_batch_bytes=batch_bytes(self.ahead, 1),
-                max_batch_rows=batch_rows(self.session, self.ahead, 1),
-                cancel=self.cancel,
-            )
-            with closing(rows):
-                for batch in rows:
-                    yield batch
-                    home.require("this iteration")
-
-    def _several(self) -> Batches:
-        lanes = lanes_for(self.workers, self.ahead)
-        pieces = PieceRanges(
-            self.session.splits,
-            size=piece_bytes(self.ahead, lanes),
-            row_bytes=row_bytes(self.session),
-        )
-        concurrency = AdaptiveConcurrency(len(list(islice(pieces, lanes))), tell=self.tell)
-
-        def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
-            return lambda token: self.open_split(
-                piece,
-                max_batch_bytes=batch_bytes(self.ahead, concurrency.most),
-                max_batch_rows=batch_rows(self.session, self.ahead, concurrency.most),
-                cancel=token,
-                concurrency=concurrency,
-                part_of=split,
-            )
-
-        return fan_out(
-            starmap(job, pieces),
-            size=pieces.record,
-            workers=self.workers,
-            max_bytes=self.ahead // 2,
-            total_bytes=self.max_bytes,
-            ordered=self.ordered,
+    def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
+        return lambda token: iter_split(
+            storage,
+            session,
+            piece,
+            columns=columns,
+            compression=compression,
+            max_batch_bytes=batch_bytes(ahead, concurrency.most),
+            max_batch_rows=batch_rows(session, ahead, concurrency.most),
+            tracker=tracker,
+            cancel=token,
+            keeper=keeper,
             concurrency=concurrency,
-            cancel=self.cancel,
+            part_of=split,
         )
+
+    batches = fan_out(
+        starmap(job, pieces),
+        size=pieces.record,
+        workers=workers,
+        max_bytes=ahead // 2,
+        total_bytes=max_bytes,
+        ordered=ordered,
+        concurrency=concurrency,
+        cancel=cancel,
+    )
+    return _kept(counted(_bounded(batches, session, limit, max_bytes), tracker), keeper)
 
 
 def _bounded(
