@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.response import DeliveredPrefix, blob_events
+from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -77,11 +77,11 @@ class BlobBatch:
         references: Sequence[BlobReference],
         *,
         places: Sequence[int],
-        compression: Compression,
-        max_blob: int,
-        framed: bool,
+        compression: Compression = Compression.NONE,
+        max_blob: int = MAX_BLOB,
+        framed: bool = True,
         piece: int = sys.maxsize,
-        tracker: ProgressTracker | None,
+        tracker: ProgressTracker | None = None,
         cancel: CancelToken,
     ) -> None:
         self._storage, self._references, self._places = storage, references, places

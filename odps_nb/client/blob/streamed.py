@@ -11,17 +11,19 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from odps_nb.client.blob.batch import BlobBatch, BlobPart
-from odps_nb.client.blob.head import BlobHead
+from odps_nb.client.blob.head import BlobHead, head_of
 from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS, MAX_BLOB
 from odps_nb.client.blob.piece_file import PieceFile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.errors import StateError
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 WAITING_BYTES = 32 * 2**20
 PIECE_BYTES = 2**20
+GLANCE_BYTES = 1 << 16  # about as much as tells what a blob is
 FIRST_COUNT = 8
 
 
@@ -43,20 +45,31 @@ class StreamedBlob(PieceFile):
         self._reference, self._positions = reference, tuple(positions)
         self._parts = parts
         self._first: BlobPart | None = None
-        self._head = BlobHead(size=0)
+        self._head: BlobHead | None = None
         self._ended = self._verified = False
         self._failure: BaseException | None = None
 
-    def start(self) -> StreamedBlob:
-        """Wait for the head and the first bytes."""
-        self._first = self._take()
-        start = self._first.start
-        self._head = BlobHead(
-            size=start.length or 0,
-            mime_type=start.content_type or "",
-            file_name=start.custom_file_name or "",
-        )
+    def open(self) -> StreamedBlob:
+        """Wait for the head and the first bytes, if they have not come; return itself.
+
+        Raises
+        ------
+        NotFoundError
+            The service does not know the reference.
+        ChecksumError, TruncatedError
+            Its first bytes stayed damaged, however often they were fetched.
+        """
+        if self._head is None:
+            if self.closed:
+                raise StateError("the blob is closed", hint=self.when_closed)
+            self._first = self._take()
+            self._head = head_of(self._first.start)
         return self
+
+    @property
+    def known(self) -> BlobHead | None:
+        """Size, media type and file name if they have come already; sends no request."""
+        return self._head
 
     @property
     def reference(self) -> BlobReference:
@@ -71,22 +84,24 @@ class StreamedBlob(PieceFile):
     @property
     def head(self) -> BlobHead:
         """Size, media type and file name as one value."""
+        self.open()
+        assert self._head is not None
         return self._head
 
     @property
     def size(self) -> int:
         """Size in bytes."""
-        return self._head.size
+        return self.head.size
 
     @property
     def mime_type(self) -> str:
         """The media type that the uploader stated; empty if none. Not to be trusted."""
-        return self._head.mime_type
+        return self.head.mime_type
 
     @property
     def file_name(self) -> str:
         """The file name that the uploader stated; empty if none. Not to be trusted."""
-        return self._head.file_name
+        return self.head.file_name
 
     @property
     def verified(self) -> bool:
@@ -100,14 +115,16 @@ class StreamedBlob(PieceFile):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"at {self.tell()}"
+        head, state = self._head, "closed" if self.closed else f"at {self.tell()}"
+        if head is None:
+            return f"<StreamedBlob {self._reference!r}, not asked for>"
         return (
-            f"<StreamedBlob {self._reference!r} {format_bytes(self.size)}, "
-            f"mime_type={self.mime_type[:80]!r}, "
-            f"file_name={self.file_name[:80]!r}, {state}>"
+            f"<StreamedBlob {self._reference!r} {format_bytes(head.size)}, "
+            f"mime_type={head.mime_type[:80]!r}, file_name={head.file_name[:80]!r}, {state}>"
         )
 
     def _next_piece(self) -> bytes | None:
+        self.open()
         if self._ended:
             return None
         part, self._first = self._first or self._take(), None
@@ -226,7 +243,6 @@ def iter_streamed_blobs(
             places=places[low:high],
             compression=compression,
             max_blob=max_blob,
-            framed=True,
             piece=piece_bytes,
             tracker=tracker,
             cancel=token,
@@ -251,6 +267,47 @@ def _one_at_a_time(
 ) -> Generator[StreamedBlob, None, None]:
     with contextlib.closing(parts):
         for reference, where in positions.items():
-            with StreamedBlob(reference, where, parts).start() as blob:
+            with StreamedBlob(reference, where, parts).open() as blob:
                 yield blob
                 blob.skip_rest()
+
+
+def iter_glances(
+    storage: StorageClient,
+    references: Sequence[BlobReference],
+    *,
+    cancel: CancelToken | None = None,
+) -> Generator[StreamedBlob, None, None]:
+    """Iterate over blobs to look at, in order; taking the next one leaves the one before.
+
+    Nothing is requested before a head or bytes are wanted. Where much of a blob is not read, its
+    connection is closed, and the blobs after it are requested anew. An error of one blob is raised
+    by that one alone; the others can be read. Memory holds one piece of about 64 KiB.
+    """
+    token = storage.operation(cancel)
+    at = 0
+    while at < len(references):
+        run = _distinct(references[at:])
+        batch = BlobBatch(
+            storage,
+            run,
+            places=range(at, at + len(run)),
+            piece=GLANCE_BYTES,
+            cancel=token,
+        )
+        with contextlib.closing(batch):
+            for number, reference in enumerate(run):
+                with StreamedBlob(reference, (at + number,), iter(batch.next_part, None)) as blob:
+                    yield blob
+                batch.skip(number)
+        at += len(run)
+
+
+def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
+    """Return the first ones, up to one that comes again: a response has each of them once."""
+    found: dict[BlobReference, None] = {}
+    for reference in references:
+        if reference in found:
+            break
+        found[reference] = None
+    return list(found)
