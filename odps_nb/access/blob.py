@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.connection import Connection
     from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.blob.seekable import SeekableBlob
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress
     from odps_nb.client.calls.storage import StorageClient
