@@ -58,13 +58,7 @@ class Home:
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:
-        """Raise if this is a forked child.
-
-        Raises
-        ------
-        StateError
-            ``what`` was created by the parent process, which owns it.
-        """
+        """Raise if this is a forked child."""
         if not self.is_here:
             raise StateError(
                 f"{what} was created by the parent process, before the fork",

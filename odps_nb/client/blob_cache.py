@@ -282,11 +282,6 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE 
 def cache_limit(stated: str | None) -> int:
     """Return how many bytes a setting allows: ``off``, ``20 GB``, ``512 MiB``; 0 for off.
 
-    Raises
-    ------
-    ConfigError
-        It is neither.
-
     Examples
     --------
     >>> cache_limit("20 GB"), cache_limit("1 MiB"), cache_limit("off")

@@ -115,13 +115,7 @@ def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> lis
 def table_exists(
     storage: StorageClient, table: TableName, partition: PartitionSpec | None = None
 ) -> bool:
-    """Return whether a table, or a partition of it, exists; one request.
-
-    Raises
-    ------
-    NotFoundError
-        The project does not exist.
-    """
+    """Return whether a table, or a partition of it, exists; raise for a missing project."""
     try:
         if partition is None:
             storage.control(GetTable(table=table))
@@ -137,13 +131,7 @@ def table_exists(
 def fetch_table(
     storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
 ) -> TableInfo:
-    """Return the metadata of a table.
-
-    Raises
-    ------
-    NotFoundError
-        There is none; the hint names tables with a similar name, which costs one more request.
-    """
+    """Return the metadata of a table; of a missing one the error names similar tables."""
     try:
         return storage.control(GetTable(table=table), tracker=tracker)
     except NotFoundError as error:

@@ -75,13 +75,7 @@ class CredentialSource:
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
-        """Return credentials that are valid now.
-
-        Raises
-        ------
-        ConfigError
-            The source failed, or returned no keys; the error shows nothing that it returned.
-        """
+        """Return credentials that are valid now; errors show nothing that the source returned."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at:
@@ -162,11 +156,7 @@ class CredentialSource:
 def from_process(command: str) -> Mapping[str, Any]:
     """Run a program, without a shell, and read the JSON object that it prints.
 
-    Raises
-    ------
-    ConfigError
-        It is not there, does not end within a minute, fails, or prints something else. Neither
-        its arguments nor its output are shown: keys may be in both.
+    Errors show neither its arguments nor its output: keys may be in both.
     """
     command = Secret(command)
     words = _words(command)

@@ -101,12 +101,6 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
     name
         A table of the file; ``None`` takes what its ``default`` names, else one called
         ``default``, else nothing.
-
-    Raises
-    ------
-    ConfigError
-        No such profile (the names that exist are listed), an unknown setting, a file that is
-        not TOML, or a file with keys that other users of the machine can read.
     """
     path = profile_file(environ)
     if not _is_there(path):
@@ -215,11 +209,6 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
 
     The entry is ``keyring set odps_nb:<profile> <access id>`` (service ``odps_nb`` without a
     profile). Some keyrings find it only when the id is known from elsewhere.
-
-    Raises
-    ------
-    ConfigError
-        There is a keyring, and it cannot be opened.
     """
     try:
         import keyring
@@ -248,13 +237,7 @@ def _of_keyring(found: Any, access_id: str | None) -> Hidden:
 
 
 def from_pyodps(entry: Any) -> dict[str, Any]:
-    """Return the settings of a pyodps ``ODPS`` object, without importing pyodps.
-
-    Raises
-    ------
-    ConfigError
-        Its account is of a kind whose key cannot be read (e.g. a sign server).
-    """
+    """Return the settings of a pyodps ``ODPS`` object, without importing pyodps."""
     account = entry.account
     token = Secret(getattr(account, "token", None) or "")
     application = getattr(entry, "app_account", None)

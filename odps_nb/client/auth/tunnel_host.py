@@ -25,12 +25,6 @@ def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     ----------
     has_token
         Whether requests carry a bearer or STS token: then it must have the domain of the endpoint.
-
-    Raises
-    ------
-    ConfigError
-        It is on this machine or in a private network, and the endpoint is not; or its domain is
-        another one, and a token would be sent there.
     """
     theirs, ours = _host(found), _host(endpoint)
     if theirs == ours:

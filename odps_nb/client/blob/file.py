@@ -163,11 +163,6 @@ def open_blob(
         Bytes that are accepted.
     receive_buffer
         Bytes that the kernel may receive ahead of the reader; ``None``: as many as it likes.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know the reference; the message names it.
     """
     attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

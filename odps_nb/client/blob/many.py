@@ -64,15 +64,6 @@ def iter_blobs(
     metadata
         Whether media type and file name are wanted of a single blob, too. The service sends it
         bare; for its frame it is asked for twice, and of the second copy little is read.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know a reference; the message names it.
-    LimitExceededError
-        A blob is larger than ``max_blob``.
-    ChecksumError, TruncatedError
-        A blob stayed damaged, however often it was fetched.
     """
     wanted = list(references)
     framed = metadata or len(wanted) > 1

@@ -282,11 +282,6 @@ def open_seekable(
         Where the blob is looked for, and kept once all of it was read.
     ask_size
         Called when the size matters and is not known.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know the reference.
     """
     found = None if cache is None else cache.find(reference)
     if found is not None:
@@ -313,15 +308,7 @@ def open_seekable(
 def read_whole(
     storage: StorageClient, reference: BlobReference, *, cache: BlobCache | None, max_bytes: int
 ) -> bytes:
-    """Return all bytes of a blob, from the cache if it is there; else one request.
-
-    Raises
-    ------
-    LimitExceededError
-        There are more than ``max_bytes``.
-    NotFoundError, ChecksumError, TruncatedError
-        As `SeekableBlob`.
-    """
+    """Return all bytes of a blob, from the cache if it is there; else one request."""
     found = None if cache is None else cache.find(reference)
     if found is not None:
         with SeekableBlob(reference, found) as file:

@@ -50,13 +50,7 @@ class Spool:
         return not isinstance(self._file, io.BytesIO)
 
     def append(self, piece: bytes) -> None:
-        """Add bytes; after an error or an interrupt none of them is there.
-
-        Raises
-        ------
-        ConfigError
-            The disk is full, or there is no folder for temporary files.
-        """
+        """Add bytes; after an error or an interrupt none of them is there."""
         try:
             if not self.on_disk and self._size + len(piece) > self._memory:
                 self._move()

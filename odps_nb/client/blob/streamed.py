@@ -214,15 +214,6 @@ def iter_streamed_blobs(
         Bytes from which on a blob comes in pieces of about so many.
     max_blob
         Bytes of one blob that are accepted.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know a reference; the message names it.
-    LimitExceededError
-        A blob is larger than ``max_blob``.
-    ChecksumError, TruncatedError
-        A blob stayed damaged, however often it was fetched.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]

@@ -92,13 +92,7 @@ class _Source:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file with content, unbuffered. Never waits for the other end of a pipe.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read, or has become a pipe, a device or a folder.
-    """
+    """Open a file unbuffered; `OSError` for a pipe, device or folder. Never waits for a writer."""
     file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  the caller's
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -207,17 +201,7 @@ class BlobUploader:
     cancel: CancelToken | None = field(repr=False, default=None)
 
     def upload(self, items: Iterable[BlobItem]) -> list[BlobReference]:
-        """Upload blobs and return one reference each, in order.
-
-        Raises
-        ------
-        ArgumentError
-            What is no content, larger than a BLOB can be (5 GiB), or a file that cannot be read.
-        ChecksumError
-            The size or MD5 that the server reports differs from what was sent.
-        FramingError
-            The answer does not name one reference per blob, or a file changed its size meanwhile.
-        """
+        """Upload blobs and return one reference each, in order."""
         self.partition.checked()
         if self.tracker is not None:
             self.tracker.phase(Phase.UPLOADING)

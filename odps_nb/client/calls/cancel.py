@@ -76,13 +76,7 @@ class CancelToken:
         self.cancel()
 
     def check(self) -> None:
-        """Raise if cancelled.
-
-        Raises
-        ------
-        CancelledError
-            `cancel` was called.
-        """
+        """Raise if cancelled."""
         if self.cancelled:
             raise CancelledError("stopped on request")
 

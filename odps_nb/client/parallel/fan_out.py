@@ -69,13 +69,6 @@ def fan_out(
         Limits how many jobs may run; ``None``: one per worker.
     cancel
         Stops all jobs.
-
-    Raises
-    ------
-    CancelledError
-        ``cancel`` was cancelled.
-    Exception
-        What a job raised: when its turn comes if ordered, else at once.
     """
     if workers is None:
         workers = DEFAULT_WORKERS if concurrency is None else concurrency.most

@@ -193,21 +193,6 @@ class RowStream:
     columns, unit
         The columns of the read and the unit of its TIMESTAMPs, for the forms that
         `odps_nb.arrow.plain` knows. ``None``: unknown.
-
-    Raises
-    ------
-    ConversionError
-        A text is not UTF-8, and ``text`` is strict; or a time or DECIMAL does not fit its type.
-    TruncatedError
-        The end marker or rows are missing.
-    FramingError
-        The bytes are not an Arrow stream, continue after its end, or are damaged.
-    LimitExceededError
-        A message is larger than accepted, or would be when it is decompressed.
-    ServiceError
-        The body is an error document of the service, or continues with one.
-    TransportError
-        The connection broke, or the body is shorter than HTTP states.
     """
 
     def __init__(

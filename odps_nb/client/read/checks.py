@@ -52,13 +52,7 @@ class BatchFilter:
 
 
 def whole(batches: Batches, rows: int | None, *, what: str) -> Batches:
-    """Check at the end that exactly so many rows came; ``None`` checks nothing.
-
-    Raises
-    ------
-    TruncatedError
-        The number of rows differs.
-    """
+    """Check at the end that exactly so many rows came; ``None`` checks nothing."""
     found = 0
     try:
         for batch in batches:
@@ -86,13 +80,7 @@ def limited(batches: Batches, limit: int) -> Batches:
 
 
 def within(batches: Batches, max_bytes: int) -> Batches:
-    """Raise before the batches hold more than so many bytes together.
-
-    Raises
-    ------
-    LimitExceededError
-        The next one would make it more.
-    """
+    """Raise before the batches hold more than so many bytes together."""
     total = 0
     try:
         for batch in batches:

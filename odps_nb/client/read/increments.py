@@ -83,13 +83,7 @@ def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the operation code of each row by a word.
-
-    Raises
-    ------
-    FramingError
-        An unknown operation code.
-    """
+    """Replace the operation code of each row by a word."""
     place = batch.schema.get_field_index(OPERATION_TYPE.name)
     if place < 0:  # it was not asked for
         return batch
@@ -111,11 +105,6 @@ def plan_increment(
     ----------
     names
         The columns of the table.
-
-    Raises
-    ------
-    ArgumentError
-        Invalid or reversed bounds, or changes of a table that does not keep them.
     """
     if changes and not keyed:
         raise ArgumentError(

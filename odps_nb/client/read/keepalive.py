@@ -64,11 +64,6 @@ class SessionKeeper:
 
         A failed refresh is logged and retried later: rows may still arrive, and if the session has
         expired, reading them raises.
-
-        Raises
-        ------
-        CancelledError
-            ``cancel`` was cancelled.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:

@@ -42,13 +42,6 @@ def fetch_preview(
         The same, text as BINARY where it is wanted as bytes. ``None``: ``columns``.
     text
         How text is given; CHAR is stripped of its padding only where ``columns`` are known.
-
-    Raises
-    ------
-    ConversionError
-        A text is not UTF-8, and ``text`` is strict.
-    ArgumentError
-        The request has no limit: the number of rows would be unknown.
     """
     if request.limit is None:
         raise ArgumentError(

@@ -132,11 +132,6 @@ class ResumableRowStream:
         fits
             Whether text has its form. Otherwise a column with text that is not UTF-8 comes as
             binary, and the caller calls `fit`.
-
-        Raises
-        ------
-        ConversionError
-            A text is not UTF-8, and the form is strict.
         """
         with self._attempts, self._metered():
             try:

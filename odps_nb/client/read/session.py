@@ -89,16 +89,6 @@ def open_read_session(
     Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
     with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes.
     Where the table is refused in one mode, the other is asked for.
-
-    Raises
-    ------
-    NotFoundError
-        No such project, table or partition; of a table the hint names similar ones.
-    InvalidRequestError
-        The service does not take the filter, or what is read is a view, an external table or
-        JSON (the hint says so).
-    ArgumentError
-        A column does not exist, or the options would make over a million splits.
     """
     try:
         return _opened(storage, plan, tracker, cancel)
@@ -183,13 +173,7 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh a session that was opened with this plan; same rows, same splits.
-
-    Raises
-    ------
-    SessionExpiredError
-        It has expired, and its snapshot with it.
-    """
+    """Refresh a session of this plan: same rows, same splits, or `SessionExpiredError`."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)

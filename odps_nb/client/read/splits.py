@@ -97,15 +97,6 @@ def iter_split(
         Shared with the readers of other splits, so that they yield to each other.
     part_of
         The split of the session that this one is a piece of, for progress.
-
-    Raises
-    ------
-    SessionExpiredError
-        The snapshot is gone; rows of another one are never mixed in.
-    TruncatedError
-        Rows are missing at the end, after all attempts.
-    ConversionError
-        A text of a row that the filter keeps is not UTF-8, and the session's ``text`` is strict.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -221,13 +212,6 @@ def iter_batches(
         Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
     max_bytes
         Bytes of batches wanted at most, all together; no more of them is read ahead.
-
-    Raises
-    ------
-    LimitExceededError
-        The next batch would exceed ``max_bytes``; the read has been closed.
-    CancelledError
-        ``cancel`` was cancelled; connections are closed and threads are joined by then.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:

@@ -34,11 +34,6 @@ def find_columns(
     may_have_more
         Whether further columns are no error, because the caller takes those it knows.
 
-    Raises
-    ------
-    FramingError
-        A column is missing, comes twice, holds another kind of values, or is not of the session.
-
     Examples
     --------
     >>> from odps_nb.wire.type_text import parse_columns

@@ -64,14 +64,7 @@ class TableOptions:
 
 
 def create_table_sql(table: TableName, schema: TableSchema, options: TableOptions) -> str:
-    """Return the ``CREATE TABLE`` text.
-
-    Raises
-    ------
-    ArgumentError
-        An invalid definition: a bad name, a BLOB in a key, a lifecycle of 0 days, more columns
-        or levels of partitions than a table can have (``docs/protocol.md`` section 9.6).
-    """
+    """Return the ``CREATE TABLE`` text."""
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is no partition column")
     _check_names(table, schema.all_columns)

@@ -91,15 +91,6 @@ def submit_sql(
     The job has an id of its own (``<Guid>``), so that it is sent again after a lost response and
     runs once. If the profile has a time zone, the query runs in it, unless ``settings`` name
     another. ``SET`` statements at the beginning of the text are settings, too.
-
-    Raises
-    ------
-    ArgumentError
-        There are settings and no query.
-    InvalidRequestError
-        The service cannot read the text.
-    QueryError
-        The service ran it at once, and it failed.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -140,15 +131,7 @@ def submit_sql(
 
 
 def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
-    """Return a job that was submitted earlier, by any process; two requests.
-
-    Raises
-    ------
-    NotFoundError
-        The project has no such instance.
-    ArgumentError
-        This cannot be the id of an instance.
-    """
+    """Return a job that was submitted earlier, by any process; two requests."""
     if not isinstance(instance_id, str) or not _INSTANCE_ID.fullmatch(instance_id.strip()):
         raise ArgumentError(
             f"{instance_id!r:.80} is not the id of an instance",
@@ -214,15 +197,6 @@ def wait_sql(
     ----------
     timeout
         Seconds; ``None`` waits for ever.
-
-    Raises
-    ------
-    QueryError
-        It failed or was stopped; the message is the service's own.
-    RequestTimeoutError
-        It still runs after ``timeout`` seconds, and is not stopped.
-    CancelledError
-        The token was cancelled; the query continues until `cancel_sql`.
     """
     try:
         failure = _wait(storage, instance, timeout, tracker, cancel, clock)
@@ -402,13 +376,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
 def estimate_sql(
     storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
 ) -> SqlCost:
-    """Return the service's estimate for a query; leaving the wait early stops it.
-
-    Raises
-    ------
-    QueryError
-        The service cannot estimate it, in its own words.
-    """
+    """Return the service's estimate for a query; leaving the wait early stops it."""
     instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
     try:
         wait_sql(storage, instance, cancel=storage.operation())

@@ -75,13 +75,7 @@ class ResultSession:
         return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
-        """Fail if more rows are wanted (``None``: all) than this session is sure to have.
-
-        Raises
-        ------
-        AccessDeniedError
-            The session is limited, and its result may have more rows than it gives.
-        """
+        """Fail if more rows are wanted (``None``: all) than this session is sure to have."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
                 f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
@@ -199,13 +193,6 @@ def iter_result(
         How text is given.
     unit
         The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
-
-    Raises
-    ------
-    ConversionError
-        A text is not UTF-8, and ``text`` is strict; or a time does not fit the unit.
-    TruncatedError
-        The service sent fewer rows than it had announced.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))

@@ -72,13 +72,7 @@ class Stamp:
     flag: str | None = None
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
-        """Return the batch with the operation column where the stream has it.
-
-        Raises
-        ------
-        ArgumentError
-            Rows are to be upserted or deleted, and the stream takes no operations.
-        """
+        """Return the batch with the operation column where the stream has it."""
         if not takes_operation(schema):
             if self.operation is None:
                 return batch

@@ -55,11 +55,6 @@ def iter_parts(
     """Group batches into parts of about ``max_bytes`` each; batches without rows are left out.
 
     A part is one Arrow stream: where the unit of a timestamp changes, a new one begins.
-
-    Raises
-    ------
-    ConversionError
-        The batches differ in their columns.
     """
     held: list[pa.RecordBatch] = []
     size = 0
