@@ -1,7 +1,4 @@
-"""Checks status and size of a response.
-
-Independent of single calls.
-"""
+"""Checks status and size of a response."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "
 def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
     """Return a successful response; raise the error that any other one reports.
 
-    ``now`` is in seconds of the epoch, as the answer came.
+    ``now`` is when it came, in seconds of the epoch.
     """
     if 200 <= response.status < 300:
         return response

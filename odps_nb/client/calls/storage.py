@@ -63,20 +63,10 @@ T = TypeVar("T")
 
 
 class StorageClient:
-    """Sends calls to the service: thread-safe, reuses sockets, `close` frees them.
+    """Sends calls to the service; thread-safe. `close` frees its connections.
 
-    Parameters
-    ----------
-    profile
-        Where to connect, and as whom.
-    transport
-        Sends the requests; by default a new one, closed by `close`.
-    options
-        Retries, time-outs and connections; by default those of the profile.
-    retry
-        How often and when to retry; by default as ``options`` say.
-    clock, monotonic, sleep
-        Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
+    ``options`` are by default those of the profile, and ``retry`` is made of them. ``clock`` gives
+    seconds of the epoch for signatures, ``monotonic`` seconds for deadlines.
     """
 
     def __init__(
@@ -266,10 +256,9 @@ class StorageClient:
 
     @property
     def tunnel_endpoint(self) -> str:
-        """Base URL of the Storage API; fetched from the service, if the profile has none.
+        """Base URL of the Storage API; fetched from the service if the profile has none.
 
-        It is kept until it cannot be connected to: the service may withdraw an address
-        (``docs/protocol.md`` section 1.1).
+        It is fetched again when it refuses connections (``docs/protocol.md`` section 1.1).
         """
         with self._lock:
             found = self._tunnel
@@ -319,8 +308,8 @@ class StorageClient:
     def close(self) -> None:
         """Stop running calls and free the connections. Idempotent; later use is a `StateError`.
 
-        Reads that are half done, uploads and blobs end with `CancelledError`; a write session
-        with open streams is aborted. Called at interpreter exit if not before.
+        Unfinished reads, uploads and blobs end with `CancelledError`; a write session with open
+        streams is aborted. Called at interpreter exit if not before.
         """
         if not self._closed:
             self.cancel()
@@ -331,9 +320,7 @@ class StorageClient:
         self._closed = True
         self._transport.close()
 
-    def end(self) -> None:
-        """Close; called at interpreter exit."""
-        self.close()
+    end = close  # at interpreter exit
 
     def __enter__(self) -> StorageClient:
         return self
