@@ -1,8 +1,4 @@
-"""SQL instances: submit, wait, cancel.
-
-``docs/protocol.md`` section 9.3. The text of a query is sent unchanged;
-``odps_nb.client.sql.result`` reads the rows of its result.
-"""
+"""SQL instances: submit, wait, cancel (``docs/protocol.md`` section 9.3)."""
 
 from __future__ import annotations
 
@@ -88,9 +84,9 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return at once.
 
-    The job has an id of its own (``<Guid>``), so that it is sent again after a lost response and
-    runs once. If the profile has a time zone, the query runs in it, unless ``settings`` name
-    another. ``SET`` statements at the beginning of the text are settings, too.
+    The job has an id of its own (``<Guid>``): it is sent again after a lost response, and runs
+    once. It runs in the time zone of the profile, unless ``settings``, or ``SET`` statements at
+    the beginning of the text, name another.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -191,39 +187,27 @@ def wait_sql(
     cancel: CancelToken | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until the query has succeeded; polls, with at most one request every two seconds.
-
-    Parameters
-    ----------
-    timeout
-        Seconds; ``None`` waits for ever.
-    """
-    try:
-        failure = _wait(storage, instance, timeout, tracker, cancel, clock)
-    except _TimeOverError:
+    """Wait until the query has succeeded; after ``timeout`` seconds it is not stopped."""
+    if not _ends(storage, instance, timeout, tracker, cancel, clock):
         raise RequestTimeoutError(
             f"the query still runs after {timeout:g} s",
             hint="call wait() again, or cancel() to stop it",
-        ) from None
-    if failure is not None:
+        )
+    if (failure := _find_failure(storage, instance, tracker)) is not None:
         raise failure
 
 
-class _TimeOverError(Exception):
-    """The caller's time is over, and the query still runs."""
-
-
-def _wait(
+def _ends(
     storage: StorageClient,
     instance: SqlInstance,
     timeout: float | None,
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
     clock: Callable[[], float] = time.monotonic,
-) -> ServiceError | None:
-    """Wait until the query is over; return why it failed, if it did."""
+) -> bool:
+    """Wait until the query is over; return ``False`` if it still runs after ``timeout`` seconds."""
     if instance.is_over:
-        return None
+        return True
     cancel = cancel or CancelToken()
     if tracker is not None:
         tracker.phase(Phase.RUNNING)
@@ -233,16 +217,18 @@ def _wait(
     while not storage.control(request, tracker=tracker, cancel=cancel).is_over:
         left = delay if deadline is None else min(delay, deadline - clock())
         if left <= 0:
-            raise _TimeOverError
+            return False
         if cancel.wait(left):
             cancel.check()
         delay = min(LAST_POLL, delay * 1.5)
-    return _find_failure(storage, instance, tracker)
+    return True
 
 
 def _find_failure(
     storage: StorageClient, instance: SqlInstance, tracker: ProgressTracker | None
 ) -> ServiceError | None:
+    if instance.is_over:
+        return None
     project, instance_id = instance.project, instance.instance_id
     status = GetTaskStatus(project=project, instance_id=instance_id)
     state = storage.control(status, tracker=tracker)
@@ -257,15 +243,7 @@ def _find_failure(
     return _failure(failed, instance_id, instance.sql)
 
 
-# Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
-_KINDS: Mapping[str, type[ServiceError]] = {
-    "NoSuchProject": NotFoundError,
-    "NoSuchTable": NotFoundError,
-    "NoSuchPartition": NotFoundError,
-    "NoSuchObject": NotFoundError,
-}
-
-
+_MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
 # What projects refuse by default, and how to allow it (``docs/protocol.md`` section 8.6).
 _REFUSED = {
     "is full scan with all partitions": "name partitions in the condition, or allow it by "
@@ -278,9 +256,8 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    kind = _KINDS.get(error.code or "")
-    if kind is not None:
-        error = kind(error.message, code=error.code, hint=error.hint, status=error.status)
+    if error.code in _MISSING:  # as in the response to a REST request
+        error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
     elif _NO_PARTITION.search(error.message):  # the service has no code of its own for it
         error = NotFoundError(
             error.message,
@@ -319,9 +296,8 @@ def run_sql(
     if tracker is not None:
         tracker.plan(session_id=instance.instance_id)
     try:
-        failure = _wait(storage, instance, timeout, tracker, cancel)
-    except _TimeOverError:
-        raise _cancelled_late(storage, instance, timeout) from None
+        in_time = _ends(storage, instance, timeout, tracker, cancel)
+        failure = _find_failure(storage, instance, tracker) if in_time else None
     except BaseException as error:
         stop_quietly(storage, instance)
         if isinstance(error, (ProtocolError, ServiceError, TransportError)):
@@ -330,6 +306,8 @@ def run_sql(
                 f"instance {instance.instance_id} was started; whether it succeeded is unknown"
             )
         raise
+    if not in_time:
+        raise _cancelled_late(storage, instance, timeout)
     if failure is not None:
         raise failure
     return instance
@@ -392,16 +370,14 @@ def estimate_sql(
     return SqlCost.decode(tasks[0].text)
 
 
-MOST = 100
-"""Characters of the line that are shown."""
-
+_MOST = 100  # characters of the line that are shown
 _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 
 
 def excerpt(sql: str, message: str) -> str | None:
     """Return the line that an error names, and a caret below the place; ``None`` if it names none.
 
-    The service counts lines and columns from 1. ``[1,1]`` is what it says when it knows no place.
+    The service counts lines and columns from 1, and says ``[1,1]`` when it knows no place.
 
     Examples
     --------
@@ -416,6 +392,6 @@ def excerpt(sql: str, message: str) -> str | None:
     lines = sql.strip().split("\n")
     if not 0 <= line < len(lines) or not 0 <= column <= len(lines[line]):
         return None
-    start = max(0, column - MOST * 3 // 4)
-    shown = "".join(c if c.isprintable() else " " for c in lines[line][start : start + MOST])
+    start = max(0, column - _MOST * 3 // 4)
+    shown = "".join(c if c.isprintable() else " " for c in lines[line][start : start + _MOST])
     return f"  {shown.rstrip()}\n  {' ' * (column - start)}^"
