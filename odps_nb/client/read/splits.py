@@ -1,7 +1,7 @@
-"""Reads the rows of a session: one split, or all of them concurrently.
+"""Reads the rows of a session: one split, or all of them (``docs/protocol.md`` sections 3.3, 4).
 
 A broken split resumes at the exact row; an expired session is an error, since a new one would be
-another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
+another snapshot.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def iter_split(
 ) -> SplitRows:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
-    A broken stream resumes at the exact row. The end of the iteration means that the stream was
-    complete: end marker, end of the HTTP body, and the number of rows if known.
+    The end of the iteration means that the stream was complete: end marker, end of the HTTP body,
+    and the number of rows if known.
 
     Parameters
     ----------
@@ -88,8 +88,7 @@ def iter_split(
     skip_rows
         Rows at the start of the split to leave out.
     max_batch_bytes
-        Upper bound of a batch that the service is asked for; 0 is none. The service takes 1 to
-        256 MiB: less or more is asked as the nearest of them.
+        Bound of a batch in bytes, 0 for none; rounded to the 1 to 256 MiB that the service takes.
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
         Without one, the split refreshes it itself, between two batches.
