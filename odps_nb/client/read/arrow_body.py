@@ -8,6 +8,7 @@ full, a damaged offset crashes the process. Invalid UTF-8 is no damage (`odps_nb
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -87,15 +88,14 @@ class _Decoded:
                 self._pieces, self._decoder = self._decoder.pieces_eof(), None
 
 
-class _Watched:
+class _Watched(io.RawIOBase):
     """The file object that pyarrow reads; ``check`` sees every byte before Arrow does.
 
     Each part of a message lands in the buffer that Arrow keeps.
     """
 
-    closed = False
-
     def __init__(self, body: _Body, check: EndMarkerCheck, max_output: int | None) -> None:
+        super().__init__()
         self._check, self._headers = check, body.headers
         self.ran_short = False
         self.failed = True  # while the body is read, so that its own errors travel on
@@ -112,9 +112,9 @@ class _Watched:
             else _Decoded(body, head, decoder(found, max_output=max_output)).readinto
         )
 
-    def read(self, n: int = -1) -> bytes:
+    def read(self, n: int | None = -1) -> bytes:
         """Return ``n`` bytes, fewer only at the end; Arrow reads message lengths so."""
-        return bytes(self.read_buffer(n))
+        return bytes(self.read_buffer(n or 0))
 
     def read_buffer(self, n: int) -> Any:
         """Return ``n`` bytes as a buffer, without a copy; Arrow reads message bodies so."""
@@ -144,12 +144,6 @@ class _Watched:
     def readable(self) -> bool:
         """Return ``True``; pyarrow requires it."""
         return True
-
-    def flush(self) -> None:
-        """Do nothing; pyarrow requires it."""
-
-    def close(self) -> None:
-        """Do nothing: the owner of the body closes it."""
 
 
 def _begins_document(head: bytes | memoryview) -> bool:

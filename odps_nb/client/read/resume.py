@@ -138,6 +138,11 @@ class ResumableRowStream:
         )
         return stripped(fitted, self._chars)
 
+    def uncount(self, rows: int) -> None:
+        """Take back rows that the filter dropped from the progress."""
+        if self._tracker is not None and rows:
+            self._tracker.add(split=self._label, rows=-rows)
+
     def rest(self) -> None:
         """Close the connection if the service refuses other readers; `batches` reopens it later."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:

@@ -7,6 +7,7 @@ another snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice, starmap
@@ -18,7 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, Job, fan_out
-from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
+from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
 from odps_nb.client.read.resume import ResumableRowStream, TextForm, rows_of
@@ -134,10 +135,7 @@ def iter_split(
         cancel=cancel,
     )
     look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
-    row_filter = None
-    if session.filter is not None:
-        row_filter = BatchFilter(session.filter, len(shown), str(part_of or split), tracker)
-    return SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
+    return SplitRows(rows, look_after, session, len(shown))
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
@@ -258,25 +256,20 @@ def iter_batches(
         concurrency=concurrency,
         cancel=cancel,
     )
-    return _kept(counted(_bounded(batches, session, limit, max_bytes), tracker), keeper)
-
-
-def _bounded(
-    batches: Batches, session: ReadSession, limit: int | None, max_bytes: int | None
-) -> Batches:
-    if limit is None:
-        batches = whole(batches, session.row_count, what=str(session.table))
-    else:
-        batches = limited(batches, limit)
-    return batches if max_bytes is None else within(batches, max_bytes)
+    rows = delivered(
+        batches,
+        tracker,
+        what=str(session.table),
+        rows=session.row_count,
+        limit=limit,
+        max_bytes=max_bytes,
+    )
+    return _kept(rows, keeper)
 
 
 def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
-    try:
+    with closing(keeper), closing(batches):
         yield from batches
-    finally:
-        batches.close()
-        keeper.close()
 
 
 class SplitRows:
@@ -286,11 +279,12 @@ class SplitRows:
         self,
         rows: ResumableRowStream,
         look_after: Callable[[], None],
-        row_filter: BatchFilter | None,
-        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+        session: ReadSession,
+        columns: int,
     ) -> None:
         self._rows, self._look_after = rows, look_after
-        self._filter, self._shape = row_filter, shape
+        self._filter, self._columns = session.filter, columns
+        self._shape = in_words if session.tells_changes else None
         self._batches = rows.batches(fits=False)
         self._begun = False
         self.row: int = 0
@@ -315,10 +309,16 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that the filter keeps; text of the others may be any bytes."""
-        if self._filter is None:
+        """Return the rows that the filter keeps; text of the others may be any bytes.
+
+        The service leaves out whole blocks of rows at most, so each row is tested.
+        """
+        found = self._filter
+        if found is None:
             return self._rows.fit(batch)
-        return self._rows.fit(self._filter.apply(batch), partial(self._filter.row_of, batch))
+        kept = found.apply(batch, self._columns)
+        self._rows.uncount(batch.num_rows - kept.num_rows)
+        return self._rows.fit(kept, lambda row: found.rows(batch)[row])
 
     def rest(self) -> None:
         """Keep the session alive; close the connection if the service refuses others."""

@@ -11,7 +11,7 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
-from odps_nb.client.read.checks import Batches, counted
+from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.resume import ResumableRowStream, TextForm
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
@@ -210,7 +210,7 @@ def iter_result(
         concurrency=concurrency,
         cancel=storage.operation(cancel),
     )
-    return counted(batches, tracker)
+    return delivered(batches, tracker)
 
 
 def iter_result_rows(
