@@ -1,7 +1,7 @@
 """Many blobs of any size in order, each as a file until the next one is taken.
 
-Several requests fetch them concurrently; what waits for the consumer is bounded in bytes, even
-within a blob: one that is larger than memory arrives in pieces.
+Several requests fetch them concurrently. The bytes that wait for the consumer are bounded: a blob
+that is larger than memory arrives in pieces.
 """
 
 from __future__ import annotations
@@ -42,11 +42,16 @@ class StreamedBlob(PieceFile):
         self, reference: BlobReference, positions: Sequence[int], parts: Iterator[BlobPart]
     ) -> None:
         super().__init__()
-        self._reference, self._positions = reference, tuple(positions)
+        self.reference: BlobReference = reference
+        """The reference of this blob."""
+        self.positions: tuple[int, ...] = tuple(positions)
+        """Its positions in the list of references; several if it is named more than once."""
+        self.verified: bool = False
+        """Whether it arrived whole, and its checksums and length match."""
         self._parts = parts
         self._first: BlobPart | None = None
         self._head: BlobHead | None = None
-        self._ended = self._verified = False
+        self._ended = False
         self._failure: BaseException | None = None
 
     def open(self) -> StreamedBlob:
@@ -72,16 +77,6 @@ class StreamedBlob(PieceFile):
         return self._head
 
     @property
-    def reference(self) -> BlobReference:
-        """The reference of this blob."""
-        return self._reference
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Its positions in the list of references; several if it is named more than once."""
-        return self._positions
-
-    @property
     def head(self) -> BlobHead:
         """Size, media type and file name as one value."""
         self.open()
@@ -103,11 +98,6 @@ class StreamedBlob(PieceFile):
         """The file name that the uploader stated; empty if none. Not to be trusted."""
         return self.head.file_name
 
-    @property
-    def verified(self) -> bool:
-        """Whether it arrived whole, and its checksums and length match."""
-        return self._verified
-
     def skip_rest(self) -> None:
         """Fetch and verify what was not read, drop it, and close the blob."""
         while not self.closed and self._next_piece() is not None:
@@ -117,9 +107,9 @@ class StreamedBlob(PieceFile):
     def __repr__(self) -> str:
         head, state = self._head, "closed" if self.closed else f"at {self.tell()}"
         if head is None:
-            return f"<StreamedBlob {self._reference!r}, not asked for>"
+            return f"<StreamedBlob {self.reference!r}, not asked for>"
         return (
-            f"<StreamedBlob {self._reference!r} {format_bytes(head.size)}, "
+            f"<StreamedBlob {self.reference!r} {format_bytes(head.size)}, "
             f"mime_type={head.mime_type[:80]!r}, file_name={head.file_name[:80]!r}, {state}>"
         )
 
@@ -129,7 +119,7 @@ class StreamedBlob(PieceFile):
             return None
         part, self._first = self._first or self._take(), None
         if part.is_last:
-            self._ended, self._verified = True, part.verified
+            self._ended, self.verified = True, part.verified
         return part.data
 
     def _take(self) -> BlobPart:
@@ -146,8 +136,7 @@ class StreamedBlob(PieceFile):
 class ReferenceRanges:
     """Cuts references into one range per request, by the mean size of the blobs so far.
 
-    The first ranges are small. No range has one item unless there is only one: a single blob
-    would have to be requested twice to come with its head.
+    The first ranges are small. No range has one item unless it is the only one.
 
     Examples
     --------
@@ -203,17 +192,16 @@ def iter_streamed_blobs(
     Parameters
     ----------
     positions
-        What to fetch, in this order, and where in the caller's job each of them stands: for
-        `StreamedBlob.positions` and for the notes of errors.
+        What to fetch, in this order, with the positions in the caller's list of references.
     batch_count, workers
         References per request at most, and requests at a time. Requests are cut so that their
         blobs fill about ``waiting_bytes``.
     waiting_bytes
         Bytes of blobs that may wait for the consumer; each worker holds one more piece.
     piece_bytes
-        Bytes from which on a blob comes in pieces of about so many.
+        Size in bytes of the pieces of larger blobs.
     max_blob
-        Bytes of one blob that are accepted.
+        Maximum bytes of one blob.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]
