@@ -1,7 +1,4 @@
-"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed.
-
-Independent of how batches are cut and of other batches read concurrently.
-"""
+"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed."""
 
 from __future__ import annotations
 
@@ -61,14 +58,8 @@ class _Answer:
 class BlobBatch:
     """Fetches a list of references in as few requests as possible.
 
-    Parameters
-    ----------
-    places
-        Number of each reference in the whole job, for messages.
-    framed
-        Whether to request metadata even for a single remaining blob.
-    piece
-        Bytes from which on a blob is handed over in parts of about so many, by `parts`.
+    ``places`` are the numbers of the references in the whole job, for messages. ``framed``: request
+    metadata even for a single remaining blob. `parts` have about ``piece`` bytes.
     """
 
     def __init__(
@@ -136,8 +127,7 @@ class BlobBatch:
     def skip(self, number: int) -> None:
         """Leave the blob of this number, if it is not at its end: the next part is of another one.
 
-        If little of it is left, that is read; otherwise its connection is closed, and the blobs
-        after it are requested anew.
+        A small rest is read; otherwise the connection is closed, and later blobs requested anew.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
@@ -168,10 +158,7 @@ class BlobBatch:
         )
 
     def next_part(self) -> BlobPart:
-        """Return the next part of the next blob; `close` when no more is wanted.
-
-        After an error, which `parts` does not survive, `skip` goes on behind that blob.
-        """
+        """Return the next part of the next blob; after an error, `skip` that blob."""
         while True:
             try:
                 self._cancel.check()

@@ -1,9 +1,8 @@
 """Incremental reads of table versions: bounds, request options, and the change of each row.
 
 Primary-key tables support modes ``append`` and ``cdc``, with one split per bucket that changed and
-system columns beside those of the table (live tests of the C++ client:
-TestIncrementalReadOptions*). Other tables support modes ``version`` and ``timestamp``, known from
-documents only. Pure: no requests.
+system columns (live tests of the C++ client: TestIncrementalReadOptions*). Other tables support
+modes ``version`` and ``timestamp``, known from documents only.
 """
 
 from __future__ import annotations
@@ -99,13 +98,7 @@ def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
 def plan_increment(
     since: Bound | None, until: Bound | None, *, changes: bool, keyed: bool, names: Sequence[str]
 ) -> Increment:
-    """Check ``since``, ``until`` and ``changes``, and return the increment to read.
-
-    Parameters
-    ----------
-    names
-        The columns of the table.
-    """
+    """Check ``since``, ``until`` and ``changes``, and return the increment to read."""
     if changes and not keyed:
         raise ArgumentError(
             "changes=True needs a table with a primary key",

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import Job, fan_out
+from odps_nb.client.parallel.fan_out import AdaptiveConcurrency, Job, fan_out
 from odps_nb.client.read.keepalive import SessionKeeper
 from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.sizes import batch_bytes, batch_rows

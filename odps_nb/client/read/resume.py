@@ -13,7 +13,7 @@ from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
+from odps_nb.client.parallel.fan_out import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.stream_schema import find_columns, mismatch

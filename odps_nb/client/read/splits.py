@@ -17,8 +17,7 @@ import pyarrow as pa
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, Job, fan_out
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, AdaptiveConcurrency, Job, fan_out
 from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper

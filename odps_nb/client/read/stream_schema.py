@@ -1,8 +1,7 @@
 """Checks that the columns of an Arrow stream are those of its session.
 
-A session has names and MaxCompute types; the stream has an Arrow schema, which decides what values
-become. Every Arrow type that services are known to send for a type is accepted, after
-`odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2); a list in place of text is not.
+Every Arrow type that services are known to send for a MaxCompute type is accepted, after
+`odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
 """
 
 from __future__ import annotations

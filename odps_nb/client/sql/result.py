@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
+from odps_nb.client.parallel.fan_out import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_WORKERS,
+    AdaptiveConcurrency,
+    Job,
+    fan_out,
+)
 from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.resume import ResumableRowStream, TextForm
 from odps_nb.client.read.session import plan_ranges
