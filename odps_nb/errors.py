@@ -369,13 +369,7 @@ class StateError(OdpsNbError, RuntimeError):
 
 
 def explain(error: BaseException) -> list[str]:
-    """Return up to three lines for a user: what failed, where, what to do.
-
-    Parameters
-    ----------
-    error
-        Any exception; one of ours gives its notes, request id and hint.
-    """
+    """Return up to three lines about any exception: what failed, where, what to do."""
     name = type(error).__name__
     what = f"{name}: {error}"
     if not isinstance(error, OdpsNbError):

@@ -161,14 +161,8 @@ def explain_refused_table(
 ) -> None:
     """Say in the hint of a refusal what the Storage API does not read; costs one request.
 
-    That are views, external tables and JSON columns (``docs/protocol.md`` section 3.1).
-
-    Parameters
-    ----------
-    columns
-        Those that were wanted, empty for all.
-    writes
-        Whether it was a write that was refused.
+    These are views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
+    requested ``columns`` (empty: all). ``writes``: it was a write that was refused.
     """
     try:
         info = storage.control(GetTable(table=table))

@@ -49,10 +49,7 @@ _BAD_REQUEST = (
 def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
     """Return our error for one of requests, urllib3, http.client or a socket.
 
-    Parameters
-    ----------
-    sent
-        Whether the server may have seen any of the request.
+    ``sent``: the server may have seen some of the request.
     """
     if isinstance(error, OdpsNbError):
         return error

@@ -67,18 +67,10 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
-        Parameters
-        ----------
-        attempt
-            Attempts made so far, from 1.
-        idempotent
-            Whether doing the call twice equals doing it once.
-        elapsed
-            Seconds since the first attempt began.
-        chance
-            A random number in [0, 1) for the spread.
-        patient
-            Whether a 429 is bounded by the deadline only. A policy of one attempt stays one.
+        ``attempt`` counts those made so far; ``elapsed`` is in seconds since the first one began,
+        and ``chance`` a random number in [0, 1). ``idempotent``: doing the call twice equals doing
+        it once. ``patient``: a 429 is bounded by the deadline only; a policy of one attempt stays
+        one.
         """
         limit = self.max_attempts
         if isinstance(error, ConnectError):

@@ -40,12 +40,10 @@ _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
 class HttpRequest:
     """A request to send. Times are seconds; ``body`` is bytes, or an iterator of chunks.
 
-    ``read_timeout`` bounds each silence while a response is awaited or read, and the whole head of
-    the response; ``send_timeout`` each time in which the peer takes nothing of the body (``None``:
-    ``read_timeout``); ``document_timeout`` a body that its reader bounds by
-    `HttpResponse.end_in_time`.
-    ``abort`` lets another thread stop the exchange; it then ends in `CancelledError`.
-    ``receive_buffer`` bounds what the kernel receives ahead of the reader, in bytes.
+    ``read_timeout`` bounds each silence while a response is awaited or read, and its whole head;
+    ``send_timeout`` (by default the same) the time in which the peer takes nothing of the body;
+    ``document_timeout`` a body after `HttpResponse.end_in_time`. ``abort`` lets another thread stop
+    the exchange. ``receive_buffer`` bounds the bytes that the kernel receives ahead.
     """
 
     method: str
@@ -221,10 +219,7 @@ class Transport(Protocol):
 class RequestsTransport:
     """`Transport` over requests: keep-alive pool, TLS and proxies from the environment.
 
-    Parameters
-    ----------
-    pool_size
-        Connections kept open per host; more are made when needed, and closed after use.
+    ``pool_size`` idle connections are kept per host; more are made when needed.
     """
 
     def __init__(self, *, pool_size: int = 32) -> None:

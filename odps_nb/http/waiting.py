@@ -62,10 +62,9 @@ def connect(sock: socket.socket, address: Any, timeout: float | None) -> None:
 class SlicedReader(io.RawIOBase):
     """A raw reader of a socket; waits up to the socket's timeout, in slices.
 
-    ``received`` counts its bytes; another thread may look. ``deadline``, in seconds of
-    ``time.monotonic``, bounds all reads together, however steadily bytes come. ``hold`` is a file
-    of the socket: it keeps the descriptor open when http.client lets go of the socket before the
-    body ends, and is closed with the reader.
+    ``deadline``, in seconds of ``time.monotonic``, bounds all reads together. ``hold`` is a file of
+    the socket: it keeps the descriptor open when http.client lets go of the socket before the body
+    ends, and is closed with the reader.
     """
 
     deadline: float | None = None

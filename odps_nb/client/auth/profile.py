@@ -152,13 +152,7 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """The credentials that sign requests now; may call a credential function or program.
-
-        Raises
-        ------
-        ConfigError
-            It failed, or gave no keys.
-        """
+        """The credentials that sign requests now; may call a credential function or program."""
         from odps_nb.wire.signing import Credentials
 
         account = Hidden({"access_id": "", "access_key": "", **self._account()})
@@ -180,10 +174,8 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return every setting as text, **secrets included**, for the options of a Spark reader.
 
-        Renewable keys are copied as they are now, and are not renewed.
-
-        Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
-        of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
+        Renewable keys are copied as they are now. Options of a DataFrame reader reach tasks and
+        stay out of plans and the UI; those of SQL ``OPTIONS (…)`` and ``spark.conf`` do not.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}

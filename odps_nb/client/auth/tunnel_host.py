@@ -21,10 +21,7 @@ _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
 def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     """Check the address of the Storage API that ``endpoint`` named.
 
-    Parameters
-    ----------
-    has_token
-        Whether requests carry a bearer or STS token: then it must have the domain of the endpoint.
+    If requests carry a token (``has_token``), it must have the domain of the endpoint.
     """
     theirs, ours = _host(found), _host(endpoint)
     if theirs == ours:

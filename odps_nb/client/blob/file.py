@@ -142,12 +142,7 @@ def open_blob(
 ) -> BlobFile:
     """Open a blob as a file; the caller closes it. Costs one request.
 
-    Parameters
-    ----------
-    max_blob
-        Bytes that are accepted.
-    receive_buffer
-        Bytes that the kernel may receive ahead of the reader; ``None``: as many as it likes.
+    The kernel receives at most ``receive_buffer`` bytes ahead of the reader; ``None``: any number.
     """
     attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

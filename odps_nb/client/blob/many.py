@@ -50,20 +50,10 @@ def iter_blobs(
 ) -> Generator[BlobRecord, None, None]:
     """Iterate over one record per reference, in order; an empty blob is a blob.
 
-    Leaving the iterator early closes its connections and joins its threads. A reference named
-    several times in a batch is fetched once.
-
-    Parameters
-    ----------
-    batch_count, workers
-        References per request, and requests at a time.
-    max_bytes
-        Bytes of blobs that may wait for the consumer.
-    max_blob
-        Bytes of one blob that are accepted.
-    metadata
-        Whether media type and file name are wanted of a single blob, too. The service sends it
-        bare; for its frame it is asked for twice, and of the second copy little is read.
+    Leaving the iterator early closes its connections and joins its threads. A request has at most
+    ``batch_count`` references, each once. ``max_bytes`` of blobs may wait for the consumer, and one
+    blob has at most ``max_blob``. ``metadata``: media type and file name are wanted of a single
+    blob, too, which is then requested twice to come in a frame.
     """
     wanted = list(references)
     framed = metadata or len(wanted) > 1

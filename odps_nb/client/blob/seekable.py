@@ -111,12 +111,7 @@ class SeekableBlob(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``.
 
-        Raises
-        ------
-        ChecksumError, TruncatedError, TransportError
-            The bytes stayed damaged, or did not come; a later read tries again.
-        ConfigError
-            There is no space for a temporary file.
+        After an error a later read tries again.
         """
         self._require_open()
         with self._lock:

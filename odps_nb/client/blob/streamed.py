@@ -55,15 +55,7 @@ class StreamedBlob(PieceFile):
         self._failure: BaseException | None = None
 
     def open(self) -> StreamedBlob:
-        """Wait for the head and the first bytes, if they have not come; return itself.
-
-        Raises
-        ------
-        NotFoundError
-            The service does not know the reference.
-        ChecksumError, TruncatedError
-            Its first bytes stayed damaged, however often they were fetched.
-        """
+        """Wait for the head and the first bytes, if they have not come; return itself."""
         if self._head is None:
             if self.closed:
                 raise StateError("the blob is closed", hint=self.when_closed)
@@ -200,8 +192,6 @@ def iter_streamed_blobs(
         Bytes of blobs that may wait for the consumer; each worker holds one more piece.
     piece_bytes
         Size in bytes of the pieces of larger blobs.
-    max_blob
-        Maximum bytes of one blob.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]

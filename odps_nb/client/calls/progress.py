@@ -93,10 +93,9 @@ class Counts(TypedDict, total=False):
 class ProgressTracker:
     """Thread-safe counters of one operation; a context manager that starts and stops a listener.
 
-    Leaving the block normally ends in `Phase.DONE`, and so does an iteration that its reader
-    leaves early, since it has what it wanted; an interrupt or `CancelledError` ends in
-    `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message. ``elapsed`` are the
-    seconds for which the operation has already run.
+    Leaving the block normally, or an iteration early, ends in `Phase.DONE`; an interrupt or
+    `CancelledError` in `Phase.CANCELLED`, any other exception in `Phase.FAILED` with its message.
+    ``elapsed`` are the seconds for which the operation has already run.
 
     Examples
     --------

@@ -110,11 +110,11 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment. Bytes are bytes, times are seconds.
 
-    ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
-    with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
-    show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
-    ``tasks`` are those of another engine that reports only their number. ``item_bytes`` are those
-    of blobs that were sent, of ``bytes_total``; ``moving`` has the files that are on their way.
+    ``complete_bytes`` counts rows that were transferred whole: an Arrow stream up to its end
+    marker, with the expected rows but without a checksum. ``verified_bytes`` counts payload whose
+    checksums were compared (a blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes``
+    are those of uploaded blobs, of ``bytes_total``; ``moving`` has the files that are being
+    uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"

@@ -121,13 +121,9 @@ class StorageClient:
     ) -> T:
         """Send a request of the Storage API and return its answer, retried as the policy allows.
 
-        Parameters
-        ----------
-        retry, read_timeout
-            For this call only, instead of the client's own. The read time-out is
-            `ClientOptions.work_timeout` where the service works before it answers.
-        patient
-            Whether a 429 is retried until the deadline.
+        ``retry`` and ``read_timeout`` replace those of the client. Pass
+        `ClientOptions.work_timeout` where the service works before it answers. ``patient``: a 429
+        is retried until the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
@@ -191,12 +187,8 @@ class StorageClient:
     ) -> tuple[Mapping[str, str], bytes]:
         """Send a control plane request and return headers and body of a successful response.
 
-        Parameters
-        ----------
-        wire
-            Path relative to the REST endpoint; ``curr_project`` is added when missing.
-        idempotent
-            ``None``: every method but POST and PATCH is.
+        The path is relative to the REST endpoint; ``curr_project`` is added when missing. By
+        default every method but POST and PATCH is ``idempotent``.
         """
         wire = self._scoped(wire)
         if idempotent is None:

@@ -109,21 +109,16 @@ def fan_out(
         Each makes an iterator under a token of its own round; run in a worker thread. They are
         taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
     size
-        The bytes of an item.
+        Returns the bytes of an item.
     workers
-        Jobs at a time; the most that ``concurrency`` allows by default, and 8 without it. With
-        ``1`` everything runs in the caller's thread.
+        Jobs at a time; by default the most that ``concurrency`` allows, or 8. With ``1`` everything
+        runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
     total_bytes
         Bytes that the consumer intends to take in total: read-ahead stays within the rest.
-        A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
-    concurrency
-        Limits how many jobs may run; ``None``: one per worker.
-    cancel
-        Stops all jobs.
     """
     if workers is None:
         workers = DEFAULT_WORKERS if concurrency is None else concurrency.most

@@ -45,14 +45,7 @@ def iter_placed(
     """Iterate over all rows from a place on, each batch with its own place.
 
     Nothing before the place is read: neither the splits before its split, nor the rows before its
-    row. A limit of the session is not looked at.
-
-    Parameters
-    ----------
-    workers
-        Splits read at a time.
-    read_ahead
-        Bytes of batches that may be here before the consumer takes them.
+    row. The limit of the session is ignored.
     """
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)

@@ -32,15 +32,9 @@ def fetch_preview(
 ) -> pa.Table:
     """Return the first rows of a table; one request, retried as a whole.
 
-    No rows may mean that the partition does not exist: the service does not report it.
-
-    Parameters
-    ----------
-    columns
-        The known columns of the table: the stream is checked against them, and CHAR loses its
-        padding only where they are known.
-    shown
-        The same, text as BINARY where it is wanted as bytes. ``None``: ``columns``.
+    No rows may mean that the partition does not exist: the service does not report it. The stream
+    is checked against the ``columns`` of the table, and CHAR loses its padding only where they are
+    known. ``shown`` are the same, text as BINARY where it is wanted as bytes.
     """
     if request.limit is None:
         raise ArgumentError(

@@ -83,8 +83,6 @@ def iter_split(
     ----------
     columns
         A selection of the session's columns, in the order wanted; empty for all of them.
-    compression, max_batch_rows
-        ``None``: as in the plan. A batch has 20,000 rows at most.
     skip_rows
         Rows at the start of the split to leave out.
     max_batch_bytes
@@ -92,8 +90,6 @@ def iter_split(
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
         Without one, the split refreshes it itself, between two batches.
-    concurrency
-        Shared with the readers of other splits, so that they yield to each other.
     part_of
         The split of the session that this one is a piece of, for progress.
     """
@@ -198,16 +194,15 @@ def iter_batches(
     Parameters
     ----------
     limit
-        Rows wanted at most; the session's own limit if ``None``. Reaching it closes all
-        connections.
+        Maximum number of rows; that of the session if ``None``.
     ordered
         Whether batches come in the order of the splits, or as they arrive.
     workers
         Splits read at a time: by default 16, or 8 where ``read_ahead`` is less than 64 MiB.
     read_ahead
-        Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
+        Maximum bytes of batches to buffer ahead of the consumer. Default: 256 MiB.
     max_bytes
-        Bytes of batches wanted at most, all together; no more of them is read ahead.
+        Maximum bytes of all batches together; more of them are an error.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:

@@ -177,17 +177,9 @@ def iter_result(
     """Iterate over the rows in order; a broken stream resumes at the exact row.
 
     A result is cut into pages of at most ``page_rows`` rows, of which ``workers`` (8 by default)
-    are read concurrently. Leaving the iterator early closes its connections.
-
-    Parameters
-    ----------
-    limit
-        Maximum number of rows; no more are requested.
-    read_ahead
-        Bytes of batches that may wait for the consumer; each worker may hold one more batch, whose
-        size the service decides.
-    unit
-        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
+    are read concurrently. ``read_ahead`` bytes of batches may wait for the consumer; each worker
+    may hold one more batch, whose size the service decides. Leaving the iterator early closes its
+    connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))

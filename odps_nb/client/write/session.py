@@ -78,15 +78,9 @@ def open_write_session(
 ) -> WriteSession:
     """Begin a transaction; a context manager that aborts unless it was committed.
 
-    Parameters
-    ----------
-    partition
-        Where the rows go. Keys that it leaves out must be columns of the rows.
-    overwrite
-        Whether the commit replaces the target: the table, the partitions under ``partition``,
-        or those that received rows.
-    part_bytes
-        Size of one upload; memory holds one per stream.
+    Keys that ``partition`` leaves out must be columns of the rows. With ``overwrite`` the commit
+    replaces the table, the partitions under ``partition``, or those that received rows.
+    ``part_bytes`` is the size of one upload; memory holds one per stream.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
@@ -197,15 +191,9 @@ class WriteSession:
         return stream
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows visible, all of them at once.
+        """Make the rows of exactly these streams visible, all at once; ``None``: those opened here.
 
         The error is ``in_doubt`` if no response came, and the outcome cannot be found out either.
-
-        Parameters
-        ----------
-        streams
-            Exactly the streams to commit, as receipts or (id, version); ``None``: those opened
-            here.
         """
         self._require_open()
         if streams is None:

@@ -365,14 +365,9 @@ class WriteStream:
     ) -> list[BlobReference]:
         """Upload blobs for a BLOB column and return their references, in order.
 
-        Parameters
-        ----------
-        items
-            (content, MIME type, file name): content is bytes, a path or a binary file.
-        column_id
-            Id of the BLOB leaf in `schema` (``schema.column_ids``), not a position.
-        partition
-            Where the rows will be; that of the session if ``None``.
+        An item is (content, media type, file name), its content bytes, a path or a binary file.
+        ``column_id`` is the id of the BLOB leaf in `schema` (``schema.column_ids``), not a
+        position. ``partition`` is where the rows will be; that of the session if ``None``.
         """
         self.require_open()
         uploader = BlobUploader(
