@@ -134,7 +134,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
             argument="data",
             hint="pass bytes, a path or a binary file",
         )
-    is_copy = not _is_seekable(content)
+    is_copy = not getattr(content, "seekable", lambda: hasattr(content, "seek"))()
     if is_copy:
         content = _spool(content, files)
     start = content.tell()
@@ -153,12 +153,6 @@ def _checked(source: _Source) -> _Source:
             hint="write it in parts, a row each",
         )
     return source
-
-
-def _is_seekable(file: Any) -> bool:
-    # A SpooledTemporaryFile has no seekable() before Python 3.11, and can seek.
-    ask = getattr(file, "seekable", None)
-    return bool(ask()) if ask is not None else callable(getattr(file, "seek", None))
 
 
 def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:

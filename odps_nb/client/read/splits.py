@@ -6,9 +6,9 @@ another snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, starmap
 
@@ -44,10 +44,14 @@ from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 __all__ = [
+    "START",
+    "Placed",
     "ReadPlan",
     "ReadSession",
+    "RowPlace",
     "SplitRows",
     "iter_batches",
+    "iter_placed",
     "iter_split",
     "open_read_session",
     "plan_ranges",
@@ -322,3 +326,90 @@ class SplitRows:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._batches.close()
+
+
+# -- rows from any place on ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a batch begins: the number of its split, and a row of it before the filter.
+
+    Rows of a condition have no numbers. The service counts rows of a split so when a broken stream
+    resumes (``docs/protocol.md`` section 3.3).
+    """
+
+    split: int = 0
+    row: int = 0
+
+
+START = RowPlace()
+Placed = tuple[RowPlace, pa.RecordBatch]
+
+
+def iter_placed(
+    storage: StorageClient,
+    session: ReadSession,
+    begin: RowPlace = START,
+    *,
+    workers: int,
+    read_ahead: int,
+    cancel: CancelToken | None = None,
+) -> Generator[Placed, None, None]:
+    """Iterate over all rows from a place on, each batch with its own place.
+
+    Nothing before the place is read: neither the splits before its split, nor the rows before its
+    row. The limit of the session is ignored.
+    """
+    cancel = storage.operation(cancel)
+    keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)
+    concurrency = AdaptiveConcurrency(min(workers, len(session.splits) - begin.split))
+
+    def job(number: int) -> Job[Placed]:
+        def rows(token: CancelToken) -> Iterator[Placed]:
+            split = iter_split(
+                storage,
+                session,
+                session.splits[number],
+                skip_rows=begin.row if number == begin.split else 0,
+                max_batch_bytes=batch_bytes(read_ahead, concurrency.most),
+                max_batch_rows=batch_rows(session, read_ahead, concurrency.most),
+                cancel=token,
+                keeper=keeper,
+                concurrency=concurrency,
+            )
+            return _PlacedRows(split, number)
+
+        return rows
+
+    found = fan_out(
+        (job(number) for number in range(begin.split, len(session.splits))),
+        size=lambda placed: int(placed[1].nbytes),
+        max_bytes=read_ahead // 2,
+        concurrency=concurrency,
+        cancel=cancel,
+    )
+    with closing(keeper), closing(found):
+        yield from found
+
+
+class _PlacedRows:
+    """Batches of one split with their places; rests and closes as the split does."""
+
+    def __init__(self, rows: SplitRows, split: int) -> None:
+        self._rows, self._split = rows, split
+
+    def __iter__(self) -> Iterator[Placed]:
+        return self
+
+    def __next__(self) -> Placed:
+        batch = next(self._rows)
+        return RowPlace(self._split, self._rows.row), batch
+
+    def rest(self) -> None:
+        """Do the periodic work of the split while a batch of it waits."""
+        self._rows.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._rows.close()
