@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
+from odps_nb.client.calls.responses import CallUpload
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ArgumentError, ChecksumError, FramingError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName

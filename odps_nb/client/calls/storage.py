@@ -21,10 +21,15 @@ from urllib.parse import urlsplit
 from odps_nb.client.auth.tunnel_host import check_tunnel_host
 from odps_nb.client.blob_cache import BlobCache, open_cache
 from odps_nb.client.calls.attempts import Attempts, Clock
-from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.calls.responses import document, doubt_version_4, raise_for_status, refusal
+from odps_nb.client.calls.responses import (
+    CallUpload,
+    document,
+    doubt_version_4,
+    raise_for_status,
+    refusal,
+)
 from odps_nb.client.options import ClientOptions
 from odps_nb.errors import (
     ConfigError,
