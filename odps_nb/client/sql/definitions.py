@@ -1,7 +1,7 @@
 """Options of a new table, and its ``CREATE TABLE`` text.
 
 No user input reaches SQL unchecked: names are validated and back-quoted, texts are escaped, types
-are written from the type tree. Pure: no requests.
+are written from the type tree.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ def create_table_sql(table: TableName, schema: TableSchema, options: TableOption
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is no partition column")
     _check_names(table, schema.all_columns)
-    _check_blobs(schema)
-    _check_known(schema)
+    _check_types(schema)
     if problem := definition_problem(schema, options.comment):
         raise ArgumentError(problem)
     keys = _spelled(options.primary_key, schema, "primary key")
@@ -128,11 +127,7 @@ def _has_blobs(schema: TableSchema) -> bool:
 
 def quoted(table: TableName) -> str:
     """Return the back-quoted name for SQL text; its parts were checked when the name was made."""
-    return _dotted(part for part in (table.project, table.schema, table.table) if part)
-
-
-def _dotted(parts: Iterable[str]) -> str:
-    return ".".join(f"`{part}`" for part in parts)
+    return ".".join(f"`{part}`" for part in (table.project, table.schema, table.table) if part)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -209,7 +204,7 @@ _NO_KEYS = (
 )
 
 
-def _check_blobs(schema: TableSchema) -> None:
+def _check_types(schema: TableSchema) -> None:
     for column in schema.partition_columns:
         if has_blob(column.type):
             raise ArgumentError(
@@ -218,12 +213,8 @@ def _check_blobs(schema: TableSchema) -> None:
     for column in schema.columns:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
-
-
-def _check_known(schema: TableSchema) -> None:
-    """Refuse types of another service, whose texts could be any SQL."""
     for column in schema.all_columns:
-        if has_any(column.type, (TypeCode.UNKNOWN,)):
+        if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could be any SQL
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",
