@@ -90,29 +90,22 @@ def open_read_session(
     with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes.
     Where the table is refused in one mode, the other is asked for.
     """
+    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     try:
-        return _opened(storage, plan, tracker, cancel)
+        columns = choose_columns(plan, ask)
+        answer = _answered(plan, _request(plan, columns), ask)
+        session = _session(plan, answer, columns)
     except NotFoundError as error:
         suggest_tables(storage, plan.table, error)
         raise
     except InvalidRequestError as error:
         explain_refused_table(storage, plan.table, error, columns=plan.columns)
         raise
-
-
-def _opened(
-    storage: StorageClient,
-    plan: ReadPlan,
-    tracker: ProgressTracker | None,
-    cancel: CancelToken | None,
-) -> ReadSession:
-    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
-    columns = choose_columns(plan, ask)
-    request = _request(plan, columns)
-    answer = _answered(plan, request, ask)
-    session = _session(plan, answer, columns)
     if tracker is not None:
-        tracker.plan(session_id=session.session_id, rows_total=_rows_total(session))
+        rows = session.row_count
+        if rows is not None and session.limit is not None:
+            rows = min(session.limit, rows)
+        tracker.plan(session_id=session.session_id, rows_total=rows)
         for split in session.splits:
             tracker.plan_split(str(split), rows=rows_of(split))
     return session
@@ -177,12 +170,6 @@ def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str)
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)
-
-
-def _rows_total(session: ReadSession) -> int | None:
-    if session.limit is None or session.row_count is None:
-        return session.row_count
-    return min(session.limit, session.row_count)
 
 
 def _split_bytes(plan: ReadPlan) -> int:
