@@ -80,14 +80,14 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._exchange = EXCHANGE.get()
-        self._exchange.body = self  # first: whoever is interrupted now has something to close
+        self._exchange.body = self  # first, so that an interrupted caller can close it
         super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
         self.end_within(self._exchange.head_timeout)
 
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # half a request is on the wire: nobody can use it again
+            self.will_close = True  # half a request was sent: it cannot be used again
 
 
 class _Guarded(HTTPConnection):
@@ -147,7 +147,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # the proxy is not whom we ask
+            exchange.sent, exchange.body = False, None  # that was the proxy's
         self.sock.settimeout(timeout)  # reading its answer left short waits behind
 
     def getresponse(self) -> Any:
@@ -266,7 +266,7 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response; nobody needs the cookies and headers of requests' own."""
+        """Return urllib3's response, without the cookies and headers of requests' own."""
         return answer
 
     def close(self) -> None:

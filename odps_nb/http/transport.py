@@ -192,7 +192,7 @@ class HttpResponse:
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # an interrupt: nobody will read on
+            self.close()  # an interrupt: no more will be read
             raise
 
     def _fail(self, error: Exception) -> Exception:

@@ -322,7 +322,7 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account |= offered
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may ask the user something, so that it is the last resort.
-        # A key without its id is finished by nobody; anything else the keyring may know.
+        # A key without its id cannot be completed; anything else may be in the keyring.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
             account = Hidden({**stored, **account})

@@ -59,7 +59,7 @@ def profile_file(environ: Mapping[str, str]) -> Path:
     path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
     try:
         return path.expanduser()
-    except RuntimeError as error:  # ~ of nobody
+    except RuntimeError as error:  # no home folder
         raise ConfigError(
             f"{path} cannot be found: {error}",
             option="profile",

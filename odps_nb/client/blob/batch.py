@@ -132,7 +132,7 @@ class BlobBatch:
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
             left = (answer.start.length or 0) - self._delivered.size
-            with contextlib.suppress(OdpsNbError):  # nobody wants these bytes
+            with contextlib.suppress(OdpsNbError):  # of bytes that are not needed
                 while left <= WORTH_READING and self._done == number:
                     self._advance()
         if self._done == number:
@@ -271,7 +271,7 @@ class BlobBatch:
         if not answer.doubled and next(answer.events, None) is not None:
             raise FramingError("the response holds more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:
-            with contextlib.suppress(OdpsNbError):  # nobody wants the second copy
+            with contextlib.suppress(OdpsNbError):  # of a copy that is not needed
                 for _ in answer.events:
                     pass
         self._drop()

@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 class SeekableBlob(io.RawIOBase):
     """A binary file of one blob that can seek: for zipfile, Pillow, pyarrow, PyAV and others.
 
-    Made by `odps_nb.Blob.open` with ``seek=True``; whoever opened it closes it. Every byte that it
+    Made by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. Every byte that it
     returns was verified. Threads may share it; a forked child opens its own.
 
     Reading fetches the blob from its first byte up to what is read, and at most 1 MiB more (beyond

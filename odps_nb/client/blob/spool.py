@@ -59,7 +59,7 @@ class Spool:
         self._file.close()
 
     def _move(self) -> None:
-        # unbuffered: a forked child would write what waits in a buffer once more
+        # unbuffered: a forked child would write the rest of a buffer again
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
             assert isinstance(self._file, io.BytesIO)  # it is moved once

@@ -115,7 +115,7 @@ class StreamedBlob(PieceFile):
         return part.data
 
     def _take(self) -> BlobPart:
-        # Whoever swallows the failure of a blob meets it again: what comes after it is not there.
+        # A caller that suppresses the error of a blob gets it again: no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:

@@ -360,11 +360,11 @@ class _Round(Generic[T]):
 
     def end(self) -> None:
         """Stop all workers: for the consumer, a token, or the exit of the process. Idempotent."""
-        self._token.cancel()  # first: whoever takes must learn of this, not of an early end
+        self._token.cancel()  # first: the consumer must see a cancellation, not an early end
         self.stop()
 
     def stop(self) -> None:
-        """Make every worker end soon, and drop the items that nobody took."""
+        """Make every worker end soon, and drop the items that were not taken."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():

@@ -96,7 +96,9 @@ class ResumableRowStream:
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
-        self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
+        self._places: tuple[int, ...] | None = (
+            None  # of the columns to return; None: all, in the order of the stream
+        )
         self._rows_of_last = 0
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0

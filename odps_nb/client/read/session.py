@@ -67,9 +67,9 @@ DEFAULT_SPLIT_BYTES = 64 * 2**20
 #: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
-#: Splits of a session where nobody says how many or how large: of more than these they grow.
+#: Maximum number of splits by default: beyond that they grow.
 DEFAULT_SPLITS = 100_000
-#: Splits that are taken when somebody does: each is a value here, and a task of Spark's driver.
+#: Maximum number that the caller may request: each is a value here, and a task of Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
