@@ -8,7 +8,7 @@
     │   ├── TruncatedError       the bytes end too early
     │   ├── FramingError         lengths, JSON or order make no sense
     │   └── LimitExceededError   a peer asks for more than we allow
-    ├── TransportError           no answer, or an incomplete one
+    ├── TransportError           no response, or an incomplete one
     │   ├── ConnectError         no server there, or the name is unknown
     │   │   └── CertificateError the server's certificate is not trusted
     │   ├── RequestTimeoutError  connected, but silent for too long
@@ -98,8 +98,8 @@ def _escaped(sign: str) -> str:
 class OdpsNbError(Exception):
     """Root of all errors of this package; message, facts and notes survive pickling.
 
-    ``in_doubt``: the answer to a commit or a statement was lost, so that it may have been done, or
-    may still be; a note says of what. Check the table before you retry.
+    ``in_doubt``: the response to a commit or a statement was lost, so it may have been done, or may
+    still be. Check the table before you retry.
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
@@ -128,7 +128,7 @@ class OdpsNbError(Exception):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes added by each floor, innermost first."""
+        """The notes added by each layer, innermost first."""
         return tuple(self._notes)
 
     @property
@@ -234,7 +234,7 @@ class TruncatedError(ProtocolError):
 class FramingError(ProtocolError):
     """A length, a JSON part or the order of parts makes no sense.
 
-    ``lasts``: the bytes are whole, and the next answer would be the same; no retry is made.
+    ``lasts``: the bytes are complete, and the next response would be the same: it is not retried.
     """
 
     lasts: bool = False
@@ -251,7 +251,7 @@ class LimitExceededError(ProtocolError):
 
 
 class TransportError(OdpsNbError):
-    """No answer, or not the whole of it; ``request_sent``: the server may have acted."""
+    """No response, or an incomplete one; ``request_sent``: the server may have acted."""
 
     url: str | None
     request_id: str | None
@@ -271,7 +271,7 @@ class RequestTimeoutError(TransportError):
 
 
 class BrokenStreamError(TransportError):
-    """The connection broke during a request or an answer."""
+    """The connection broke during a request or a response."""
 
 
 # -- refused by the server -----------------------------------------------------------------------
@@ -307,7 +307,7 @@ class ConflictError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session has expired. None is opened silently: its snapshot would be another one."""
+    """The session has expired. It is not reopened, because its snapshot would differ."""
 
 
 class ThrottledError(ServiceError):

@@ -184,7 +184,7 @@ class _Guarded(HTTPConnection):
 
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
-    """The same over TLS, combined with urllib3's own class."""
+    """The same over TLS."""
 
 
 def _plain(sock: Any) -> socket.socket:

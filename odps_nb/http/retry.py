@@ -23,7 +23,7 @@ from odps_nb.wire.http_date import parse_date
 
 
 def may_have_been_done(error: BaseException) -> bool:
-    """Return whether the service may have done what was asked for, though this came back."""
+    """Return whether the service may have carried out a request that ended in this error."""
     if isinstance(error, TransportError):
         return error.request_sent is not False
     return isinstance(error, (ServerFaultError, ProtocolError))

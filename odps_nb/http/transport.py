@@ -160,7 +160,7 @@ class HttpResponse:
         return f"<HttpResponse {self.status} request_id={self.request_id!r} {state}>"
 
     def _readable(self) -> bool:
-        self._home.require("this answer")
+        self._home.require("this response")
         if not self.closed:
             return True
         if self._broken is not None:

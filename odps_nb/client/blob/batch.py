@@ -283,7 +283,7 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Add a note to an error: which of the job's references it is about."""
+    """Return the note that names a reference of the whole job."""
     return f"blob {place} of the references"
 
 

@@ -135,7 +135,7 @@ class ProgressTracker:
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
-        """Drop the listener: the parent process goes on showing this operation."""
+        """Drop the listener: the parent process continues to show this operation."""
         self._lock, self._listener = threading.Lock(), silent
 
     def __enter__(self) -> ProgressTracker:

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, TypeVar
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.lifetime import Home, end_at_exit, start_thread
@@ -82,14 +82,6 @@ class AdaptiveConcurrency:
             self._tell(f"{lanes} at a time instead of {before}: {why}")
 
 
-@runtime_checkable
-class Resting(Protocol):
-    """An iterator with periodic work (a keepalive) while its item waits for the consumer."""
-
-    def rest(self) -> None:
-        """Do the periodic work; called about ten times a second, must not take long."""
-
-
 def fan_out(
     jobs: Iterable[Job[T]],
     *,
@@ -107,7 +99,8 @@ def fan_out(
     ----------
     jobs
         Each makes an iterator under a token of its own round; run in a worker thread. They are
-        taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
+        taken one by one, a few ahead. If an iterator has a method ``rest()``, it is called about
+        ten times a second while its item waits, e.g. for a keepalive.
     size
         Returns the bytes of an item.
     workers
@@ -279,8 +272,9 @@ class _Round(Generic[T]):
         while not self._place(number, lane, item, size):
             if self._stopped:
                 return False
-            if isinstance(items, Resting):
-                items.rest()
+            rest = getattr(items, "rest", None)  # periodic work while an item waits
+            if rest is not None:
+                rest()
         return True
 
     def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:

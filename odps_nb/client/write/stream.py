@@ -149,7 +149,7 @@ class WriteStream:
 
     @property
     def label(self) -> str:
-        """Name of the stream for people."""
+        """Name of the stream in messages."""
         return f"stream {self.stream_id}"
 
     @property
@@ -159,7 +159,7 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the stream has offsets; without them a lost answer ends it."""
+        """Whether the stream has offsets; without them a lost response ends it."""
         return self._access_token is not None
 
     @property
