@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.catalog import control_call
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.client.sql.result import iter_result, open_result
@@ -358,7 +357,7 @@ class Asker:
         stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
         answer = Answer(status=200)
         try:
-            control_call(self.storage, stop)
+            self.storage.control(stop)
         except ServiceError as error:
             answer = Answer(status=error.status or 500, code=shown_code(error.code))
         request = {"action": "CancelInstance"}
