@@ -50,24 +50,20 @@ def malformed(message: str) -> InvalidRequestError:
 
 
 def parse_failed(
-    message: str, *, line: int = 1, column: int = 1, advice: str = ""
+    message: str, *, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """A SQL text cannot be read; ``advice`` says what to do, beginning with a verb."""
-    if not advice and (line, column) != (1, 1):
+    """A SQL text cannot be read at a line and column; ``advice`` begins with a verb."""
+    if not advice and at != (1, 1):
         advice = "check the text at this place and before it"
-    text = f"ODPS-0130161:[{line},{column}] Parse exception - {with_advice(message, advice)}"
+    text = f"ODPS-0130161:[{at[0]},{at[1]}] Parse exception - {with_advice(message, advice)}"
     return InvalidRequestError(text, status=400, code="ODPS-0130161")
 
 
-def lacks(what: str, *, is_sure: bool, line: int = 1, column: int = 1) -> InvalidRequestError:
+def lacks(what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1)) -> InvalidRequestError:
     """The embedded service does not run this; ``is_sure``: MaxCompute does."""
-    there = "does" if is_sure else "may"
-    return parse_failed(
-        f"the embedded service has no {what}; MaxCompute {there}",
-        line=line,
-        column=column,
-        advice="write it without that, or run it in a project of MaxCompute",
-    )
+    message = f"the embedded service has no {what}; MaxCompute {'does' if is_sure else 'may'}"
+    advice = "write it without that, or run it in a project of MaxCompute"
+    return parse_failed(message, at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:

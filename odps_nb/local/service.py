@@ -18,8 +18,8 @@ from odps_nb.local.forms import Forms
 from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.rights import Rights
-from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.instances import Instances
+from odps_nb.local.sql.macros import MACROS
 from odps_nb.local.sql.queries import Queries, QueryLimits
 from odps_nb.local.sql.run import SqlRunner
 from odps_nb.local.store.blobs import BlobStore

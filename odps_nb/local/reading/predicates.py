@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from odps_nb import sql_parser
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.duck import Duck, compare_chars, looks_outside, spell
+from odps_nb.local.duck import Duck, looks_outside
+from odps_nb.local.duck_text import compare_chars, spell
 from odps_nb.local.store.arrow_types import arrow_type, constant
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
@@ -163,9 +166,6 @@ def _before(error: Any) -> str:
 
 
 def _parse(text: str) -> Any:
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
-
     try:
         statements = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
@@ -192,7 +192,6 @@ def _parse(text: str) -> Any:
 
 def _spelled(tree: Any) -> str:
     """Spell it for DuckDB, unless a function builds huge values there or looks outside."""
-    from sqlglot.errors import SqlglotError
 
     try:
         spelled, names = spell(tree)
@@ -211,8 +210,6 @@ def _spelled(tree: Any) -> str:
 
 
 def _flatten(parsed: Any) -> list[Any]:
-    from sqlglot import exp
-
     parsed = parsed.unnest()
     if isinstance(parsed, exp.And):
         return [*_flatten(parsed.left), *_flatten(parsed.right)]
@@ -221,7 +218,6 @@ def _flatten(parsed: Any) -> list[Any]:
 
 def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
     """Return the columns that an expression uses; quotes them in place."""
-    from sqlglot import exp
 
     used = set()
     for node in parsed.find_all(exp.Column):

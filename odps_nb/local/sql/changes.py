@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from odps_nb.local import faults
 from odps_nb.local.sql.statements import Branch, Change, Insert, Merge
-from odps_nb.local.sql.text_words import names
+from odps_nb.local.sql.text_words import names, quoted
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.upserts import DELETE, UPSERT
@@ -21,22 +21,24 @@ _ENDS = (",", "where", "when")
 
 def read_update(cursor: Cursor) -> Change:
     """Parse what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
-    name = tuple(cursor.dotted())
+    name = cursor.dotted()
     alias = _alias(cursor, "set")
     cursor.expect("set")
     return Change(name=name, alias=alias, values=_assignments(cursor), condition=_condition(cursor))
 
 
 def read_delete(cursor: Cursor) -> Change:
-    """Parse what follows DELETE FROM: ``t [alias] [WHERE …]``."""
-    name = tuple(cursor.dotted())
+    """Parse what follows DELETE: ``FROM t [alias] [WHERE …]``."""
+    cursor.expect("from")
+    name = cursor.dotted()
     alias = "" if cursor.at_end else _alias(cursor, "where")
     return Change(name=name, alias=alias, condition=_condition(cursor))
 
 
 def read_merge(cursor: Cursor) -> Merge:
-    """Parse what follows MERGE INTO: ``t [AS a] USING s [AS b] ON … WHEN …``."""
-    name = tuple(cursor.dotted())
+    """Parse what follows MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
+    cursor.expect("into")
+    name = cursor.dotted()
     alias = _alias(cursor, "using") or name[-1]
     cursor.expect("using")
     if cursor.peek("("):
@@ -44,7 +46,7 @@ def read_merge(cursor: Cursor) -> Merge:
         source_alias = _alias(cursor, "on")
     else:
         parts = cursor.dotted()
-        source = ".".join(map(_quoted, parts))
+        source = ".".join(map(quoted, parts))
         source_alias = _alias(cursor, "on") or parts[-1]
     if not source_alias:
         raise cursor.error("expected a name for the query of USING: USING (…) AS s")
@@ -85,22 +87,19 @@ def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     columns = names(cursor) if cursor.peek("(") else None
     cursor.expect("values")
     inner = cursor.inner()
-    values = [inner.until(",")]
-    while inner.accept(","):
-        values.append(inner.until(","))
+    values = inner.listed(lambda: inner.until(","))
     if columns is not None and len(columns) != len(values):
         raise cursor.error(f"expected {len(columns)} values", back=1)
     return tuple(zip(columns or [""] * len(values), values, strict=True))
 
 
 def _assignments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    values = []
-    while True:
+    def assignment() -> tuple[str, str]:
         column = cursor.dotted()[-1]
         cursor.expect("=")
-        values.append((column, cursor.until(*_ENDS)))
-        if not cursor.accept(","):
-            return tuple(values)
+        return column, cursor.until(*_ENDS)
+
+    return cursor.listed(assignment)
 
 
 def _alias(cursor: Cursor, ends: str) -> str:
@@ -128,10 +127,10 @@ def rows_of(change: Change, table: Table) -> Insert:
     """
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
-    alias = _quoted(change.alias or change.name[-1])
-    source = f"FROM {'.'.join(map(_quoted, change.name))} AS {alias}"
+    alias = quoted(change.alias or change.name[-1])
+    source = f"FROM {'.'.join(map(quoted, change.name))} AS {alias}"
     condition = f"({change.condition})" if change.condition else "TRUE"
-    old = {name: _quoted(name) for name in _all(table)}
+    old = {name: quoted(name) for name in _all(table)}
     query = _Query()
     if table.key_columns:
         new = old | {name: f"({value})" for name, value in values.items()}
@@ -160,10 +159,10 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
         several rows of the source fails while the query runs.
     """
     _check_transactional(table, "MERGE")
-    target, source = _quoted(merge.alias), _quoted(merge.source_alias)
+    target, source = quoted(merge.alias), quoted(merge.source_alias)
     numbered = (
         f"(SELECT *, row_number() OVER (ORDER BY 1) AS {_ROW}"
-        f" FROM {'.'.join(map(_quoted, merge.name))}) AS {target}"
+        f" FROM {'.'.join(map(quoted, merge.name))}) AS {target}"
     )
     from_source = f"{merge.source} AS {source}"
     matched = [one for one in merge.branches if one.matched]
@@ -174,7 +173,7 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
         joined = f"FROM {numbered} JOIN {from_source} ON {merge.condition}"
         query.end(kind, f"{joined} WHERE ({applies})")
     if not table.key_columns:
-        kept = query.add([f"{target}.{_quoted(n)}" for n in _all(table)])
+        kept = query.add([f"{target}.{quoted(n)}" for n in _all(table)])
         query.end(
             str(kept),
             f"FROM {numbered} LEFT ANTI JOIN {from_source}"
@@ -237,8 +236,8 @@ class _Query:
 
 def _add_matched(query: _Query, merge: Merge, table: Table, matched: list[Branch]) -> str:
     """Add the values of matched rows, and return the expression of their number."""
-    target = _quoted(merge.alias)
-    old = {name: f"{target}.{_quoted(name)}" for name in _all(table)}
+    target = quoted(merge.alias)
+    old = {name: f"{target}.{quoted(name)}" for name in _all(table)}
     earlier, numbers = "", []
     for one in matched:
         condition = f"WHEN {one.condition or 'TRUE'} THEN"
@@ -318,7 +317,3 @@ def _insert(table: Table, name: tuple[str, ...], query: _Query) -> Insert:
         has_operations=bool(table.key_columns),
         rewrites=not table.key_columns,
     )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

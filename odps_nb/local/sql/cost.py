@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from sqlglot import exp
+from sqlglot.optimizer.simplify import simplify
+
 from odps_nb.local import faults
-from odps_nb.local.sql.query import FindTable, parse_query
+from odps_nb.local.sql.query import FindTable, parse_query, tables_of
 from odps_nb.local.sql.statements import CreateTable, Insert, Statement
 from odps_nb.local.sql.statements import Query as Select
 from odps_nb.local.store.snapshots import Segment
@@ -44,8 +47,8 @@ def iter_scans(
 
     ``views`` are those around the query, from the outermost.
     """
-    for found in _tables(query):
-        table = find(tuple(part.name for part in found.parts), views[-1] if views else None)
+    for found, name in tables_of(query):
+        table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
             raise faults.parse_failed(f"the view {table.name} reads itself")
         if table.view is not None:
@@ -61,19 +64,8 @@ def _query_of(statement: Statement) -> str | None:
 
 
 def _keywords(query: Any) -> int:
-    from sqlglot import exp
-
     counted = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
     return sum(1 for _ in query.find_all(*counted))
-
-
-def _tables(query: Any) -> Iterator[Any]:
-    from sqlglot import exp
-
-    ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
-    for table in query.find_all(exp.Table):
-        if len(table.parts) > 1 or table.name.casefold() not in ctes:
-            yield table
 
 
 def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
@@ -84,8 +76,6 @@ def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
 
 def partition_conditions(found: Any, table: Table) -> list[Any]:
     """Return the conditions of a query that are on nothing but partition columns of a table."""
-    from sqlglot import exp
-
     select = found.find_ancestor(exp.Select)
     where = None if select is None else select.args.get("where")
     keys = {column.name.casefold() for column in table.schema.partition_columns}
@@ -107,7 +97,6 @@ def partition_conditions(found: Any, table: Table) -> list[Any]:
 
 def _spelled_out(condition: Any) -> Any:
     """Write ``in`` as comparisons, which can be simplified."""
-    from sqlglot import exp
 
     def change(node: Any) -> Any:
         if isinstance(node, exp.In) and node.expressions:
@@ -120,9 +109,6 @@ def _spelled_out(condition: Any) -> Any:
 
 
 def _may_hold(condition: Any, values: dict[str, str]) -> bool:
-    from sqlglot import exp
-    from sqlglot.optimizer.simplify import simplify
-
     folded = {key.casefold(): value for key, value in values.items()}
 
     def fill(node: Any) -> Any:
@@ -157,8 +143,6 @@ def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None
 
 def has_order_without_limit(query: Any) -> bool:
     """Return whether a query, or one inside of it, has an ORDER BY without LIMIT."""
-    from sqlglot import exp
-
     return any(
         one.args.get("order") is not None and one.args.get("limit") is None
         for one in query.find_all(exp.Query)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from odps_nb.local import faults
+from odps_nb.local.duck import duck_quoted
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
@@ -21,26 +22,30 @@ from odps_nb.schema import (
 from odps_nb.terms import TimeUnit
 from odps_nb.type_facts import TYPE_FACTS
 
-_RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
-    (pa.int8(), TypeCode.TINYINT),
-    (pa.int16(), TypeCode.SMALLINT),
-    (pa.int32(), TypeCode.INT),
-    (pa.int64(), TypeCode.BIGINT),
-    (pa.uint8(), TypeCode.SMALLINT),
-    (pa.uint16(), TypeCode.INT),
-    (pa.uint32(), TypeCode.BIGINT),
-    (pa.uint64(), TypeCode.BIGINT),
-    (pa.float32(), TypeCode.FLOAT),
-    (pa.float64(), TypeCode.DOUBLE),
-    (pa.bool_(), TypeCode.BOOLEAN),
-    (pa.string(), TypeCode.STRING),
-    (pa.large_string(), TypeCode.STRING),
-    (pa.binary(), TypeCode.BINARY),
-    (pa.large_binary(), TypeCode.BINARY),
-    (pa.date32(), TypeCode.DATE),
-    (pa.month_day_nano_interval(), TypeCode.INTERVAL_DAY_TIME),
-    (pa.null(), TypeCode.STRING),
+_RESULT = {
+    pa.int8(): TypeCode.TINYINT,
+    pa.int16(): TypeCode.SMALLINT,
+    pa.int32(): TypeCode.INT,
+    pa.int64(): TypeCode.BIGINT,
+    pa.uint8(): TypeCode.SMALLINT,
+    pa.uint16(): TypeCode.INT,
+    pa.uint32(): TypeCode.BIGINT,
+    pa.uint64(): TypeCode.BIGINT,
+    pa.float32(): TypeCode.FLOAT,
+    pa.float64(): TypeCode.DOUBLE,
+    pa.bool_(): TypeCode.BOOLEAN,
+    pa.string(): TypeCode.STRING,
+    pa.large_string(): TypeCode.STRING,
+    pa.binary(): TypeCode.BINARY,
+    pa.large_binary(): TypeCode.BINARY,
+    pa.date32(): TypeCode.DATE,
+    pa.month_day_nano_interval(): TypeCode.INTERVAL_DAY_TIME,
+    pa.null(): TypeCode.STRING,
+}
+CLOCKS = frozenset(
+    (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 )
+"""The types of columns that hold what a clock shows."""
 
 
 def duck_type(odps: OdpsType) -> str:
@@ -50,7 +55,7 @@ def duck_type(odps: OdpsType) -> str:
     if isinstance(odps, MapType):
         return f"MAP({duck_type(odps.key)}, {duck_type(odps.value)})"
     if isinstance(odps, StructType):
-        members = ", ".join(f"{_quoted(f.name)} {duck_type(f.type)}" for f in odps.fields)
+        members = ", ".join(f"{duck_quoted(f.name)} {duck_type(f.type)}" for f in odps.fields)
         return f"STRUCT({members})"
     if isinstance(odps, DecimalType):
         precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
@@ -81,9 +86,8 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
         return ArrayType(_from_arrow(arrow.value_type))
     if pa.types.is_struct(arrow):
         return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
-    for known, code in _RESULT:
-        if arrow.equals(known):
-            return PrimitiveType(code)
+    if arrow in _RESULT:
+        return PrimitiveType(_RESULT[arrow])
     raise faults.invalid(f"the result has a column of a type that MaxCompute lacks: {arrow}")
 
 
@@ -118,7 +122,3 @@ def _durations(array: pa.Array) -> pa.Array:
             raise faults.invalid("an interval of months has no length in days")
         nanos.append(value.days * 86_400_000_000_000 + value.nanoseconds)
     return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

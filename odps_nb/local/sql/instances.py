@@ -23,11 +23,12 @@ from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
 from odps_nb.local.faults import DISK_FAILED, DISK_FULL, has_failed, is_full
 from odps_nb.local.forms import Forms
+from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import Rows
-from odps_nb.local.sql.run import SqlRunner, Stopper
+from odps_nb.local.sql.run import Job, SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.arrow_types import arrow_schema
@@ -43,7 +44,7 @@ log = logging.getLogger("odps_nb.local")
 
 WORKERS = 4
 _LIMITED = "limited-"
-CANCEL_TRIES, CANCEL_PAUSE = 50, 0.1
+CANCEL_SECONDS = 5.0
 RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled"
 
 
@@ -85,9 +86,9 @@ class Instances:
         folder: Folder,
         runner: SqlRunner,
         clock: Callable[[], float],
-        forms: Forms | None = None,
+        forms: Forms,
     ) -> None:
-        self._forms = forms or Forms()
+        self._forms = forms
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
         self._running: dict[str, tuple[Stopper, Future[None]]] = {}
@@ -163,10 +164,17 @@ class Instances:
     ) -> None:
         """Run a statement in a thread; the caller holds the lock."""
         stopper = Stopper()
-        work = self._estimate if estimates else self._perform
-        future = self._pool.submit(
-            self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
-        )
+
+        def work() -> str:
+            if estimates:
+                return self._runner.cost(statement, place).encode()
+            try:
+                self._perform(instance_id, statement, place, stopper)
+            except FarTime:
+                self._perform(instance_id, statement, replace(place, far=True), stopper)
+            return ""
+
+        future = self._pool.submit(self._run, instance_id, work)
         self._running[instance_id] = (stopper, future)
 
     def wait(self, instance_id: str, seconds: float) -> None:
@@ -188,25 +196,12 @@ class Instances:
         return self._instance(row)
 
     def _instance(self, row: sqlite3.Row) -> Instance:
-        definition, instance_id = row["definition"], row["instance_id"]
-        status, message, ended = self._unwritten.get(
-            instance_id, (row["status"], row["message"], row["ended"])
-        )
-        return Instance(
-            instance_id=instance_id,
-            project=row["project"],
-            owner=row["owner"],
-            task=row["task"],
-            source=row["source"],
-            query=row["query"],
-            status=status,
-            message=message,
-            schema=decode_flat(json.loads(definition)) if definition else TableSchema(),
-            file=row["file"],
-            rows=row["rows"],
-            created=row["created"],
-            ended=ended,
-        )
+        found = dict(row)
+        definition = found.pop("definition")
+        if (ended := self._unwritten.get(found["instance_id"])) is not None:
+            found["status"], found["message"], found["ended"] = ended
+        schema = decode_flat(json.loads(definition)) if definition else TableSchema()
+        return Instance(**found, schema=schema)
 
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
         """Refuse with 403 an instance that another key submitted."""
@@ -223,11 +218,8 @@ class Instances:
         if running is None:
             raise faults.instance_over(instance_id)
         stopper, future = running
-        for _ in range(CANCEL_TRIES):
-            # said again and again: an interrupt between two queries is lost
-            stopper.stop()
-            if wait([future], timeout=CANCEL_PAUSE).done:
-                return
+        stopper.stop()
+        wait([future], timeout=CANCEL_SECONDS)
 
     def listed(
         self,
@@ -284,14 +276,11 @@ class Instances:
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
         """Return the result that a download id was issued for, with the rows that it may give."""
-        self._check_download(download_id, instance_id)
-        found = self.result(project, instance_id)
-        return limited_result(found) if download_id.startswith(_LIMITED) else found
-
-    def _check_download(self, download_id: str, instance_id: str) -> None:
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
+        found = self.result(project, instance_id)
+        return limited_result(found) if download_id.startswith(_LIMITED) else found
 
     def rows(
         self, instance: Instance, offset: int, count: int, *, columns: Sequence[str] = ()
@@ -302,26 +291,20 @@ class Instances:
                 f"Offset {offset} is beyond the {instance.rows} rows", code="InvalidRowRange"
             )
         stored = instance.schema.columns
-        chosen = []
-        for name in columns:
-            column = instance.schema.find(name)
-            if column is None:
-                raise faults.invalid(f"the result has no column {name!r}")
-            chosen.append(column)
+        chosen = tuple(find_column(instance.schema, name) for name in columns) or stored
         files: tuple[ScanFile, ...] = ()
+        unit = TimeUnit.NANO
         if instance.file is not None:
             files = (ScanFile(name=instance.file, rows=instance.rows),)
-        is_far = instance.file is not None and instance.file.endswith(FAR)
-        unit = TimeUnit.MICRO if is_far else TimeUnit.NANO
+            unit = TimeUnit.MICRO if instance.file.endswith(FAR) else unit
         plan = ScanPlan(
             files=files,
-            columns=tuple(chosen) or stored,
+            columns=chosen,
             table_columns=stored,
             partition_keys=frozenset(),
             timestamp_unit=unit,
         )
-        stop = min(offset + count, instance.rows)
-        rows = scan(self._folder, plan, offset, stop)
+        rows = scan(self._folder, plan, offset, min(offset + count, instance.rows))
         return plan.schema(), self._forms.shaped(rows, plan.columns)
 
     def close(self) -> None:
@@ -334,24 +317,12 @@ class Instances:
 
     # -- running ------------------------------------------------------------------------------
 
-    def _estimate(self, _id: str, statement: Statement, place: Place, _stopper: Stopper) -> str:
-        return self._runner.cost(statement, place).encode()
-
     def _perform(
-        self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
-    ) -> str:
-        try:
-            self._perform_once(instance_id, statement, place, stopper)
-        except FarTime:
-            self._perform_once(instance_id, statement, replace(place, far=True), stopper)
-        return ""
-
-    def _perform_once(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> None:
         stopper.check()
         with ExitStack() as stack:
-            rows = self._runner.run(statement, place, stopper, stack)
+            rows = self._runner.run(statement, Job(place, stopper, stack))
             if rows is not None:
                 self._keep(instance_id, rows, stopper)
 

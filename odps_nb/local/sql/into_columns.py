@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sqlglot import exp
+
+from odps_nb.local.sql.duck_types import CLOCKS
 from odps_nb.local.sql.times import Clock
+from odps_nb.local.sql.trees import choices
 from odps_nb.local.sql.types_of_query import Types
 from odps_nb.schema import TypeCode
 
 _INSTANTS = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
-CLOCKS = frozenset(
-    (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
-)
-"""The types of columns that hold what a clock shows."""
 _CLOCK_TIME = "TIMESTAMPNTZ"
 _DIGITS = 38
 
@@ -28,8 +28,6 @@ def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) 
 
     With ``exact`` numbers that go into a DECIMAL become one with all their digits.
     """
-    from sqlglot import exp
-
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):
@@ -46,8 +44,6 @@ def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) 
 
 def _keep_digits(value: Any) -> None:
     """Make a number with a point DECIMAL, unless it has more digits than DuckDB's."""
-    from sqlglot import exp
-
     number = value.this if isinstance(value, exp.Neg) else value
     if isinstance(number, exp.Literal) and not number.is_string:
         whole, _, fraction = number.this.partition(".")
@@ -72,15 +68,11 @@ def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Cloc
 
 def has_star(query: Any) -> bool:
     """Whether the columns of a query are a ``*`` that `convert_rows` does not look through."""
-    from sqlglot import exp
-
     return isinstance(query, exp.Select) and query.is_star and _passed_through(query) is None
 
 
 def _rows(query: Any) -> Iterator[list[Any]]:
     """Yield the expressions of the columns, for each SELECT or row of VALUES that gives rows."""
-    from sqlglot import exp
-
     if isinstance(query, exp.SetOperation):
         yield from _rows(query.left)
         yield from _rows(query.right)
@@ -98,8 +90,6 @@ def _rows(query: Any) -> Iterator[list[Any]]:
 
 def _passed_through(select: Any) -> Any | None:
     """Return the query whose columns a SELECT gives in their order, and looks at none of them."""
-    from sqlglot import exp
-
     given = {key for key, value in select.args.items() if value}
     if "from_" not in given or not given <= {"expressions", "from_", "where"}:
         return None
@@ -117,21 +107,10 @@ def _passed_through(select: Any) -> Any | None:
 
 def _choices(value: Any) -> Iterator[Any]:
     """Yield the expressions of which a value is one: the results of CASE, IF and COALESCE."""
-    from sqlglot import exp
-
     if isinstance(value, exp.Paren):
         yield from _choices(value.this)
-    elif isinstance(value, exp.Case):
-        for one in value.args["ifs"]:
-            yield from _choices(one.args["true"])
-        if value.args.get("default") is not None:
-            yield from _choices(value.args["default"])
-    elif isinstance(value, exp.If):
-        for key in ("true", "false"):
-            if value.args.get(key) is not None:
-                yield from _choices(value.args[key])
-    elif isinstance(value, exp.Coalesce):
-        for one in (value.this, *value.expressions):
+    elif isinstance(value, (exp.Case, exp.If, exp.Coalesce)):
+        for one in choices(value):
             yield from _choices(one)
     else:
         yield value

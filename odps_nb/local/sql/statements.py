@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
@@ -54,37 +55,17 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truncate:
-    """TRUNCATE TABLE [PARTITION …]."""
+class ChangePartitions:
+    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP or TOUCH PARTITION ….
 
-    name: Name
-    specs: tuple[PartitionSpec, ...] = ()
+    TRUNCATE and TOUCH without partitions are of the table. With ``lenient`` partitions that are
+    there already, or not at all, are no error.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions:
-    """ALTER TABLE … ADD PARTITION …."""
-
+    action: Literal["truncate", "add", "drop", "touch"]
     name: Name
     specs: tuple[PartitionSpec, ...]
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropPartitions:
-    """ALTER TABLE … DROP PARTITION …."""
-
-    name: Name
-    specs: tuple[PartitionSpec, ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
-    """ALTER TABLE … TOUCH [PARTITION (…)]; without partitions, of the table."""
-
-    name: Name
-    specs: tuple[PartitionSpec, ...] = ()
+    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,59 +168,26 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowTables:
-    """SHOW TABLES [IN …] [LIKE …]."""
+class Show:
+    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE, or DESC [EXTENDED] (``columns``).
 
-    scope: Name = ()
+    ``name`` is that of a table, or for TABLES and SCHEMAS what stands after IN.
+    """
+
+    what: Literal["tables", "schemas", "partitions", "create", "columns"]
+    name: Name = ()
     pattern: str = "*"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowPartitions:
-    """SHOW PARTITIONS … [PARTITION (…)]."""
-
-    name: Name
     within: PartitionSpec | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowSchemas:
-    """SHOW SCHEMAS [IN …] [LIKE …]; ``None``: of the project of the statement."""
-
-    project: str | None = None
-    pattern: str = "*"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowCreate:
-    """SHOW CREATE TABLE …, of a table or a view."""
-
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Describe:
-    """DESC [EXTENDED] … [PARTITION (…)]."""
-
-    name: Name
-    partition: PartitionSpec | None = None
     extended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateSchema:
-    """CREATE SCHEMA."""
+class ChangeSchema:
+    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS]."""
 
     name: Name
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropSchema:
-    """DROP SCHEMA."""
-
-    name: Name
-    if_exists: bool = False
+    drops: bool
+    lenient: bool
 
 
 Statement = (
@@ -247,22 +195,14 @@ Statement = (
     | CreateTable
     | CreateView
     | DropTable
-    | Truncate
-    | AddPartitions
-    | DropPartitions
+    | ChangePartitions
     | AddColumns
     | AlterTable
     | RenamePartition
     | ChangeColumn
-    | Touch
     | Insert
     | Change
     | Merge
-    | ShowTables
-    | ShowPartitions
-    | ShowSchemas
-    | ShowCreate
-    | Describe
-    | CreateSchema
-    | DropSchema
+    | Show
+    | ChangeSchema
 )

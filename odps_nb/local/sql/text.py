@@ -7,29 +7,25 @@ service does not run says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from odps_nb.local import faults
 from odps_nb.local.sql.changes import read_delete, read_merge, read_update
 from odps_nb.local.sql.statements import (
     AddColumns,
-    AddPartitions,
     AlterTable,
     ChangeColumn,
-    CreateSchema,
+    ChangePartitions,
+    ChangeSchema,
     CreateTable,
     CreateView,
-    DropPartitions,
-    DropSchema,
     DropTable,
     Insert,
     Name,
     Query,
     RenamePartition,
     Statement,
-    Touch,
-    Truncate,
 )
 from odps_nb.local.sql.text_words import (
     columns_of,
@@ -48,17 +44,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control.generated import parse_generated
 
-_SHOWN = {
-    "show": read_show,
-    "read": read_rows,
-    "desc": read_describe,
-    "describe": read_describe,
-}
 _QUERIES = ("select", "with", "values", "from", "(")
-_FIRST_WORDS = (
-    *("select", "with", "values", "from", "insert", "update", "delete", "merge", "create", "drop"),
-    *("alter", "truncate", "show", "desc", "describe", "read", "set"),
-)
 
 
 @dataclass(slots=True)
@@ -93,42 +79,18 @@ def _is_setting(cursor: Cursor) -> bool:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    if cursor.accept("create"):
-        return _create(cursor)
-    if cursor.accept("drop"):
-        return _drop(cursor)
-    if cursor.accept("alter", "table"):
-        return _alter(cursor)
-    if cursor.accept("alter", "view"):
-        return _alter_view(cursor)
-    if cursor.accept("truncate"):
-        _expect(cursor, "table")
-        truncate = Truncate(name=_name(cursor), specs=tuple(specs(cursor)))
-        cursor.end()
-        return truncate
+    for words, read in _READERS.items():
+        if cursor.accept(*words.split()):
+            return read(cursor)
     if cursor.peek("insert"):
         return _insert(cursor)
-    for word, read in _SHOWN.items():
-        if cursor.accept(word):
-            return read(cursor)
     if any(cursor.peek(word) for word in _QUERIES):
         return _query(cursor)
-    return _change(cursor)
-
-
-def _change(cursor: Cursor) -> Statement:
-    if cursor.accept("update"):
-        return read_update(cursor)
-    if cursor.accept("delete"):
-        cursor.expect("from")
-        return read_delete(cursor)
-    if cursor.accept("merge"):
-        cursor.expect("into")
-        return read_merge(cursor)
     if cursor.peek("@"):
-        line, column = cursor.line_and_column
-        raise faults.lacks("script mode (@name := …)", is_sure=True, line=line, column=column)
-    raise cursor.lacks(cursor.words or ("this statement",), known=_FIRST_WORDS)
+        at = cursor.line_and_column
+        raise faults.lacks("script mode (@name := …)", is_sure=True, at=at)
+    known = (*" ".join(_READERS).split(), *_QUERIES, "insert", "set")
+    raise cursor.lacks(cursor.words or ("this statement",), known=known)
 
 
 def _query(cursor: Cursor) -> Statement:
@@ -150,36 +112,20 @@ def _query(cursor: Cursor) -> Statement:
     return replace(insert, query=head + insert.query[len(head) :])
 
 
-def _expect(cursor: Cursor, *words: str) -> str:
-    """Consume one of these words, which must come next."""
-    for word in words:
-        if cursor.accept(word):
-            return word
-    raise (
-        cursor.lacks(cursor.words, known=words)
-        if cursor.words
-        else cursor.error(f"expected {' or '.join(words).upper()}")
-    )
-
-
-def _name(cursor: Cursor) -> Name:
-    return tuple(cursor.dotted())
-
-
 def _create(cursor: Cursor) -> Statement:
     if cursor.accept("schema"):
         exists = cursor.accept("if", "not", "exists")
-        made = CreateSchema(name=_name(cursor), if_not_exists=exists)
+        made = ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
         cursor.end()
         return made
     replaces = cursor.accept("or", "replace")
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
-    _expect(cursor, "table", *(["view"] if replaces else []))
+    cursor.one_of("table", *(["view"] if replaces else []))
     exists = cursor.accept("if", "not", "exists")
-    name = _name(cursor)
+    name = cursor.dotted()
     if cursor.accept("like"):
-        like = _name(cursor)
+        like = cursor.dotted()
         days = integer(cursor) if cursor.accept("lifecycle") else -1
         cursor.end()
         return CreateTable(
@@ -218,22 +164,20 @@ def _create(cursor: Cursor) -> Statement:
 
 def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     exists = cursor.accept("if", "not", "exists")
-    name = _name(cursor)
-    columns = []
+    name = cursor.dotted()
+    columns: tuple[tuple[str, str], ...] = ()
     if cursor.peek("("):
         inner = cursor.inner()
-        while True:
-            column = inner.name()
-            columns.append((column, inner.text() if inner.accept("comment") else ""))
-            if not inner.accept(","):
-                break
+        columns = inner.listed(
+            lambda: (inner.name(), inner.text() if inner.accept("comment") else "")
+        )
         inner.end()
     comment = cursor.text() if cursor.accept("comment") else ""
     cursor.expect("as")
     return CreateView(
         name=name,
         query=cursor.rest,
-        columns=tuple(columns),
+        columns=columns,
         comment=comment,
         or_replace=replaces,
         if_not_exists=exists,
@@ -265,20 +209,15 @@ def _tail(cursor: Cursor) -> _Tail:
         elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
             tail.properties += _clustering(cursor)
         else:
-            raise (
-                cursor.lacks(cursor.words, known=_CLAUSES)
-                if cursor.words
-                else cursor.error("expected a clause of CREATE TABLE")
-            )
+            raise cursor.unexpected("a clause of CREATE TABLE", _CLAUSES)
     return tail
 
 
 def _stored_as(cursor: Cursor) -> None:
     """Accept the file format of tables that are not external, which is the only one here."""
-    line, column = cursor.line_and_column
-    if (word := cursor.name().upper()) != "ALIORC":
-        what = f"STORED AS {word} in CREATE TABLE"
-        raise faults.lacks(what, is_sure=True, line=line, column=column)
+    at, word = cursor.line_and_column, cursor.name().upper()
+    if word != "ALIORC":
+        raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
 
 
 def _generated(cursor: Cursor) -> Column:
@@ -307,7 +246,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     """Parse a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
     at = cursor.line_and_column
     text = cursor.parenthesised()
-    inner, kept, keys = Cursor(text), "", []
+    inner, kept, keys = Cursor(text), "", list[str]()
     start = depth = 0
     column = inner.name()
     while not inner.at_end:
@@ -346,19 +285,19 @@ def _properties(cursor: Cursor) -> list[tuple[str, str]]:
 
 
 def _drop(cursor: Cursor) -> Statement:
-    kind = _expect(cursor, "table", "view", "schema")
+    kind = cursor.one_of("table", "view", "schema")
     exists = cursor.accept("if", "exists")
-    name = _name(cursor)
+    name = cursor.dotted()
     cursor.accept("purge")
     cursor.end()
     if kind == "schema":
-        return DropSchema(name=name, if_exists=exists)
+        return ChangeSchema(name=name, drops=True, lenient=exists)
     return DropTable(name=name, if_exists=exists, view=kind == "view")
 
 
 def _alter_view(cursor: Cursor) -> Statement:
-    name = _name(cursor)
-    _expect(cursor, "rename")
+    name = cursor.dotted()
+    cursor.one_of("rename")
     cursor.expect("to")
     altered = AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
     cursor.end()
@@ -366,17 +305,19 @@ def _alter_view(cursor: Cursor) -> Statement:
 
 
 def _alter(cursor: Cursor) -> Statement:
-    name = _name(cursor)
+    name = cursor.dotted()
     if cursor.accept("add"):
         if cursor.accept("columns") or cursor.accept("column"):
             return _add_columns(name, cursor)
-        exists = cursor.accept("if", "not", "exists")
-        return AddPartitions(name=name, specs=_one_or_more(cursor, "ADD"), if_not_exists=exists)
+        lenient = cursor.accept("if", "not", "exists")
+        found = _one_or_more(cursor, "ADD")
+        return ChangePartitions(action="add", name=name, specs=found, lenient=lenient)
     if cursor.accept("change"):
         return _change_column(name, cursor)
     if cursor.accept("drop"):
-        exists = cursor.accept("if", "exists")
-        return DropPartitions(name=name, specs=_one_or_more(cursor, "DROP"), if_exists=exists)
+        lenient = cursor.accept("if", "exists")
+        found = _one_or_more(cursor, "DROP")
+        return ChangePartitions(action="drop", name=name, specs=found, lenient=lenient)
     return _alter_settings(name, cursor)
 
 
@@ -392,7 +333,7 @@ def _add_columns(name: Name, cursor: Cursor) -> Statement:
 
 def _change_column(name: Name, cursor: Cursor) -> Statement:
     """Parse ``CHANGE [COLUMN] a a string COMMENT '…'``, ``a COMMENT '…'`` or ``a NULL``."""
-    line, at_column = cursor.line_and_column
+    start = cursor.line_and_column
     cursor.accept("column")
     column = cursor.name()
     if cursor.accept("null"):
@@ -406,8 +347,7 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
             raise cursor.lacks(cursor.words)
         said = read_columns(f"{text} string" if renames else text, at)[0]
         if said.name.casefold() != column.casefold():
-            what = "CHANGE COLUMN to another name"
-            raise faults.lacks(what, is_sure=True, line=line, column=at_column)
+            raise faults.lacks("CHANGE COLUMN to another name", is_sure=True, at=start)
         return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
     cursor.end()
     return made
@@ -415,14 +355,10 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
 
 def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
     """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``, up to the end of the statement."""
-    found = tuple(specs(cursor))
+    found = specs(cursor)
     if not found:
         words = cursor.words
-        raise (
-            cursor.lacks((before, *words), known=())
-            if words
-            else cursor.error("expected PARTITION")
-        )
+        raise cursor.lacks((before, *words)) if words else cursor.error("expected PARTITION")
     cursor.accept("purge")
     cursor.end()
     return found
@@ -445,7 +381,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     elif cursor.accept("rename", "to"):
         made = AlterTable(name=name, new_name=cursor.dotted()[-1])
     elif cursor.accept("touch"):
-        made = Touch(name=name, specs=tuple(specs(cursor)))
+        made = ChangePartitions(action="touch", name=name, specs=specs(cursor))
     elif cursor.accept("set", "comment"):
         made = AlterTable(name=name, comment=cursor.text())
     elif cursor.accept("set", "lifecycle"):
@@ -453,12 +389,7 @@ def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     elif cursor.accept("set", "tblproperties"):
         made = AlterTable(name=name, properties=tuple(_properties(cursor)))
     else:
-        known = ("add", "drop", "rename", "touch", "set")
-        raise (
-            cursor.lacks(cursor.words, known=known)
-            if cursor.words
-            else cursor.error("expected what to alter")
-        )
+        raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))
     cursor.end()
     return made
 
@@ -469,13 +400,36 @@ def _insert(cursor: Cursor) -> Insert:
     if not overwrite:
         cursor.expect("into")
     cursor.accept("table")
-    name = _name(cursor)
+    name = cursor.dotted()
     partition = items(cursor) if cursor.accept("partition") else ()
     columns: tuple[str, ...] = ()
     if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
-        columns = tuple(names(cursor))
+        columns = names(cursor)
     if not any(cursor.peek(word) for word in _QUERIES):
         raise cursor.error("expected a query")
     return Insert(
         name=name, overwrite=overwrite, query=cursor.placed, partition=partition, columns=columns
     )
+
+
+def _truncate(cursor: Cursor) -> Statement:
+    cursor.one_of("table")
+    truncate = ChangePartitions(action="truncate", name=cursor.dotted(), specs=specs(cursor))
+    cursor.end()
+    return truncate
+
+
+_READERS: dict[str, Callable[[Cursor], Statement]] = {
+    "create": _create,
+    "drop": _drop,
+    "alter table": _alter,
+    "alter view": _alter_view,
+    "truncate": _truncate,
+    "update": read_update,
+    "delete": read_delete,
+    "merge": read_merge,
+    "show": read_show,
+    "read": read_rows,
+    "desc": read_describe,
+    "describe": read_describe,
+}

@@ -26,9 +26,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from odps_nb.child_process import die_first, hide_pandas, pack, unpack
-from odps_nb.local.duck import Duck
+from odps_nb.local.duck import Duck, duck_quoted
 from odps_nb.local.reading.row_stream import rebatch
-from odps_nb.local.sql.functions import MACROS
+from odps_nb.local.sql.macros import MACROS
 from odps_nb.local.sql.stored_rows import StoredRows
 
 OUT_OF_MEMORY = 77
@@ -81,7 +81,8 @@ def _query(
                         _send(answers, {}, rows)
                 answer: dict[str, Any] = {"done": True}
             except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
-                answer = {"failed": _first_line(error).replace(spill, "the spill folder")}
+                said = (str(error).strip() or type(error).__name__).splitlines()[0]
+                answer = {"failed": said.replace(spill, "the spill folder")}
             _send(answers, answer)
     _send(answers, {"done": True, "memory": _memory()})
 
@@ -94,27 +95,22 @@ def _register(connection: Any, name: str, rows: StoredRows) -> None:
         return
     connection.register(f"{name}_narrow", rows.open())
     columns = [
-        f"CAST(error('{unread[column]}') AS VARCHAR) AS {_quoted(column)}"
+        f"CAST(error('{unread[column]}') AS VARCHAR) AS {duck_quoted(column)}"
         if column in unread
-        else _quoted(column)
+        else duck_quoted(column)
         for column in rows.schema.names
     ]
     connection.execute(
-        f"CREATE TEMP VIEW {_quoted(name)} AS "
-        f"SELECT {', '.join(columns)} FROM {_quoted(f'{name}_narrow')}"
+        f"CREATE TEMP VIEW {duck_quoted(name)} AS "
+        f"SELECT {', '.join(columns)} FROM {duck_quoted(f'{name}_narrow')}"
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
     relation = connection.sql(sql)
-    types = [str(spelled) for spelled in relation.types]
-    _send(answers, {"columns": list(relation.columns), "types": types})
+    found = {"columns": relation.columns, "types": [str(spelled) for spelled in relation.types]}
     empty = connection.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
-    _send(answers, {}, _stream(empty.schema, []))
+    _send(answers, found, _stream(empty.schema, []))
 
 
 def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:
@@ -139,11 +135,6 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> memoryview:
 def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview = b"") -> None:
     answers.write(pack(found, rows))
     answers.flush()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _watch(limit: int) -> None:
