@@ -7,13 +7,14 @@ Pure, except that predicates on partition values are evaluated. ``docs/protocol.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.duck import Duck
-from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.scans import ScanFile, ScanPlan
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table
@@ -21,6 +22,13 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+if TYPE_CHECKING:  # sqlglot is loaded for the first filter, not with the service
+    from odps_nb.local.reading.predicates import Predicate
+
+MAX_SPLITS = 50_000
+
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +40,7 @@ class ReadSession:
     schema: TableSchema
     plan: ScanPlan
     mode: SplitMode
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[Range, ...]
     rows: int
     size: int
     expires: float
@@ -100,12 +108,18 @@ def find_column(schema: TableSchema, name: str) -> Column:
     return found
 
 
-def parse_filter(table: Table, request: CreateReadSession, duck: Duck) -> Predicate | None:
-    """Parse the filter; if the fallback is requested, ignore one that cannot be applied."""
+def parse_filter(
+    text: str, schema: TableSchema, duck: Duck, *, fallback: bool = False
+) -> Predicate | None:
+    """Parse a filter; with ``fallback``, ignore one that cannot be applied."""
+    if not text.strip():
+        return None
+    from odps_nb.local.reading.predicates import Predicate
+
     try:
-        return Predicate.parse(request.filter_predicate, table.schema, duck)
+        return Predicate.parse(text, schema, duck)
     except InvalidRequestError:
-        if request.filter_fallback:
+        if fallback:
             return None
         raise
 
@@ -132,21 +146,17 @@ def scan_plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, 
     )
 
 
-def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
+def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[Range]:
     """Cut the snapshot into row ranges as the request specifies."""
-    mode, number = request.split_mode, request.split_number
+    mode, number, cross = request.split_mode, request.split_number, request.cross_partition
     if mode is SplitMode.ROW_OFFSET:
         return []
     if mode is SplitMode.PARALLELISM:
-        return by_count(segments, number, cross_partition=request.cross_partition)
+        return by_count(segments, number, cross_partition=cross)
     if mode is SplitMode.BUCKET:
         return by_count(segments, 1)
-    return by_size(
-        segments,
-        number,
-        cross_partition=request.cross_partition,
-        max_files=request.split_max_file_num,
-    )
+    limit = request.split_max_file_num
+    return by_size(segments, number, cross_partition=cross, max_files=limit)
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
@@ -198,7 +208,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         partition_keys=frozenset(saved["keys"]),
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
-        predicate=Predicate.parse(saved["predicate"], stored, duck),
+        predicate=parse_filter(saved["predicate"], stored, duck),
         block_rows=saved["block"],
     )
     return ReadSession(
@@ -218,22 +228,12 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
     )
 
 
-MAX_SPLITS = 50_000
-
-Range = tuple[int, int]
-
-
 def by_size(
     segments: Sequence[Segment], size: int, *, cross_partition: bool = True, max_files: int = 0
 ) -> list[Range]:
     """Cut so that a split has about ``size`` bytes; rows of one file weigh the same.
 
-    Parameters
-    ----------
-    cross_partition
-        Whether a split may go on into the next partition.
-    max_files
-        At most so many files touch one split; 0 is no limit.
+    At most ``max_files`` files touch one split, unless that is 0.
     """
     total = sum(s.raw_bytes for s in segments)
     size = max(size, 1, -(-total // MAX_SPLITS))
@@ -269,34 +269,14 @@ def by_count(
     With ``cross_partition`` false there is at least one split per partition, even if these are
     more than ``count``.
     """
-    groups = _groups(segments, cross_partition=cross_partition)
-    rows = sum(stop - start for start, stop in groups)
+    key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
+    groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]
     count = min(max(1, count), MAX_SPLITS)
     ranges: list[Range] = []
-    for start, stop in groups:
-        share = max(1, count * (stop - start) // rows)
-        ranges += _even(start, stop, share)
+    start = 0
+    for rows in filter(None, groups):
+        parts = min(rows, max(1, count * rows // sum(groups)))
+        cuts = [start + rows * index // parts for index in range(parts + 1)]
+        ranges += pairwise(cuts)
+        start += rows
     return ranges
-
-
-def _groups(segments: Sequence[Segment], *, cross_partition: bool) -> list[Range]:
-    rows = sum(s.rows for s in segments)
-    if cross_partition:
-        return [(0, rows)] if rows else []
-    groups: list[Range] = []
-    start = end = 0
-    previous = None
-    for segment in segments:
-        if previous is not None and previous.spec != segment.spec:
-            groups.append((start, end))
-            start = end
-        end, previous = end + segment.rows, segment
-    return [*groups, (start, end)] if end > start else groups
-
-
-def _even(start: int, stop: int, parts: int) -> Iterator[Range]:
-    parts = min(parts, stop - start)
-    for index in range(parts):
-        low = start + (stop - start) * index // parts
-        high = start + (stop - start) * (index + 1) // parts
-        yield low, high

@@ -45,16 +45,14 @@ class Predicate:
     duck: Duck = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate | None:
-        """Parse a predicate; ``None`` for an empty one.
+    def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
+        """Parse a predicate.
 
         Raises
         ------
         InvalidRequestError
             The text is not a boolean expression over the columns of the table.
         """
-        if not text.strip():
-            return None
         if len(text) > MAX_LENGTH:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)

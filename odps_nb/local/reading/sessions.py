@@ -6,11 +6,9 @@ dropped meanwhile. ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from threading import Lock
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -68,14 +66,13 @@ class ReadSessions:
         folder: Folder,
         duck: Duck,
         clock: Callable[[], float],
-        rules: ReadRules | None = None,
-        forms: Forms | None = None,
+        rules: ReadRules,
+        forms: Forms,
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
-        self._rules, self._forms = rules or ReadRules(), forms or Forms()
-        self._cache: OrderedDict[str, ReadSession] = OrderedDict()
-        self._cache_lock = Lock()
+        self._rules, self._forms = rules, forms
+        self._loaded = lru_cache(CACHED)(self._load)  # without asking the catalogue again
 
     def create(self, request: CreateReadSession) -> ReadSession:
         """Create a session: a snapshot of the visible rows, cut into splits."""
@@ -100,7 +97,7 @@ class ReadSessions:
 
     def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> ReadSession:
         """Return a session of that table; 404 if unknown or expired."""
-        session = self._cached(session_id) or self._load(session_id)
+        session = self._loaded(session_id)
         if session.expires <= self._clock():
             raise faults.expired(session_id)
         theirs = (session.table.project, session.table.table.casefold())
@@ -113,7 +110,7 @@ class ReadSessions:
                 session.expires,
                 session_id,
             )
-            self._remember(session)
+            self._loaded.cache_clear()
         return session
 
     def rows(
@@ -167,8 +164,7 @@ class ReadSessions:
         with self._db.transaction() as db:
             db.execute("UPDATE read_sessions SET expires = 0 WHERE session_id = ?", (session_id,))
             self._snapshots.unpin(session_id)
-        with self._cache_lock:
-            self._cache.pop(session_id, None)
+        self._loaded.cache_clear()
 
     def forget_expired(self) -> None:
         """Delete expired sessions and their pins."""
@@ -184,16 +180,11 @@ class ReadSessions:
 
     def _segments(self, table: Table, request: CreateReadSession) -> tuple[Segment, ...]:
         specs = self._specs(table, request)
-        if request.incremental_read:
-            interval = self._interval(table, request)
-            return self._snapshots.added_since(
-                table,
-                interval.after,
-                interval.upto,
-                specs,
-                appends_only=interval.mode == "append",
-            )
-        return self._snapshots.visible(table, specs)
+        if not request.incremental_read:
+            return self._snapshots.visible(table, specs)
+        found = self._interval(table, request)
+        only = found.mode == "append"
+        return self._snapshots.added_since(table, found.after, found.upto, specs, appends_only=only)
 
     def _changed(self, table: Table, request: CreateReadSession) -> tuple[Changed, ...] | None:
         """Write the rows of an incremental read of a primary-key table; ``None`` for others."""
@@ -212,8 +203,8 @@ class ReadSessions:
             self._must_exist(table, spec)
         return specs
 
-    def _must_exist(self, table: Table, spec: object) -> None:
-        if not any(spec.covers(p.spec) for p in self._catalog.partitions(table)):  # type: ignore[attr-defined]
+    def _must_exist(self, table: Table, spec: PartitionSpec) -> None:
+        if not any(spec.covers(one.spec) for one in self._catalog.partitions(table)):
             raise faults.no_such_partition(spec, table.name)
 
     def _interval(self, table: Table, request: CreateReadSession) -> Interval:
@@ -231,7 +222,8 @@ class ReadSessions:
         output = output_schema(table, request)
         if changed is not None:
             output = with_system_columns(output)
-        predicate = parse_filter(table, request, self._duck)
+        text = request.filter_predicate
+        predicate = parse_filter(text, table.schema, self._duck, fallback=request.filter_fallback)
         by_rows = request.split_mode is SplitMode.ROW_OFFSET
         if not by_rows or self._rules.kept_ranges:
             segments = prune(table, segments, predicate)
@@ -255,7 +247,7 @@ class ReadSessions:
             rows=sum(s.rows for s in segments),
             size=sum(s.raw_bytes for s in segments),
             expires=self._clock() + LIFETIME,
-            predicate_text=request.filter_predicate if predicate is not None else "",
+            predicate_text=text if predicate is not None else "",
             version=table.version,
             increment=echoed(request),
             buckets=buckets,
@@ -280,9 +272,7 @@ class ReadSessions:
         assert plan.predicate is not None
         with plan.predicate.evaluator() as evaluator:
             for file in plan.files:
-                batches = batches_of(
-                    self._folder, plan, file, 0, file.rows, (), plan.schema(()), evaluator
-                )
+                batches = batches_of(self._folder, plan, file, 0, file.rows, (), evaluator)
                 yield replace(file, kept=sum(batch.num_rows for batch in batches))
 
     def _window(
@@ -307,8 +297,6 @@ class ReadSessions:
         start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
 
-    # -- keeping ------------------------------------------------------------------------------
-
     def _save(self, session: ReadSession, table: Table) -> None:
         self._db.run(
             "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
@@ -318,26 +306,12 @@ class ReadSessions:
             session.expires,
             session_text(session),
         )
-        self._remember(session)
 
     def _load(self, session_id: str) -> ReadSession:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)
-        session = session_of_text(session_id, row["plan"], row["expires"], self._duck)
-        self._remember(session)
-        return session
-
-    def _cached(self, session_id: str) -> ReadSession | None:
-        with self._cache_lock:
-            return self._cache.get(session_id)
-
-    def _remember(self, session: ReadSession) -> None:
-        with self._cache_lock:
-            self._cache[session.session_id] = session
-            self._cache.move_to_end(session.session_id)
-            while len(self._cache) > CACHED:
-                self._cache.popitem(last=False)
+        return session_of_text(session_id, row["plan"], row["expires"], self._duck)
 
 
 def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -346,4 +320,3 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
             return
         yield batch.slice(0, rows)
         rows -= batch.num_rows
-    return
