@@ -169,6 +169,9 @@ def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
     return start, before
 
 
+_FACTS = ("rows", "size", "version", "predicate_text", "increment")
+
+
 def session_text(session: ReadSession) -> str:
     """Serialise a session for the catalogue."""
     plan = session.plan
@@ -180,15 +183,11 @@ def session_text(session: ReadSession) -> str:
             "keys": sorted(plan.partition_keys),
             "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
             "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
-            "predicate": session.predicate_text,
             "mode": session.mode.value,
             "ranges": session.ranges,
-            "rows": session.rows,
-            "size": session.size,
-            "version": session.version,
-            "increment": dict(session.increment),
             "block": plan.block_rows,
             "buckets": session.buckets,
+            "facts": {name: getattr(session, name) for name in _FACTS},
         }
     )
 
@@ -208,7 +207,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         partition_keys=frozenset(saved["keys"]),
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
-        predicate=parse_filter(saved["predicate"], stored, duck),
+        predicate=parse_filter(saved["facts"]["predicate_text"], stored, duck),
         block_rows=saved["block"],
     )
     return ReadSession(
@@ -218,13 +217,9 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         plan=plan,
         mode=SplitMode(saved["mode"]),
         ranges=tuple((a, b) for a, b in saved["ranges"]),
-        rows=saved["rows"],
-        size=saved["size"],
         expires=expires,
-        predicate_text=saved["predicate"],
-        version=saved["version"],
-        increment=saved["increment"],
         buckets=tuple(saved["buckets"]),
+        **saved["facts"],
     )
 
 

@@ -117,14 +117,7 @@ def _condition(cursor: Cursor) -> str:
 
 
 def rows_of(change: Change, table: Table) -> Insert:
-    """Return the INSERT of the rows that a change touches, with their new values.
-
-    Raises
-    ------
-    InvalidRequestError
-        The table is not transactional, or a column that is set does not exist or is part of the
-        key.
-    """
+    """Return the INSERT of the rows that a change touches, with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
     alias = quoted(change.alias or change.name[-1])
@@ -152,11 +145,7 @@ def rows_of(change: Change, table: Table) -> Insert:
 def rows_of_merge(merge: Merge, table: Table) -> Insert:
     """Return the INSERT of the rows that MERGE changes, deletes and adds.
 
-    Raises
-    ------
-    InvalidRequestError
-        As `rows_of`; or the values of an INSERT do not fit the columns. A row that is matched by
-        several rows of the source fails while the query runs.
+    A row that is matched by several rows of the source fails while the query runs.
     """
     _check_transactional(table, "MERGE")
     target, source = quoted(merge.alias), quoted(merge.source_alias)
@@ -174,20 +163,15 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
         query.end(kind, f"{joined} WHERE ({applies})")
     if not table.key_columns:
         kept = query.add([f"{target}.{quoted(n)}" for n in _all(table)])
-        query.end(
-            str(kept),
-            f"FROM {numbered} LEFT ANTI JOIN {from_source}"
-            f" ON ({merge.condition}) AND ({applies or 'FALSE'})",
-        )
+        on = f"({merge.condition}) AND ({applies or 'FALSE'})"
+        query.end(str(kept), f"FROM {numbered} LEFT ANTI JOIN {from_source} ON {on}")
     earlier: list[str] = []
     for one in (one for one in merge.branches if not one.matched):
         condition = " AND ".join([f"({one.condition or 'TRUE'})", *earlier])
         earlier.append(f"NOT COALESCE(({one.condition or 'TRUE'}), FALSE)")
         added = query.add(_with_operation(table, _added(table, one), UPSERT))
-        query.end(
-            str(added),
-            f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition} WHERE {condition}",
-        )
+        joined = f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition}"
+        query.end(str(added), f"{joined} WHERE {condition}")
     return _insert(table, merge.name, query)
 
 
@@ -207,13 +191,10 @@ class _Query:
         """Give rows of the current part these values (``None``: null); return their number."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
-            if value is None:
-                choice.append(None)
-                continue
-            if (column, value) not in self._places:
+            if value is not None and (column, value) not in self._places:
                 self._places[column, value] = self._count
                 self._count += 1
-            choice.append(self._places[column, value])
+            choice.append(None if value is None else self._places[column, value])
         self.choices.append(tuple(choice))
         return len(self.choices) - 1
 

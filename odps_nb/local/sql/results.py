@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odps_nb.arrow.leaves import with_leaf_types
 from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
 from odps_nb.local.sql.stored_rows import StoredRows
@@ -48,22 +49,15 @@ def stored_rows(folder: Folder, table: Table, segments: Sequence[Segment]) -> St
             one = pc.field(key) == constant(value, types[key], key)
             condition = one if condition is None else condition & one
         files.append((str(folder.row_file(segment.name)), condition))
-    fields = [pa.field(field.name, _narrow(field.type)) for field in schema]
+    fields = [pa.field(one.name, with_leaf_types(one.type, None, _narrow)) for one in schema]
     mixed = far and any(segment.name.endswith(FINE) for segment in segments)
     return StoredRows(schema=pa.schema(fields), files=tuple(files), mixed=mixed)
 
 
-def _narrow(kind: pa.DataType) -> pa.DataType:
+def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
     """Return a type that DuckDB reads: it has 38 digits; a value of more fails when it is read."""
-    if pa.types.is_decimal256(kind) and kind.scale <= DIGITS:
-        return pa.decimal128(DIGITS, kind.scale)
-    if pa.types.is_map(kind):
-        return pa.map_(_narrow(kind.key_type), _narrow(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_narrow(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_narrow(field.type)) for field in kind])
-    return kind
+    is_wide = pa.types.is_decimal256(kind) and kind.scale <= DIGITS
+    return pa.decimal128(DIGITS, kind.scale) if is_wide else kind
 
 
 def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +25,9 @@ class StoredRows:
     @property
     def unread(self) -> dict[str, str]:
         """Columns that DuckDB has no type for, and why."""
-        found = {field.name: _WIDE for field in self.schema if _is_wide(field.type)}
+        found = {one.name: _WIDE for one in self.schema if _any(pt.is_decimal256, one.type)}
         if self.mixed:
-            found |= {field.name: _MIXED for field in self.schema if _has_timestamp(field.type)}
+            found |= {one.name: _MIXED for one in self.schema if _any(_is_fine, one.type)}
         return found
 
     def open(self) -> Any:
@@ -55,12 +57,11 @@ _MIXED = (
 )
 
 
-def _has_timestamp(kind: pa.DataType) -> bool:
-    inner = [kind.field(number).type for number in range(kind.num_fields)]
-    fine = pa.types.is_timestamp(kind) and kind.unit in ("us", "ns")
-    return fine or any(map(_has_timestamp, inner))
+def _is_fine(kind: pa.DataType) -> bool:
+    return pt.is_timestamp(kind) and kind.unit in ("us", "ns")
 
 
-def _is_wide(kind: pa.DataType) -> bool:
-    inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return pa.types.is_decimal256(kind) or any(map(_is_wide, inner))
+def _any(test: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
+    """Return whether a type or one inside of it passes a test."""
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return test(kind) or any(_any(test, one) for one in inner)
