@@ -42,15 +42,9 @@ _OUTSIDE = re.compile(
 class Duck:
     """The sandboxed database, opened for the first connection; close it.
 
-    Parameters
-    ----------
-    macros
-        Definitions of functions of our own, as after ``CREATE MACRO``.
-    memory
-        Limit for all queries together, as DuckDB spells it.
-    spill
-        Folder for what does not fit into ``memory``; without it that fails. (Left to itself
-        DuckDB writes rows into the working directory, readable by everybody.)
+    ``macros`` are definitions of functions, as after ``CREATE MACRO``. ``spill`` is the folder for
+    what does not fit into ``memory``; without it that fails. (By default DuckDB writes rows into
+    the working directory, readable by everybody.)
     """
 
     def __init__(

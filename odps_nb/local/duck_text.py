@@ -20,12 +20,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GT
 def spell(tree: Any) -> tuple[str, list[str]]:
     """Return a tree as text for DuckDB, and the names of the functions in it, in lower case.
 
-    Raises
-    ------
-    sqlglot.errors.SqlglotError
-        DuckDB cannot say it, or would say something else.
-    RecursionError
-        It is nested too deeply.
+    `SqlglotError` if DuckDB cannot say it, or `RecursionError`.
     """
     for kind in tree.find_all(exp.DataType):
         if kind.is_type("char", "varchar"):

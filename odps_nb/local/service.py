@@ -62,10 +62,7 @@ class Settings:
 class Service:
     """An open service folder with all parts that read and change it; close it, or use ``with``.
 
-    Parameters
-    ----------
-    prepare
-        Called with the locked folder before its catalogue is opened.
+    ``prepare`` is called with the locked folder before its catalogue is opened.
     """
 
     def __init__(

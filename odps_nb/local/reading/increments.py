@@ -143,15 +143,7 @@ def bucket_ranges(
 def changed_rows(
     folder: Folder, log: ChangeLog, table: Table, interval: Interval, specs: Sequence[PartitionSpec]
 ) -> Iterator[Changed]:
-    """Write the rows that the versions of an interval changed, partition by partition.
-
-    Raises
-    ------
-    ConflictError
-        A version replaced rows in a way that is not kept row by row (TRUNCATE, DROP PARTITION).
-    NotFoundError
-        A version is from before changes were kept.
-    """
+    """Write the rows that the versions of an interval changed, partition by partition."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)

@@ -46,13 +46,7 @@ class Predicate:
 
     @classmethod
     def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
-        """Parse a predicate.
-
-        Raises
-        ------
-        InvalidRequestError
-            The text is not a boolean expression over the columns of the table.
-        """
+        """Parse a predicate; 400 if it is not a boolean expression over columns of the table."""
         if len(text) > MAX_LENGTH:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)

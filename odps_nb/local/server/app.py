@@ -1,10 +1,6 @@
 """The ASGI application of the embedded service, assembled from ``routes``.
 
-::
-
-    /api/storage/v2, /v3            Storage API: JSON errors
-    /api/…                          control plane: XML errors
-    /projects/…                     tunnel: JSON errors; else the control plane
+Errors of the Storage API and the tunnel are JSON, those of the control plane XML.
 """
 
 from __future__ import annotations

@@ -115,15 +115,9 @@ class Instances:
     ) -> Instance:
         """Start a statement; parses it first, so that syntax errors are raised here.
 
-        Parameters
-        ----------
-        guid
-            Where a job of this key and project had the same, return its instance and start
-            nothing, whatever the statement is. It is kept with the instance, also over a restart.
-        patience
-            Wait so many seconds for the end before returning.
-        estimates
-            Run nothing; the estimate becomes the message of the instance.
+        Where a job of this key and project had the same ``guid``, its instance is returned and
+        nothing starts, whatever the statement is. With ``estimates`` nothing runs; the estimate
+        becomes the message. ``patience`` is how many seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
@@ -346,10 +340,7 @@ class Instances:
             self._end(instance_id, status, message)
 
     def _end(self, instance_id: str, status: str, message: str) -> None:
-        """Save how an instance ended; if saving fails, keep it in memory.
-
-        (At the next start it counts as one that was stopped while it ran.)
-        """
+        """Save how an instance ended; if saving fails, keep it in memory."""
         ended = self._clock()
         try:
             self._db.run(

@@ -54,12 +54,8 @@ class Described:
 class Queries:
     """A pool of worker processes for queries; close it.
 
-    Parameters
-    ----------
-    work
-        Folder for data that exceeds the memory of a query.
-    idle_seconds
-        After so many without a query, idle processes end.
+    ``work`` is the folder for data that exceeds the memory of a query. Idle processes end after
+    ``idle_seconds`` without a query.
     """
 
     def __init__(
@@ -88,7 +84,7 @@ class Queries:
             yield found
             kept = found.end() < KEPT_BYTES
         finally:
-            found.over()
+            found.timer.cancel()
             self._give_back(process, kept=kept)
 
     def close(self) -> None:
@@ -142,14 +138,14 @@ class QueryRun:
         self._process, self._limits, self._explain = process, limits, explain
         self._whole = True
         self._ended_for = ""
-        self._timer = threading.Timer(limits.seconds, self._stop, ["too late"])
-        self._timer.daemon = True
+        self.timer = threading.Timer(limits.seconds, self._stop, ["too late"])
+        self.timer.daemon = True
 
     def open(self, tables: Mapping[str, StoredRows]) -> None:
         """Send the tables to the process; the time limit starts when it is ready."""
         self._ask("open", tables=dict(tables))
         self._receive()
-        self._timer.start()
+        self.timer.start()
 
     def describe(self, sql: str) -> Described:
         """Return the columns of a query without running it."""
@@ -181,10 +177,6 @@ class QueryRun:
         self._ask("end")
         memory: int = self._receive()[0]["memory"]
         return memory
-
-    def over(self) -> None:
-        """Cancel the time limit."""
-        self._timer.cancel()
 
     def _stop(self, reason: str) -> None:
         self._ended_for = self._ended_for or reason

@@ -76,22 +76,10 @@ def translate(
 ) -> TranslatedQuery:
     """Translate a query to DuckDB.
 
-    Parameters
-    ----------
-    find
-        Returns a table or view; raises when there is none of that name.
-    latest
-        Returns what ``max_pt`` means of a table.
-    timezone
-        Where times without a zone are read and shown.
-    far
-        Read text as TIMESTAMP in microseconds: nanoseconds have no years such as 9999.
-    inside
-        Ids of views that the query is to define: it may not read them.
-    into
-        The types of the columns that the rows go into. Numbers of VALUES are kept as written.
-    exact
-        Also keep constants of a SELECT as written where they go into a DECIMAL.
+    With ``far`` text becomes a TIMESTAMP in microseconds: nanoseconds have no years such as 9999.
+    ``inside`` are ids of views that the query is to define: it may not read them. ``into`` are the
+    types of the columns that the rows go into: numbers of VALUES are kept as written for them, with
+    ``exact`` also constants of a SELECT that go into a DECIMAL.
     """
     query = parse_query(text)
     if not isinstance(query, (exp.Query, exp.Values)):

@@ -56,13 +56,7 @@ class _Tail:
 
 
 def parse_statement(source: str) -> Statement:
-    """Parse a text with one statement; ``SET k=v`` before it is dropped: settings come beside.
-
-    Raises
-    ------
-    InvalidRequestError
-        The text cannot be read, or it holds several statements: MaxCompute takes one a job.
-    """
+    """Parse a text with one statement, as MaxCompute takes; drops ``SET k=v`` before it."""
     found = [cursor for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")

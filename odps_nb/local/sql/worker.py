@@ -3,12 +3,8 @@
 DuckDB functions that build long texts cannot be interrupted, and their memory is not counted. So
 queries run here: one that takes too much memory or time ends this process, and nothing else.
 
-::
-
-    stdin    {"do": …} and a pickle of what it needs (from our own parent alone)
-    stdout   an answer, or an Arrow stream of some rows as data
-
-One request at a time; the end of stdin is the end of the process.
+stdin has requests ({"do": …} and a pickle of what it needs, from our own parent alone), stdout the
+answers, with an Arrow stream of some rows as data. The process ends with stdin.
 """
 
 from __future__ import annotations
