@@ -104,9 +104,8 @@ class Predicate:
         types = {c.name: arrow_type(c.type) for c in schema.all_columns}
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
         with self.evaluator() as evaluator:
-            if not pa.types.is_boolean(evaluator.value_type(nulls, 2)):
+            if not pa.types.is_boolean(evaluator.values(nulls, 2).type):
                 raise _refused("the filter predicate is not a boolean expression")
-            evaluator.mask(nulls, 2)
 
 
 class Evaluator:
@@ -117,28 +116,27 @@ class Evaluator:
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """Return the mask of rows that satisfy the predicate; null counts as false."""
-        kept = self._run(f"COALESCE(CAST(({self._sql}) AS BOOLEAN), FALSE)", columns, rows)
-        return kept.column(0).combine_chunks()
+        return self.values(columns, rows, "COALESCE(CAST(({}) AS BOOLEAN), FALSE)").combine_chunks()
 
-    def value_type(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DataType:
-        """Return the type of the expression."""
-        return self._run(self._sql, columns, rows).schema.field(0).type
-
-    def _run(self, expression: str, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    def values(
+        self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
+    ) -> pa.ChunkedArray:
+        """Return the values of the expression, in a form of it."""
         import duckdb
 
         # a column of our own keeps the row count where the predicate names no column
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
         try:
             self._connection.register("batch", batch)
-            found = self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
+            query = f"SELECT {form.replace('{}', self._sql)} AS keep FROM batch"
+            found = self._connection.sql(query).to_arrow_table().column(0)
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
             with suppress(duckdb.FatalException):  # after an internal error it refuses this, too
                 self._connection.unregister("batch")
-        if found.num_rows != rows:
+        if len(found) != rows:
             raise _refused("the filter predicate does not give one value for each row")
         return found
 

@@ -113,7 +113,7 @@ def _condition(cursor: Cursor) -> str:
     cursor.expect("where")
     if cursor.at_end:
         raise cursor.error("expected a condition")
-    return cursor.rest
+    return cursor.take(cursor.rest)
 
 
 def rows_of(change: Change, table: Table) -> Insert:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from odps_nb.arrow.types import ARROW_TYPES
 from odps_nb.local import faults
 from odps_nb.local.duck import duck_quoted
 from odps_nb.local.store.arrow_types import arrow_type
@@ -22,23 +23,17 @@ from odps_nb.schema import (
 from odps_nb.terms import TimeUnit
 from odps_nb.type_facts import TYPE_FACTS
 
-_RESULT = {
-    pa.int8(): TypeCode.TINYINT,
-    pa.int16(): TypeCode.SMALLINT,
-    pa.int32(): TypeCode.INT,
-    pa.int64(): TypeCode.BIGINT,
+_KEPT = (
+    *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT, TypeCode.FLOAT),
+    *(TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.BINARY, TypeCode.DATE),
+)
+_RESULT = {ARROW_TYPES[code]: code for code in _KEPT} | {
     pa.uint8(): TypeCode.SMALLINT,
     pa.uint16(): TypeCode.INT,
     pa.uint32(): TypeCode.BIGINT,
     pa.uint64(): TypeCode.BIGINT,
-    pa.float32(): TypeCode.FLOAT,
-    pa.float64(): TypeCode.DOUBLE,
-    pa.bool_(): TypeCode.BOOLEAN,
-    pa.string(): TypeCode.STRING,
     pa.large_string(): TypeCode.STRING,
-    pa.binary(): TypeCode.BINARY,
     pa.large_binary(): TypeCode.BINARY,
-    pa.date32(): TypeCode.DATE,
     pa.month_day_nano_interval(): TypeCode.INTERVAL_DAY_TIME,
     pa.null(): TypeCode.STRING,
 }

@@ -23,7 +23,7 @@ class CreateTable:
     """CREATE TABLE; ``query`` for CREATE TABLE … AS, ``like`` for CREATE TABLE … LIKE."""
 
     name: Name
-    schema: TableSchema | None
+    schema: TableSchema | None = None
     if_not_exists: bool = False
     comment: str = ""
     lifecycle: int = -1
@@ -174,7 +174,7 @@ class Show:
     ``name`` is that of a table, or for TABLES and SCHEMAS what stands after IN.
     """
 
-    what: Literal["tables", "schemas", "partitions", "create", "columns"]
+    what: str
     name: Name = ()
     pattern: str = "*"
     within: PartitionSpec | None = None

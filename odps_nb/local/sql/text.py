@@ -73,18 +73,18 @@ def _is_setting(cursor: Cursor) -> bool:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    for words, read in _READERS.items():
-        if cursor.accept(*words.split()):
-            return read(cursor)
-    if cursor.peek("insert"):
-        return _insert(cursor)
-    if any(cursor.peek(word) for word in _QUERIES):
-        return _query(cursor)
-    if cursor.peek("@"):
+    read = next((one for words, one in _READERS.items() if cursor.accept(*words.split())), None)
+    if read is None and any(cursor.peek(word) for word in _QUERIES):
+        read = _query
+    if read is None and cursor.peek("@"):
         at = cursor.line_and_column
         raise faults.lacks("script mode (@name := …)", is_sure=True, at=at)
-    known = (*" ".join(_READERS).split(), *_QUERIES, "insert", "set")
-    raise cursor.lacks(cursor.words or ("this statement",), known=known)
+    if read is None:
+        known = (*" ".join(_READERS).split(), *_QUERIES, "set")
+        raise cursor.lacks(cursor.words or ("this statement",), known=known)
+    found = read(cursor)
+    cursor.end()
+    return found
 
 
 def _query(cursor: Cursor) -> Statement:
@@ -94,42 +94,34 @@ def _query(cursor: Cursor) -> Statement:
         cursor.until("select", "insert")
         if cursor.peek("insert"):
             raise faults.lacks("INSERT after FROM", is_sure=True)
-    if not cursor.accept("with"):
-        return Query(text=placed)
-    cursor.until("select", "insert", "from", "values", "merge")
-    if not cursor.peek("insert"):
-        return Query(text=placed)
-    before = text[: len(text) - len(cursor.rest)]
-    insert = _insert(cursor)
-    head = placed[: len(placed) - len(text)] + before
-    # Blanks stand for what was read, so that places in the text stay those of the statement.
-    return replace(insert, query=head + insert.query[len(head) :])
+    if cursor.accept("with"):
+        cursor.until("select", "insert", "from", "values", "merge")
+        before = text[: len(text) - len(cursor.rest)]
+        if cursor.accept("insert"):
+            insert = _insert(cursor)
+            head = placed[: len(placed) - len(text)] + before
+            # Blanks stand for what was read: places in the text stay those of the statement.
+            return replace(insert, query=head + insert.query[len(head) :])
+    return Query(text=cursor.take(placed))
 
 
 def _create(cursor: Cursor) -> Statement:
     if cursor.accept("schema"):
         exists = cursor.accept("if", "not", "exists")
-        made = ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
-        cursor.end()
-        return made
+        return ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
     replaces = cursor.accept("or", "replace")
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
     cursor.one_of("table", *(["view"] if replaces else []))
-    exists = cursor.accept("if", "not", "exists")
-    name = cursor.dotted()
+    made = CreateTable(
+        if_not_exists=cursor.accept("if", "not", "exists"),
+        name=cursor.dotted(),
+        or_replace=replaces,
+    )
     if cursor.accept("like"):
         like = cursor.dotted()
         days = integer(cursor) if cursor.accept("lifecycle") else -1
-        cursor.end()
-        return CreateTable(
-            name=name,
-            schema=None,
-            if_not_exists=exists,
-            like=like,
-            lifecycle=days,
-            or_replace=replaces,
-        )
+        return replace(made, like=like, lifecycle=days)
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
@@ -137,22 +129,15 @@ def _create(cursor: Cursor) -> Statement:
     tail = _tail(cursor)
     if keys:
         tail.properties.append((PRIMARY_KEY, ",".join(keys)))
-    query = None
-    if cursor.accept("as"):
-        query = cursor.placed
-    else:
-        cursor.end()
-    return CreateTable(
-        name=name,
-        schema=None
-        if query is not None
-        else TableSchema(columns=columns, partition_columns=tail.partitions),
-        if_not_exists=exists,
+    schema = TableSchema(columns=columns, partition_columns=tail.partitions)
+    query = cursor.take(cursor.placed) if cursor.accept("as") else None
+    return replace(
+        made,
+        schema=schema if query is None else None,
         comment=tail.comment,
         lifecycle=tail.lifecycle,
         properties=tuple(tail.properties),
         query=query,
-        or_replace=replaces,
     )
 
 
@@ -170,7 +155,7 @@ def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     cursor.expect("as")
     return CreateView(
         name=name,
-        query=cursor.rest,
+        query=cursor.take(cursor.rest),
         columns=columns,
         comment=comment,
         or_replace=replaces,
@@ -283,19 +268,21 @@ def _drop(cursor: Cursor) -> Statement:
     exists = cursor.accept("if", "exists")
     name = cursor.dotted()
     cursor.accept("purge")
-    cursor.end()
     if kind == "schema":
         return ChangeSchema(name=name, drops=True, lenient=exists)
     return DropTable(name=name, if_exists=exists, view=kind == "view")
+
+
+def _truncate(cursor: Cursor) -> Statement:
+    cursor.one_of("table")
+    return ChangePartitions(action="truncate", name=cursor.dotted(), specs=specs(cursor))
 
 
 def _alter_view(cursor: Cursor) -> Statement:
     name = cursor.dotted()
     cursor.one_of("rename")
     cursor.expect("to")
-    altered = AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
-    cursor.end()
-    return altered
+    return AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
 
 
 def _alter(cursor: Cursor) -> Statement:
@@ -306,22 +293,41 @@ def _alter(cursor: Cursor) -> Statement:
         lenient = cursor.accept("if", "not", "exists")
         found = _one_or_more(cursor, "ADD")
         return ChangePartitions(action="add", name=name, specs=found, lenient=lenient)
-    if cursor.accept("change"):
-        return _change_column(name, cursor)
     if cursor.accept("drop"):
         lenient = cursor.accept("if", "exists")
         found = _one_or_more(cursor, "DROP")
         return ChangePartitions(action="drop", name=name, specs=found, lenient=lenient)
+    if cursor.accept("change"):
+        return _change_column(name, cursor)
     return _alter_settings(name, cursor)
+
+
+def _alter_settings(name: Name, cursor: Cursor) -> Statement:
+    if cursor.peek("partition"):
+        spec = _one_spec(cursor)
+        if not cursor.accept("rename", "to"):
+            raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
+        return RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
+    if cursor.accept("rename", "to"):
+        return AlterTable(name=name, new_name=cursor.dotted()[-1])
+    if cursor.accept("touch"):
+        return ChangePartitions(action="touch", name=name, specs=specs(cursor))
+    if cursor.accept("set", "comment"):
+        return AlterTable(name=name, comment=cursor.text())
+    if cursor.accept("set", "lifecycle"):
+        return AlterTable(name=name, lifecycle=integer(cursor))
+    if cursor.accept("set", "tblproperties"):
+        return AlterTable(name=name, properties=tuple(_properties(cursor)))
+    raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))
 
 
 def _add_columns(name: Name, cursor: Cursor) -> Statement:
     exists = cursor.accept("if", "not", "exists")
     if cursor.peek("("):
         columns = columns_of(cursor)
-        cursor.end()
     else:
-        columns = read_columns(cursor.rest, cursor.line_and_column)
+        at = cursor.line_and_column
+        columns = read_columns(cursor.take(cursor.rest), at)
     return AddColumns(name=name, columns=columns, if_not_exists=exists)
 
 
@@ -331,30 +337,26 @@ def _change_column(name: Name, cursor: Cursor) -> Statement:
     cursor.accept("column")
     column = cursor.name()
     if cursor.accept("null"):
-        made = ChangeColumn(name=name, column=column, nullable=True)
-    elif cursor.accept("comment"):
-        made = ChangeColumn(name=name, column=column, comment=cursor.text())
-    else:
-        renames = cursor.accept("rename", "to")
-        at, text = cursor.line_and_column, cursor.until("after", "first")
-        if not cursor.at_end:
-            raise cursor.lacks(cursor.words)
-        said = read_columns(f"{text} string" if renames else text, at)[0]
-        if said.name.casefold() != column.casefold():
-            raise faults.lacks("CHANGE COLUMN to another name", is_sure=True, at=start)
-        return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
-    cursor.end()
-    return made
+        return ChangeColumn(name=name, column=column, nullable=True)
+    if cursor.accept("comment"):
+        return ChangeColumn(name=name, column=column, comment=cursor.text())
+    renames = cursor.accept("rename", "to")
+    at, text = cursor.line_and_column, cursor.until("after", "first")
+    if not cursor.at_end:
+        raise cursor.lacks(cursor.words)
+    said = read_columns(f"{text} string" if renames else text, at)[0]
+    if said.name.casefold() != column.casefold():
+        raise faults.lacks("CHANGE COLUMN to another name", is_sure=True, at=start)
+    return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
 
 
 def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
-    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``, up to the end of the statement."""
+    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``."""
     found = specs(cursor)
     if not found:
         words = cursor.words
         raise cursor.lacks((before, *words)) if words else cursor.error("expected PARTITION")
     cursor.accept("purge")
-    cursor.end()
     return found
 
 
@@ -365,31 +367,7 @@ def _one_spec(cursor: Cursor) -> PartitionSpec:
     return found[0]
 
 
-def _alter_settings(name: Name, cursor: Cursor) -> Statement:
-    made: Statement
-    if cursor.peek("partition"):
-        spec = _one_spec(cursor)
-        if not cursor.accept("rename", "to"):
-            raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
-        made = RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
-    elif cursor.accept("rename", "to"):
-        made = AlterTable(name=name, new_name=cursor.dotted()[-1])
-    elif cursor.accept("touch"):
-        made = ChangePartitions(action="touch", name=name, specs=specs(cursor))
-    elif cursor.accept("set", "comment"):
-        made = AlterTable(name=name, comment=cursor.text())
-    elif cursor.accept("set", "lifecycle"):
-        made = AlterTable(name=name, lifecycle=integer(cursor))
-    elif cursor.accept("set", "tblproperties"):
-        made = AlterTable(name=name, properties=tuple(_properties(cursor)))
-    else:
-        raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))
-    cursor.end()
-    return made
-
-
 def _insert(cursor: Cursor) -> Insert:
-    cursor.expect("insert")
     overwrite = cursor.accept("overwrite")
     if not overwrite:
         cursor.expect("into")
@@ -401,21 +379,14 @@ def _insert(cursor: Cursor) -> Insert:
         columns = names(cursor)
     if not any(cursor.peek(word) for word in _QUERIES):
         raise cursor.error("expected a query")
-    return Insert(
-        name=name, overwrite=overwrite, query=cursor.placed, partition=partition, columns=columns
-    )
-
-
-def _truncate(cursor: Cursor) -> Statement:
-    cursor.one_of("table")
-    truncate = ChangePartitions(action="truncate", name=cursor.dotted(), specs=specs(cursor))
-    cursor.end()
-    return truncate
+    query = cursor.take(cursor.placed)
+    return Insert(name=name, overwrite=overwrite, query=query, partition=partition, columns=columns)
 
 
 _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "create": _create,
     "drop": _drop,
+    "insert": _insert,
     "alter table": _alter,
     "alter view": _alter_view,
     "truncate": _truncate,

@@ -81,16 +81,13 @@ def read_show(cursor: Cursor) -> Show:
     """Parse ``SHOW TABLES | PARTITIONS | SCHEMAS | CREATE TABLE …``."""
     what = cursor.one_of("tables", "partitions", "schemas", "create")
     if what == "partitions":
-        shown = Show(what="partitions", name=cursor.dotted(), within=_within(cursor))
-    elif what == "create":
+        return Show(what=what, name=cursor.dotted(), within=_within(cursor))
+    if what == "create":
         cursor.one_of("table", "view")
-        shown = Show(what="create", name=cursor.dotted())
-    else:
-        scope = cursor.dotted() if cursor.accept("in") or cursor.accept("from") else ()
-        pattern = cursor.text() if cursor.accept("like") else "*"
-        shown = Show(what="tables" if what == "tables" else "schemas", name=scope, pattern=pattern)
-    cursor.end()
-    return shown
+        return Show(what=what, name=cursor.dotted())
+    scope = cursor.dotted() if cursor.accept("in") or cursor.accept("from") else ()
+    pattern = cursor.text() if cursor.accept("like") else "*"
+    return Show(what=what, name=scope, pattern=pattern)
 
 
 def read_describe(cursor: Cursor) -> Show:
@@ -98,11 +95,7 @@ def read_describe(cursor: Cursor) -> Show:
     extended = cursor.accept("extended") or cursor.accept("formatted")
     if cursor.peek("table") and len(cursor.rest.split()) > 1:
         cursor.accept("table")
-    described = Show(
-        what="columns", name=cursor.dotted(), within=_within(cursor), extended=extended
-    )
-    cursor.end()
-    return described
+    return Show(what="columns", name=cursor.dotted(), within=_within(cursor), extended=extended)
 
 
 def read_rows(cursor: Cursor) -> Query:
@@ -111,7 +104,6 @@ def read_rows(cursor: Cursor) -> Query:
     columns = ", ".join(map(quoted, names(cursor))) if cursor.peek("(") else "*"
     within = _within(cursor) or PartitionSpec()
     count = integer(cursor) if not cursor.at_end else READ_ROWS
-    cursor.end()
     conditions = [f"{quoted(key)} = {format_text(value)}" for key, value in within]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return Query(text=f"SELECT {columns} FROM {table}{where} LIMIT {count}")

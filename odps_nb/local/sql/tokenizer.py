@@ -111,6 +111,11 @@ class Cursor:
         before = "".join(sign if sign == "\n" else " " for sign in self._text[: self.place])
         return before + self.rest
 
+    def take(self, text: str) -> str:
+        """Consume all tokens, and return the text that was made of them."""
+        self._at = len(self._tokens)
+        return text
+
     @property
     def words(self) -> tuple[str, ...]:
         """The next tokens that are words, at most two, in upper case."""
