@@ -15,7 +15,7 @@ from pathlib import Path
 
 from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
-from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.rights import Rights
 from odps_nb.local.sql.instances import Instances

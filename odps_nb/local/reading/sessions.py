@@ -25,6 +25,7 @@ from odps_nb.local.reading.increments import (
     with_system_columns,
 )
 from odps_nb.local.reading.plan import (
+    ReadRules,
     ReadSession,
     cut_ranges,
     echoed,
@@ -37,7 +38,6 @@ from odps_nb.local.reading.plan import (
     session_of_text,
     session_text,
 )
-from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
@@ -80,13 +80,7 @@ class ReadSessions:
         with self._db.transaction():
             table = self._catalog.stored_table(request.table)
             self._rules.check_split(table, request, self._forms)
-            changed = self._changed(table, request)
-            if changed is None:
-                segments = self._segments(table, request)
-                self._snapshots.pin(session_id, segments)
-            else:
-                table, own = changes_table(table), [(c.spec, c.file) for c in changed]
-                segments = self._snapshots.pin_own(session_id, table, own)
+            table, segments, changed = self._taken(session_id, table, request)
         try:
             session = self._planned(session_id, table, segments, request, changed)
             self._save(session, table)
@@ -176,40 +170,34 @@ class ReadSessions:
                 db.execute("DELETE FROM read_sessions WHERE session_id = ?", (row["session_id"],))
                 self._snapshots.unpin(row["session_id"])
 
-    # -- making -------------------------------------------------------------------------------
-
-    def _segments(self, table: Table, request: CreateReadSession) -> tuple[Segment, ...]:
-        specs = self._specs(table, request)
-        if not request.incremental_read:
-            return self._snapshots.visible(table, specs)
-        found = self._interval(table, request)
-        only = found.mode == "append"
-        return self._snapshots.added_since(table, found.after, found.upto, specs, appends_only=only)
-
-    def _changed(self, table: Table, request: CreateReadSession) -> tuple[Changed, ...] | None:
-        """Write the rows of an incremental read of a primary-key table; ``None`` for others."""
-        if not request.incremental_read or not table.key_columns:
-            return None
-        interval = self._interval(table, request)
-        if interval.mode not in MODES:
-            return None
-        specs = self._specs(table, request)
-        log = ChangeLog(self._db, self._folder)
-        return tuple(changed_rows(self._folder, log, table, interval, specs))
-
-    def _specs(self, table: Table, request: CreateReadSession) -> list[PartitionSpec]:
+    def _taken(
+        self, session_id: str, table: Table, request: CreateReadSession
+    ) -> tuple[Table, tuple[Segment, ...], tuple[Changed, ...] | None]:
+        """Pin the files to read, of changes with their table: those are written now."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
-        return specs
+        if not request.incremental_read:
+            segments = self._snapshots.visible(table, specs)
+            self._snapshots.pin(session_id, segments)
+            return table, segments, None
+        options, version_at = request.incremental_options or {}, self._snapshots.version_at
+        found = Interval.of(options, table, partial(version_at, table))
+        if not table.key_columns or found.mode not in MODES:
+            segments = self._snapshots.added_since(
+                table, found.after, found.upto, specs, appends_only=found.mode == "append"
+            )
+            self._snapshots.pin(session_id, segments)
+            return table, segments, None
+        log = ChangeLog(self._db, self._folder)
+        changed = tuple(changed_rows(self._folder, log, table, found, specs))
+        table = changes_table(table)
+        own = [(one.spec, one.file) for one in changed]
+        return table, self._snapshots.pin_own(session_id, table, own), changed
 
     def _must_exist(self, table: Table, spec: PartitionSpec) -> None:
         if not any(spec.covers(one.spec) for one in self._catalog.partitions(table)):
             raise faults.no_such_partition(spec, table.name)
-
-    def _interval(self, table: Table, request: CreateReadSession) -> Interval:
-        options = request.incremental_options or {}
-        return Interval.of(options, table, partial(self._snapshots.version_at, table))
 
     def _planned(
         self,

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.forms import Forms
-from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
 from odps_nb.local.server.misbehaviour import Misbehaviour

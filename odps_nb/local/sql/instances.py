@@ -34,7 +34,7 @@ from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder, new_id
-from odps_nb.local.store.row_files import FAR, RowFileWriter, read_rows
+from odps_nb.local.store.row_files import FAR, RowFileWriter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS
@@ -162,10 +162,7 @@ class Instances:
         def work() -> str:
             if estimates:
                 return self._runner.cost(statement, place).encode()
-            try:
-                self._perform(instance_id, statement, place, stopper)
-            except FarTime:
-                self._perform(instance_id, statement, replace(place, far=True), stopper)
+            self._perform(instance_id, statement, place, stopper)
             return ""
 
         future = self._pool.submit(self._run, instance_id, work)
@@ -314,11 +311,22 @@ class Instances:
     def _perform(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> None:
-        stopper.check()
-        with ExitStack() as stack:
-            rows = self._runner.run(statement, Job(place, stopper, stack))
-            if rows is not None:
-                self._keep(instance_id, rows, stopper)
+        """Run a statement; once more where its times need another unit than nanoseconds."""
+        unit = TimeUnit.NANO
+        while True:
+            stopper.check()
+            try:
+                with ExitStack() as stack:
+                    rows = self._runner.run(statement, Job(place, stopper, stack))
+                    if rows is not None:
+                        self._keep(instance_id, rows, unit, stopper)
+                return
+            except FarTime:
+                if place.far:
+                    raise
+                place = replace(place, far=True)
+            except _FarResult:
+                unit = TimeUnit.MICRO
 
     def _run(self, instance_id: str, work: Callable[[], str]) -> None:
         status, message = SUCCESS, ""
@@ -356,36 +364,23 @@ class Instances:
         with self._lock:
             self._running.pop(instance_id, None)
 
-    def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
-        schema = stored = arrow_schema(rows.schema.columns)
-        with ExitStack() as stack:
-            writer = stack.enter_context(RowFileWriter(self._folder, schema))
+    def _keep(self, instance_id: str, rows: Rows, unit: TimeUnit, stopper: Stopper) -> None:
+        schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
+        with RowFileWriter(self._folder, schema) as writer:
             for batch in rows.batches:
                 stopper.check()
-                if schema == stored and batch.schema != stored:  # a time far away, the first
-                    schema = arrow_schema(rows.schema.columns, timestamp_unit=TimeUnit.MICRO)
-                    writer = stack.enter_context(self._in_unit_of(schema, writer))
+                if unit is TimeUnit.NANO and batch.schema != schema:
+                    raise _FarResult
                 writer.write(_in_unit(batch, schema))
-            file = writer.finish("" if schema == stored else FAR)
-        with self._db.transaction() as db:
-            db.execute(
-                "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
-                (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
-            )
+            file = writer.finish("" if unit is TimeUnit.NANO else FAR)
+        self._db.run(
+            "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
+            *(json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
+        )
 
-    def _in_unit_of(self, schema: pa.Schema, writer: RowFileWriter) -> RowFileWriter:
-        """Return a writer that has the rows of another one, their times in a wider unit."""
-        made = RowFileWriter(self._folder, schema)
-        file = writer.finish()
-        try:
-            for batch in read_rows(self._folder, file.name, schema.names, 0, file.rows):
-                made.write(_in_unit(batch, schema))
-        except BaseException:
-            made.discard()
-            raise
-        finally:
-            self._folder.drop([file.file_name])
-        return made
+
+class _FarResult(Exception):
+    """A time of the result is out of the range of nanoseconds."""
 
 
 def limited_result(instance: Instance) -> Instance:

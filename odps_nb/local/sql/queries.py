@@ -23,7 +23,7 @@ import pyarrow as pa
 from odps_nb.child_process import Child, IdleTimer
 from odps_nb.errors import CancelledError
 from odps_nb.local import faults
-from odps_nb.local.sql.stored_rows import StoredRows
+from odps_nb.local.sql.duck_types import StoredRows
 from odps_nb.local.sql.worker import BATCH_BYTES, MAX_ROW, OUT_OF_MEMORY
 from odps_nb.local.store.folder import new_id
 

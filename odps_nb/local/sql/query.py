@@ -18,13 +18,12 @@ from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.duck import looks_outside
 from odps_nb.local.duck_text import compare_bytes, compare_chars, spell
-from odps_nb.local.sql.conversions import convert
+from odps_nb.local.sql.conversions import convert, convert_rows, fit_constants, has_star
 from odps_nb.local.sql.functions import (
     join_lateral_views,
     maxcompute_dialect,
     translate_functions,
 )
-from odps_nb.local.sql.into_columns import convert_rows, fit_constants, has_star
 from odps_nb.local.sql.refusals import Names, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import Clock, constants_in_utc, spell_intervals

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.arrow.leaves import with_leaf_types
-from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
+from odps_nb.local.sql.duck_types import StoredRows, duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
-from odps_nb.local.sql.stored_rows import StoredRows
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import FAR, FINE

@@ -24,8 +24,8 @@ import pyarrow as pa
 from odps_nb.child_process import die_first, hide_pandas, pack, unpack
 from odps_nb.local.duck import Duck, duck_quoted
 from odps_nb.local.reading.row_stream import rebatch
+from odps_nb.local.sql.duck_types import StoredRows
 from odps_nb.local.sql.macros import MACROS
-from odps_nb.local.sql.stored_rows import StoredRows
 
 OUT_OF_MEMORY = 77
 BATCH_ROWS = 2048
