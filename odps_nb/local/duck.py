@@ -89,10 +89,7 @@ class Duck:
             connection.close()
 
     def _replace_if_invalid(self) -> None:
-        """Close the database if DuckDB refuses everything after an internal error.
-
-        Functions of text fail so for text that is not UTF-8.
-        """
+        """Close the database if it refuses everything after text that is not UTF-8."""
         import duckdb
 
         with self._lock:

@@ -18,10 +18,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GT
 
 
 def spell(tree: Any) -> tuple[str, list[str]]:
-    """Return a tree as text for DuckDB, and the names of the functions in it, in lower case.
-
-    `SqlglotError` if DuckDB cannot say it, or `RecursionError`.
-    """
+    """Return a tree as text for DuckDB, and the names of functions in it, in lower case."""
     for kind in tree.find_all(exp.DataType):
         if kind.is_type("char", "varchar"):
             raise UnsupportedError(
@@ -51,11 +48,7 @@ def compared_with(constant: Any) -> Any | None:
 
 
 def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
-    """Compare ``unhex('…')`` with the bytes of a text column, in place.
-
-    DuckDB would read escapes in the text. ``types`` are the types of columns by their names in
-    lower case.
-    """
+    """Compare ``unhex('…')`` with the bytes of a text column, in place, not with escapes."""
     for constant in list(query.find_all(exp.Unhex)):
         column = compared_with(constant)
         met = set() if column is None else types.get(column.name.casefold(), set())

@@ -60,10 +60,7 @@ class Settings:
 
 
 class Service:
-    """An open service folder with all parts that read and change it; close it, or use ``with``.
-
-    ``prepare`` is called with the locked folder before its catalogue is opened.
-    """
+    """An open service folder and its parts; ``prepare`` is called before it is opened."""
 
     def __init__(
         self,

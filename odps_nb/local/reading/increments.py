@@ -65,10 +65,7 @@ class Interval:
     def of(
         cls, options: Mapping[str, object], table: Table, version_at: Callable[[float], int]
     ) -> Interval:
-        """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound.
-
-        ``version_at`` gives the newest version that is not younger than a time (epoch seconds).
-        """
+        """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound."""
         given = {key: one for key, one in options.items() if one not in (None, "", -1, "-1")}
         mode = str(given.get("Mode", "")).lower()
 
@@ -116,10 +113,7 @@ def seconds_of(value: object) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The changes in one partition: buckets with their rows, and the file of these if any.
-
-    A bucket of which all rows were deleted has none.
-    """
+    """The changes in one partition: buckets with the number of their rows, and the file."""
 
     spec: PartitionSpec
     buckets: tuple[tuple[int, int], ...]
@@ -129,10 +123,7 @@ class Changed:
 def bucket_ranges(
     changed: Sequence[Changed], segments: Sequence[Segment]
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Return the row ranges of the splits, and the bucket of each.
-
-    ``segments`` are the files that are read: a filter may have left some out.
-    """
+    """Return the row ranges of the splits, and the bucket of each, for the files that stay."""
     names = {segment.name for segment in segments}
     parts = [one for one in changed if one.file is None or one.file.name in names]
     buckets = [bucket for one in parts for bucket in one.buckets]

@@ -298,10 +298,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
 def by_size(
     segments: Sequence[Segment], size: int, *, cross_partition: bool = True, max_files: int = 0
 ) -> list[Range]:
-    """Cut so that a split has about ``size`` bytes; rows of one file weigh the same.
-
-    At most ``max_files`` files touch one split, unless that is 0.
-    """
+    """Cut so that a split has about ``size`` bytes and, unless 0, ``max_files`` files at most."""
     total = sum(s.raw_bytes for s in segments)
     size = max(size, 1, -(-total // MAX_SPLITS))
     ranges: list[Range] = []
@@ -331,11 +328,7 @@ def by_size(
 def by_count(
     segments: Sequence[Segment], count: int, *, cross_partition: bool = True
 ) -> list[Range]:
-    """Cut into at most ``count`` splits of about equal rows.
-
-    With ``cross_partition`` false there is at least one split per partition, even if these are
-    more than ``count``.
-    """
+    """Cut into at most ``count`` splits of about equal rows, or one per partition if more."""
     key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
     groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]
     count = min(max(1, count), MAX_SPLITS)

@@ -37,10 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """The content of a stream: ``columns`` in order; ``partition_keys`` are constants.
-
-    The ``predicate`` keeps or leaves out ``block_rows`` rows of a file together.
-    """
+    """The content of a stream; the ``predicate`` keeps or drops ``block_rows`` rows together."""
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]

@@ -116,10 +116,7 @@ class ReadSessions:
         skip: int = 0,
         unordered: bool = False,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the Arrow schema of a split and its batches, lazily.
-
-        ``columns`` come in the order named, or ``unordered`` in the session's.
-        """
+        """Return schema and batches of a split; ``unordered`` columns come in the plan's order."""
         plan = session.plan
         wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
         if unordered:
@@ -132,11 +129,7 @@ class ReadSessions:
     def preview(
         self, request: Preview, *, must_exist: bool = False
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the first rows of a table or partition as it is now.
-
-        A limit of 0 means all of them. A partition that does not exist has no rows, or is a 404
-        if it ``must_exist``.
-        """
+        """Return the first rows of a table or partition as it is now; a limit of 0 means all."""
         table = self._catalog.stored_table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         if must_exist and specs:

@@ -39,10 +39,7 @@ _CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "Servic
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """One rule; ``matched`` and ``struck`` are its counters.
-
-    ``at`` is a byte of the response body, ``seconds`` how long a stall lasts.
-    """
+    """One rule with its counters; ``at`` is a byte of the body, ``seconds`` that of a stall."""
 
     action: str
     fault: str

@@ -153,11 +153,7 @@ class _Connection(H11Protocol):
 
 
 def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> None:
-    """Kill the process if a graceful stop takes too long.
-
-    No committed data is lost: the catalogue changes in transactions, and only complete files are
-    listed in it. It is as safe as ``kill -9``, which the service survives.
-    """
+    """Kill the process if a graceful stop takes too long; as safe as ``kill -9``."""
     if ended.wait(seconds):
         return
     if temporary is not None:

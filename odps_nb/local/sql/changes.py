@@ -143,10 +143,7 @@ def rows_of(change: Change, table: Table) -> Insert:
 
 
 def rows_of_merge(merge: Merge, table: Table) -> Insert:
-    """Return the INSERT of the rows that MERGE changes, deletes and adds.
-
-    A row that is matched by several rows of the source fails while the query runs.
-    """
+    """Return the INSERT of the rows that MERGE changes, deletes and adds."""
     _check_transactional(table, "MERGE")
     target, source = quoted(merge.alias), quoted(merge.source_alias)
     numbered = (
@@ -176,10 +173,7 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
 
 
 class _Query:
-    """A query of changed rows in which each value has a column of its own.
-
-    So no value gives its type to another one. The parts are added one after the other.
-    """
+    """A query of changed rows, built part by part; no value gives its type to another one."""
 
     def __init__(self) -> None:
         self.choices: list[tuple[int | None, ...]] = []

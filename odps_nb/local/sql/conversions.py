@@ -48,10 +48,7 @@ _COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
-    """Write out the conversions of a query, in place.
-
-    With ``exact_values`` numbers of VALUES stay as written: they go into columns that have a type.
-    """
+    """Write out conversions, in place; ``exact_values`` keeps numbers of VALUES as written."""
     for node in reversed(list(query.walk(bfs=False))):  # inner ones first
         if isinstance(node, ARITHMETIC):
             _compute(node, types)
@@ -202,10 +199,7 @@ _DIGITS = 38
 
 
 def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
-    """Give the constant times of the inserted rows the kind of their columns, in place.
-
-    With ``exact`` numbers that go into a DECIMAL become one with all their digits.
-    """
+    """Give constants of inserted rows the kind of their columns; ``exact``: DECIMALs, too."""
     kinds = exp.DataType.Type
     for row in _rows(query):
         for value, code in zip(row, into, strict=False):

@@ -43,10 +43,7 @@ def estimate(
 def iter_scans(
     query: Any, find: FindTable, views: tuple[Table, ...] = ()
 ) -> Iterator[tuple[Any, Table]]:
-    """Iterate over the tables that a query reads, itself or by its views, each with its node.
-
-    ``views`` are those around the query, from the outermost.
-    """
+    """Iterate over the tables that a query reads, itself or by views, each with its node."""
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):

@@ -45,10 +45,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement: default project and schema, access key, time zone.
-
-    ``far``: text becomes a TIMESTAMP of microseconds, since nanoseconds lack one of its years.
-    """
+    """The context of a statement; ``far``: text becomes a TIMESTAMP of microseconds."""
 
     project: str
     schema: str | None = None

@@ -145,10 +145,7 @@ class StoredRows:
         return found
 
     def open(self) -> Any:
-        """Return what DuckDB can scan: a dataset of the files, or an empty table.
-
-        Columns that are `unread` are left out.
-        """
+        """Return what DuckDB can scan, without `unread` columns: a dataset or an empty table."""
         import pyarrow.dataset as ds  # it imports pandas, which the service does without
         from pyarrow import fs
 

@@ -223,10 +223,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, the newest first: of one owner, in one of the states, made in a time.
-
-        ``None`` and no states leave a condition out.
-        """
+        """Return instances, the newest first; ``None`` and no states leave a condition out."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "

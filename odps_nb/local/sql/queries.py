@@ -72,10 +72,7 @@ class Queries:
     def run(
         self, tables: Mapping[str, StoredRows], explain: Callable[[str], Exception]
     ) -> Iterator[QueryRun]:
-        """Open a run of queries over these tables and nothing else.
-
-        ``explain`` makes the error of what the engine says when it refuses a query.
-        """
+        """Open a run of queries over these tables alone; ``explain`` makes errors of refusals."""
         process = self._take()
         found = QueryRun(process, self._limits, explain)
         kept = False

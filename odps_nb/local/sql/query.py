@@ -225,10 +225,7 @@ class _Replacing:
         self.tables: dict[str, Table] = {}
 
     def run(self, query: Any, view: Table | None, inside: tuple[int, ...]) -> tuple[Table, ...]:
-        """Replace the names in a query, or in that of a view, and return what they stand for.
-
-        ``inside`` are the ids of the views around it.
-        """
+        """Replace the names in a query, inside of views of these ids; return what they name."""
         self._replace_latest(query, view)
         named = []
         for node, name in tables_of(query):
@@ -353,10 +350,7 @@ def _name_columns(query: Any) -> None:
 
 
 def _plain_columns(query: Any) -> tuple[str | None, ...] | None:
-    """Return which output columns have values of a stored column; ``None`` (a star): all may.
-
-    So do its largest and its least value.
-    """
+    """Return which columns have values of a stored column; ``None`` (a star): all may."""
     if not isinstance(query, exp.Select) or any(shown.is_star for shown in query.expressions):
         return None
     found: list[str | None] = []

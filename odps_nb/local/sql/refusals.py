@@ -84,10 +84,7 @@ _MAXCOMPUTE = frozenset(" ".join((_DATES, _NUMBERS, _TEXTS, _AGGREGATES, _NESTED
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Where the names of a query stand, and which ones there are.
-
-    Places are line and column, by the name in lower case.
-    """
+    """The names of a query: places (line, column) by name in lower case, and those known."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]

@@ -377,10 +377,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows that a batch of a query gives a table, in the types of its columns.
-
-    They keep their order, unless some need another unit of time.
-    """
+    """Return the rows that a batch of a query gives a table, in the types of its columns."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):

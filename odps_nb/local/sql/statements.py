@@ -56,11 +56,7 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePartitions:
-    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP or TOUCH PARTITION ….
-
-    TRUNCATE and TOUCH without partitions are of the table. With ``lenient`` partitions that are
-    there already, or not at all, are no error.
-    """
+    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP or TOUCH; no partitions: the whole table."""
 
     action: Literal["truncate", "add", "drop", "touch"]
     name: Name
@@ -79,10 +75,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES.
-
-    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
-    """
+    """ALTER TABLE … RENAME TO or SET …; ``None`` leaves a thing as it is."""
 
     name: Name
     new_name: str | None = None
@@ -103,10 +96,7 @@ class RenamePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE … CHANGE [COLUMN] …; ``None`` leaves a thing as it is.
-
-    ``said`` is the column as it is written again, with its type.
-    """
+    """ALTER TABLE … CHANGE [COLUMN] …; ``said`` is the column as written again."""
 
     name: Name
     column: str
@@ -169,10 +159,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE, or DESC [EXTENDED] (``columns``).
-
-    ``name`` is that of a table, or for TABLES and SCHEMAS what stands after IN.
-    """
+    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE, or DESC [EXTENDED] (``columns``)."""
 
     what: str
     name: Name = ()

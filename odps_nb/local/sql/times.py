@@ -37,20 +37,14 @@ _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class Clock:
-    """The clock of a session: reads text as an instant, and shows an instant as a clock time.
-
-    With ``fine`` text becomes a TIMESTAMP with nanoseconds, and a year that they lack is an error.
-    """
+    """The clock of a session, between text, instants and clock times; ``fine``: nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:
         self._zone, self._fine = zone_of(name), fine
         self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Make an instant of text, a date or a clock time, in place of it.
-
-        Text that is no time becomes null, or with ``strict`` an error, as a constant is.
-        """
+        """Make an instant of text or a clock time; ``strict``: other text is an error, not null."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
@@ -72,10 +66,7 @@ class Clock:
             wrap(node, lambda one: self._of_clock(one, wanted))
 
     def cast_fine(self, node: Any, given: str, wanted: str) -> None:
-        """Make a TIMESTAMP of a clock time or the other way, with all digits, in place of a cast.
-
-        Both have the same type in DuckDB, whose TIMESTAMP has microseconds.
-        """
+        """Convert between TIMESTAMP and clock time with all digits, in place of a cast."""
 
         def made(one: Any) -> Any:
             if given == wanted or self.is_utc:
@@ -115,10 +106,7 @@ class Clock:
         wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
     def compute(self, node: Any, source: Any, wanted: str) -> None:
-        """Let a node compute with the clock time of an instant, and read its result back.
-
-        Where the clocks repeat an hour, the result is in the one that the source was in.
-        """
+        """Let a node compute with the clock time of an instant, and read its result back."""
         kept = source.copy()
         self.show(source)
 

@@ -239,10 +239,7 @@ class Cursor:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for words, in upper case, that are not read here.
-
-        One of the ``known`` words is suggested if it is nearly the same.
-        """
+        """Return the error for words that are not read here; suggest a ``known`` one if near."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
         if near and not is_keyword(words[0]):
             return self.error(

@@ -36,10 +36,7 @@ def forget(node: Any) -> None:
 
 
 def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
-    """Put an expression in the place of a node, which it may hold.
-
-    It has the type of the node, or of ``mark_of``; with ``typed=False`` its type is unknown.
-    """
+    """Put an expression in the place of a node; it gets its type, unless ``typed=False``."""
     place = exp.Placeholder()
     node.replace(place)
     made = make(node)
@@ -56,10 +53,7 @@ def place_of(node: Any) -> tuple[int, int]:
 
 
 def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
-    """Yield the operands of a node that are brought to one type.
-
-    With ``computed`` also those of arithmetic, and of CASE, IF and COALESCE.
-    """
+    """Yield operands of one type; ``computed``: also of arithmetic, CASE, IF and COALESCE."""
     if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
         yield [node.left, node.right]
     elif isinstance(node, exp.Between):

@@ -137,10 +137,7 @@ def average_type(of: Digits) -> Digits:
 
 
 def product_type(left: Digits, right: Digits) -> Digits:
-    """Return precision and scale of a product: at most 18 digits are after the point.
-
-    A factor of a project with the extended scale keeps its own.
-    """
+    """Return the type of a product: at most 18 digits after the point, or those of a factor."""
     scale = min(left[1] + right[1], max(_SCALE, left[1], right[1]))
     return min(_DIGITS, left[0] - left[1] + right[0] - right[1] + scale), scale
 
