@@ -21,6 +21,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
 # keywords of a query -> its complexity
+_COUNTED = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 
@@ -29,10 +30,12 @@ def estimate(
 ) -> SqlCost:
     """Return the bytes of all partitions that the query of a statement cannot leave out."""
     size, keywords = 0, 1
-    text = _query_of(statement)
+    text = statement.text if isinstance(statement, Select) else None
+    if isinstance(statement, (Insert, CreateTable)):
+        text = statement.query
     if text is not None:
         query = parse_query(text)
-        keywords += _keywords(query)
+        keywords += sum(1 for _ in query.find_all(*_COUNTED))
         for found, table in iter_scans(query, find):
             keep = _kept(found, table)
             size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
@@ -54,21 +57,18 @@ def iter_scans(
             yield found, table
 
 
-def _query_of(statement: Statement) -> str | None:
-    if isinstance(statement, Select):
-        return statement.text
-    return statement.query if isinstance(statement, (Insert, CreateTable)) else None
-
-
-def _keywords(query: Any) -> int:
-    counted = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
-    return sum(1 for _ in query.find_all(*counted))
-
-
 def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
     """Return whether the conditions of the query leave a partition in."""
-    conditions = [_spelled_out(one) for one in partition_conditions(found, table)]
+    conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
+
+
+def _spelled_out(node: Any) -> Any:
+    """Write ``in`` as comparisons, which can be simplified."""
+    if isinstance(node, exp.In) and node.expressions:
+        each = (exp.EQ(this=node.this, expression=one) for one in node.expressions)
+        return exp.paren(exp.or_(*each))
+    return node
 
 
 def partition_conditions(found: Any, table: Table) -> list[Any]:
@@ -92,19 +92,6 @@ def partition_conditions(found: Any, table: Table) -> list[Any]:
     ]
 
 
-def _spelled_out(condition: Any) -> Any:
-    """Write ``in`` as comparisons, which can be simplified."""
-
-    def change(node: Any) -> Any:
-        if isinstance(node, exp.In) and node.expressions:
-            return exp.paren(
-                exp.or_(*(exp.EQ(this=node.this, expression=e) for e in node.expressions))
-            )
-        return node
-
-    return condition.copy().transform(change)
-
-
 def _may_hold(condition: Any, values: dict[str, str]) -> bool:
     folded = {key.casefold(): value for key, value in values.items()}
 
@@ -120,21 +107,21 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
 def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
     """Fail with 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
     query = parse_query(text)
+    what = "ODPS-0130071:{} Semantic analysis exception - "
     if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
         for found, table in iter_scans(query, find):
             if table.is_partitioned and not partition_conditions(found, table):
+                name = f"{table.name.project},{table.name.table}"
                 raise faults.invalid(
-                    "ODPS-0130071:[0,0] Semantic analysis exception - physical plan generation "
-                    f"failed: java.lang.RuntimeException: Table({table.name.project},"
-                    f"{table.name.table}) is full scan with all partitions, please specify "
-                    "partition predicates."
+                    what.format("[0,0]") + "physical plan generation failed: "
+                    f"java.lang.RuntimeException: Table({name}) is full scan with all partitions, "
+                    "please specify partition predicates."
                 )
-    if settings.get(
-        "odps.sql.validate.orderby.limit", ""
-    ).lower() != "false" and has_order_without_limit(query):
+    is_checked = settings.get("odps.sql.validate.orderby.limit", "").lower() != "false"
+    if is_checked and has_order_without_limit(query):
         raise faults.invalid(
-            "ODPS-0130071:[1,1] Semantic analysis exception - ORDER BY must be used with a LIMIT "
-            "clause, please set odps.sql.validate.orderby.limit=false to use it."
+            what.format("[1,1]") + "ORDER BY must be used with a LIMIT clause, please set "
+            "odps.sql.validate.orderby.limit=false to use it."
         )
 
 

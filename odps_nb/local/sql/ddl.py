@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -89,14 +88,12 @@ class Place:
         return ""
 
 
-def changed_table(catalog: Catalog, place: Place, written: Name) -> Table:
-    """Return a table that a statement changes; it must not be a view."""
+def changed_table(catalog: Catalog, place: Place, written: Name, *, view: bool = False) -> Table:
+    """Return a table, or with ``view`` a view, that a statement changes; 400 for the other."""
     found = place.named(catalog, written, Right.WRITE)
-    name = found.name
-    if found.view is not None:
-        raise faults.invalid(
-            f"ODPS-0130071: Semantic analysis exception - {name} is a view, not a table"
-        )
+    if (found.view is not None) != view:
+        kinds = "a table, not a view" if view else "a view, not a table"
+        raise faults.invalid(f"ODPS-0130071: Semantic analysis exception - {found.name} is {kinds}")
     return found
 
 
@@ -113,9 +110,9 @@ class Definitions:
         elif isinstance(statement, DropTable):
             self._drop(statement, place)
         else:
-            renames = isinstance(statement, AlterTable) and statement.view
-            find = self._view if renames else partial(changed_table, self._catalog)
-            self._change(statement, find(place, statement.name), place.settings)
+            view = isinstance(statement, AlterTable) and statement.view
+            table = changed_table(self._catalog, place, statement.name, view=view)
+            self._change(statement, table, place.settings)
 
     def _change(self, statement: Any, table: Table, settings: Mapping[str, str]) -> None:
         match statement:
@@ -179,17 +176,8 @@ class Definitions:
         table = self._catalog.find_table(name)
         if table is None and statement.if_exists:
             return
-        find = self._view if statement.view else partial(changed_table, self._catalog)
-        self._snapshots.drop_table(find(place, statement.name))
-
-    def _view(self, place: Place, written: Name) -> Table:
-        found = place.named(self._catalog, written, Right.WRITE)
-        name = found.name
-        if found.view is None:
-            raise faults.invalid(
-                f"ODPS-0130071: Semantic analysis exception - {name} is a table, not a view"
-            )
-        return found
+        found = changed_table(self._catalog, place, statement.name, view=statement.view)
+        self._snapshots.drop_table(found)
 
     def _add_partitions(self, statement: ChangePartitions, table: Table) -> None:
         for spec in statement.specs:

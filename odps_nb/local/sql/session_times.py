@@ -126,9 +126,10 @@ class _Placing:
         elif isinstance(node, exp.ArrayContains):
             self._contain(node.expression, self._types.element(node.this))
         elif isinstance(node, _CLOCK_PARTS):
-            name = self._types.name(_looked_at(node))
+            value = node.expression if isinstance(node, exp.Extract) else node.this
+            name = self._types.name(value)
             if name in _TEXTS or (name == "DATETIME" and self._clock.is_utc):
-                self._clock.read_clock(_looked_at(node))
+                self._clock.read_clock(value)
 
     def _cast(self, node: Any) -> None:
         wanted, given = type_name(node.to), self._types.name(node.this)
@@ -164,11 +165,11 @@ class _Placing:
         is_named = isinstance(node, exp.Anonymous) and node.name.upper() in _MOVED
         if is_named and node.expressions:
             value = node.expressions[0]
-            if self._types.name(value) in _INSTANTS:
-                if not _is_exact(node):
-                    self._clock.compute(node, value, "DATETIME")
-            else:
+            unit = node.expressions[-1].name.lower() if node.name.upper() == "DATEADD" else ""
+            if self._types.name(value) not in _INSTANTS:
                 self._clock.read(node, "DATETIME")
+            elif unit not in _EXACT_UNITS:  # whatever the clocks do meanwhile
+                self._clock.compute(node, value, "DATETIME")
             return
         if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc)):
             if self._types.name(node.this) in _INSTANTS:
@@ -187,12 +188,6 @@ class _Placing:
             self._clock.show_each(node)
 
 
-def _is_exact(call: Any) -> bool:
-    """Whether a DATEADD adds a length of time, whatever the clocks do meanwhile."""
-    last = call.expressions[-1]
-    return call.name.upper() == "DATEADD" and last.name.lower() in _EXACT_UNITS
-
-
 def _sees_clock(node: Any) -> bool:
     """Whether a node looks at the clock time of its operands, instead of passing them on."""
     if isinstance(node, exp.Anonymous):
@@ -200,7 +195,3 @@ def _sees_clock(node: Any) -> bool:
     if isinstance(node, _SEEING):
         return True
     return isinstance(node, exp.Func) and not isinstance(node, _PASSING)
-
-
-def _looked_at(node: Any) -> Any:
-    return node.expression if isinstance(node, exp.Extract) else node.this

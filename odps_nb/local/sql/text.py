@@ -8,7 +8,8 @@ service does not run says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import Any
 
 from odps_nb.local import faults
 from odps_nb.local.sql.changes import read_delete, read_merge, read_update
@@ -45,14 +46,6 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control.generated import parse_generated
 
 _QUERIES = ("select", "with", "values", "from", "(")
-
-
-@dataclass(slots=True)
-class _Tail:
-    comment: str = ""
-    partitions: tuple[Column, ...] = ()
-    lifecycle: int = -1
-    properties: list[tuple[str, str]] = field(default_factory=list)
 
 
 def parse_statement(source: str) -> Statement:
@@ -126,19 +119,14 @@ def _create(cursor: Cursor) -> Statement:
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
         columns, keys = _columns_and_keys(cursor)
-    tail = _tail(cursor)
+    partitions, properties, facts = _tail(cursor)
     if keys:
-        tail.properties.append((PRIMARY_KEY, ",".join(keys)))
-    schema = TableSchema(columns=columns, partition_columns=tail.partitions)
-    query = cursor.take(cursor.placed) if cursor.accept("as") else None
-    return replace(
-        made,
-        schema=schema if query is None else None,
-        comment=tail.comment,
-        lifecycle=tail.lifecycle,
-        properties=tuple(tail.properties),
-        query=query,
-    )
+        properties.append((PRIMARY_KEY, ",".join(keys)))
+    if cursor.accept("as"):
+        facts["query"] = cursor.take(cursor.placed)
+    else:
+        facts["schema"] = TableSchema(columns=columns, partition_columns=partitions)
+    return replace(made, properties=tuple(properties), **facts)
 
 
 def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
@@ -169,27 +157,29 @@ _CLAUSES = (
 )
 
 
-def _tail(cursor: Cursor) -> _Tail:
-    """Parse the clauses after the column list, in any order."""
-    tail = _Tail()
+def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
+    """Parse the clauses after the column list, in any order: partitions, properties, others."""
+    partitions: tuple[Column, ...] = ()
+    properties: list[tuple[str, str]] = []
+    facts: dict[str, Any] = {}
     while not cursor.at_end and not cursor.peek("as"):
         if cursor.accept("comment"):
-            tail.comment = cursor.text()
+            facts["comment"] = cursor.text()
         elif cursor.accept("partitioned", "by"):
-            tail.partitions = columns_of(cursor)
+            partitions = columns_of(cursor)
         elif cursor.accept("auto", "partitioned", "by"):
-            tail.partitions = (_generated(cursor),)
+            partitions = (_generated(cursor),)
         elif cursor.accept("lifecycle"):
-            tail.lifecycle = integer(cursor)
+            facts["lifecycle"] = integer(cursor)
         elif cursor.accept("tblproperties"):
-            tail.properties += _properties(cursor)
+            properties += _properties(cursor)
         elif cursor.accept("stored", "as"):
             _stored_as(cursor)
         elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
-            tail.properties += _clustering(cursor)
+            properties += _clustering(cursor)
         else:
             raise cursor.unexpected("a clause of CREATE TABLE", _CLAUSES)
-    return tail
+    return partitions, properties, facts
 
 
 def _stored_as(cursor: Cursor) -> None:
