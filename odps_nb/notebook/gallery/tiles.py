@@ -17,8 +17,8 @@ from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.facts import Facts
 from odps_nb.notebook.gallery.page import BlobColumnLike, glances
 from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
-from odps_nb.notebook.preview.kind import differs
 from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.preview.registry import differs
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
 from odps_nb.terms import shorten

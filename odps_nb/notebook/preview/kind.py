@@ -10,7 +10,6 @@ installed `MissingDependencyError`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -207,53 +206,3 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         return decode(excerpt.data, format.encoding, whole=excerpt.whole)
     except UnicodeDecodeError as error:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
-
-
-_LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
-# Labels that promise nothing in particular contradict nothing.
-_VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
-# What others are packed in: a label may name what is inside.
-_PACKED: Final = frozenset(
-    {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
-)
-# What others are made of: a label that we do not know may know better.
-_OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
-# Texts that browsers run, and labels that promise no more than a text.
-_ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
-_HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
-
-
-def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
-
-    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
-    bytes a text that are none, when a page that browsers run is called something else, and when a
-    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
-    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
-    text, or of a container that the format is made of (``.docx`` and ZIP).
-    """
-    from odps_nb.notebook.preview.registry import kinds  # it imports this module
-
-    label = (declared or "").split(";")[0].strip().lower()
-    if label in _VAGUE or label == format.mime or label in format.aliases:
-        return False
-    if not _LABEL.fullmatch(label):
-        return True  # it is no media type at all
-    named = [
-        (kind.is_text, other)
-        for kind in kinds()
-        for other in kind.formats
-        if label == other.mime or label in other.aliases
-    ]
-    if any(format.mime in other.aliases for _, other in named):
-        return False  # it is made of this
-    if label.startswith("text/") or any(is_text for is_text, _ in named):
-        if format.encoding:
-            return format.mime in _ACTIVE and label not in _HARMLESS
-        return format.mime not in _PACKED
-    if named:
-        return True
-    if format.encoding:
-        return format.mime in _ACTIVE
-    is_open = format.mime in _OPEN or format.kind == "binary"
-    return not is_open and label.partition("/")[0] != format.mime.partition("/")[0]

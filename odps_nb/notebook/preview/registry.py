@@ -11,6 +11,7 @@ import importlib
 import logging
 import mimetypes
 import pkgutil
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -18,11 +19,12 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
-from odps_nb.notebook.preview import kinds as _package
-from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind, differs
+from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
 
 #: Entry points of kinds that other packages have.
 GROUP: Final = "odps_nb.preview_kinds"
+# by name: its modules import this one
+_PACKAGE: Final = "odps_nb.notebook.preview.kinds"
 
 _Recognise = Callable[[Head], Format | None]
 _log = logging.getLogger("odps_nb")
@@ -89,8 +91,9 @@ def kinds() -> Kinds:
     A kind of another package that does not load, or takes a name or brand of another one, is left
     out; the log says so.
     """
-    names = (module.name for module in pkgutil.iter_modules(_package.__path__))
-    found = Kinds(importlib.import_module(f"{_package.__name__}.{name}").KIND for name in names)
+    folder = importlib.import_module(_PACKAGE).__path__
+    modules = (f"{_PACKAGE}.{module.name}" for module in pkgutil.iter_modules(folder))
+    found = Kinds(importlib.import_module(module).KIND for module in modules)
     for entry in sorted(entry_points(group=GROUP)):
         try:
             kind = entry.load()
@@ -137,3 +140,51 @@ def media_type(head: bytes, size: int, name: str) -> str:
     if guess is None or not size:
         return found.mime
     return found.mime if differs(guess, found) else guess
+
+
+_LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
+# Labels that promise nothing in particular contradict nothing.
+_VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
+# What others are packed in: a label may name what is inside.
+_PACKED: Final = frozenset(
+    {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
+)
+# What others are made of: a label that we do not know may know better.
+_OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
+# Texts that browsers run, and labels that promise no more than a text.
+_ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
+_HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
+
+
+def differs(declared: str | None, format: Format) -> bool:
+    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
+
+    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
+    bytes a text that are none, when a page that browsers run is called something else, and when a
+    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
+    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
+    text, or of a container that the format is made of (``.docx`` and ZIP).
+    """
+    label = (declared or "").split(";")[0].strip().lower()
+    if label in _VAGUE or label == format.mime or label in format.aliases:
+        return False
+    if not _LABEL.fullmatch(label):
+        return True  # it is no media type at all
+    named = [
+        (kind.is_text, other)
+        for kind in kinds()
+        for other in kind.formats
+        if label == other.mime or label in other.aliases
+    ]
+    if any(format.mime in other.aliases for _, other in named):
+        return False  # it is made of this
+    if label.startswith("text/") or any(is_text for is_text, _ in named):
+        if format.encoding:
+            return format.mime in _ACTIVE and label not in _HARMLESS
+        return format.mime not in _PACKED
+    if named:
+        return True
+    if format.encoding:
+        return format.mime in _ACTIVE
+    is_open = format.mime in _OPEN or format.kind == "binary"
+    return not is_open and label.partition("/")[0] != format.mime.partition("/")[0]

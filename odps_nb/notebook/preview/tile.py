@@ -27,10 +27,10 @@ from odps_nb.notebook.display.html import (
     join,
 )
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
+from odps_nb.notebook.preview.kind import UNKNOWN, Format
 from odps_nb.notebook.preview.kinds import binary
 from odps_nb.notebook.preview.peek import BlobLike, peek
-from odps_nb.notebook.preview.registry import kinds
+from odps_nb.notebook.preview.registry import differs, kinds
 from odps_nb.notebook.preview.shared import GRID, SINGLE, Size
 from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.reasons import refusal_of
