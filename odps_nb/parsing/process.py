@@ -38,6 +38,8 @@ from odps_nb.parsing.values import Limits, UnshowableError
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
+# libraries of the extra ``notebook``; others are of ``previews``
+_OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")
 _FORKS: Final = hasattr(os, "fork")
 
 
@@ -106,6 +108,10 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         # what a caller of a conversion catches: its class, its words and its attributes
         facts = {name: getattr(error, name) for name in error.fact_names}
         return pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        extra = "notebook" if name in _OF_NOTEBOOK else "previews"
+        return pack({"missing": f"it needs {name.replace('_', '-')}", "extra": extra})
     except ImportError as error:
         return pack({"missing": f"a library does not load: {error}"})
     except UnshowableError as error:

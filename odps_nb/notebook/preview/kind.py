@@ -11,7 +11,7 @@ installed `MissingDependencyError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final, Protocol
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
@@ -32,7 +32,7 @@ BINARIES: Final = 200  #: everything else; no text gets here
 LAST: Final = 300  #: when no other kind fits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Format:
     """A file format: its names, and the bytes that prove it.
 
@@ -57,6 +57,7 @@ class Format:
 
     mime: str
     label: str
+    _: KW_ONLY
     aliases: tuple[str, ...] = ()
     starts: tuple[bytes, ...] = ()
     brands: tuple[bytes, ...] = ()
@@ -97,18 +98,14 @@ class Head:
 
         With ``guess``, an encoding is guessed where none is stated and it is not UTF-8.
         """
-        brand = _brand(data, brands)
         found = detect(data, whole=whole, guess=guess) if data else None
-        if found is None:
-            return cls(data=data, whole=whole, brand=brand)
-        text = decode(data, found.name, whole=whole)
         return cls(
             data=data,
             whole=whole,
-            text=text,
-            encoding=found.name,
-            guessed=found.guessed,
-            brand=brand,
+            text=decode(data, found.name, whole=whole) if found else "",
+            encoding=found.name if found else "",
+            guessed=found is not None and found.guessed,
+            brand=_brand(data, brands),
         )
 
     def __repr__(self) -> str:
@@ -139,6 +136,8 @@ class Kind:
         Draws one of the formats.
     draw_rendered
         Draws in place of ``draw`` when a person asked for ``render=True``.
+    fallback
+        Draws what ``draw`` refuses; by default its first bytes in hex are shown.
     recognise
         Returns one of the formats, or ``None``; asked when no ``starts`` or ``brands`` fits.
         Looks at bytes and text only: libraries belong into the parser process.
@@ -151,6 +150,8 @@ class Kind:
         Bytes that are read of a larger blob.
     alone
         Bytes that are read at most for a large preview, where these are more than ``limit``.
+    whole
+        Whether it is drawn only where all of it was read.
     embedded
         Whether the bytes go into the page as they are, if it has room for them; then at least what
         it has room for is read.
@@ -160,11 +161,13 @@ class Kind:
     formats: tuple[Format, ...]
     draw: Draw
     draw_rendered: Draw | None = None
+    fallback: Draw | None = None
     recognise: Callable[[Head], Format | None] | None = None
     precedence: int = BINARIES
     limit: int = HEAD
     head: int = HEAD
     alone: int = 0
+    whole: bool = False
     embedded: bool = False
 
     @property

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from html.parser import HTMLParser
+from typing import Any, Final, Literal
 
 #: First bytes of an ASF file (WMA, WMV).
 ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: What it has in its header where one of its streams is a film (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
+
+_LONGEST: Final = 400  # characters of a text in an answer
+_HIDDEN: Final = frozenset({"script", "style", "title"})
+_LINES: Final = frozenset(
+    {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
+)
 
 #: What the refusal of a film or a sound begins with that a browser may still play.
 OTHER_CODEC: Final = "not decoded here: its codec is"
@@ -60,3 +68,69 @@ def length_of(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def answer(
+    facts: Iterable[object] = (),
+    picture: bytes = b"",
+    *,
+    note: str = "",
+    heading: Iterable[object] = (),
+    head: Iterable[object] = (),
+    rows: Iterable[Iterable[object]] = (),
+    lines: Iterable[object] = (),
+) -> tuple[dict[str, Any], bytes]:
+    """Return what a parser found, as `parsing.draw_parsed` draws it; long texts are cut.
+
+    Parameters
+    ----------
+    facts, note
+        For the caption.
+    picture
+        An encoded picture; without it the other values are drawn.
+    heading
+        Texts above the content; the first one is bold.
+    head, rows
+        Names and cells of a table.
+    lines
+        Lines of text, drawn where ``head`` is empty.
+    """
+    texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
+    found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}
+    return {**found, "note": note, "rows": [_cut(row) for row in rows]}, picture
+
+
+def _cut(values: Iterable[object]) -> list[str]:
+    return [str(value)[:_LONGEST] for value in values]
+
+
+def markup_text(markup: str) -> str:
+    """Return the text of HTML, one line for each block and row; cells are separated by tabs."""
+    reader = _MarkupText()
+    reader.feed(markup)
+    reader.close()
+    lines = "".join(reader.parts).splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+class _MarkupText(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._hidden += tag in _HIDDEN
+        if tag in _LINES:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in _HIDDEN and self._hidden > 0
+        if tag in _LINES:
+            self.parts.append("\n")
+        elif tag in ("td", "th"):
+            self.parts.append("\t")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(data)

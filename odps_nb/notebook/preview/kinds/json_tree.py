@@ -16,13 +16,13 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
 _JSON = Format(
-    mime="application/json",
-    label="JSON",
+    "application/json",
+    "JSON",
     aliases=("text/json", "application/geo+json", "application/ld+json", "text/plain"),
 )
 _LINES = Format(
-    mime="application/x-ndjson",
-    label="JSON lines",
+    "application/x-ndjson",
+    "JSON lines",
     aliases=("application/json", "application/jsonl", "application/x-jsonlines", "text/plain"),
 )
 # the head of a long one: an object begins with a quoted key, an array with a value

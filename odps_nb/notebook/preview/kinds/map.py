@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odps_nb.notebook.display.html import data_url, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
+from odps_nb.notebook.display.html import data_url
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, pictured
 from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
@@ -18,8 +18,8 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _GEOJSON = Format(
-    mime="application/geo+json",
-    label="GeoJSON",
+    "application/geo+json",
+    "GeoJSON",
     aliases=("application/vnd.geo+json", "application/json", "text/plain"),
 )
 _SHAPES: Final = "Point|MultiPoint|LineString|MultiLineString|Polygon|MultiPolygon"
@@ -81,21 +81,15 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not count:
         raise UnshowableError("no coordinates")
     west, south, east, north = bounds = _bounds(shapes)
-    picture = element(
-        "img",
-        attributes={
-            "src": data_url("image/svg+xml", _svg(shapes, bounds, size).encode()),
-            "alt": f"outlines of {name}",
-        },
-        style=f"max-width:100%;height:{size.height}px",
-    )
     features = found.get("features")
     what = count_of(len(features), "feature") if isinstance(features, list) else "one shape"
     box = f"{_degrees(west, 'E', 'W')} to {_degrees(east, 'E', 'W')}, " + (
         f"{_degrees(south, 'N', 'S')} to {_degrees(north, 'N', 'S')}"
     )
     note = f"the first {count:,} points" if count >= _POINTS else ""
-    return Drawing(html=framed(picture, size), facts=(what, box), note=note)
+    source = data_url("image/svg+xml", _svg(shapes, bounds, size).encode())
+    alt = f"outlines of {name}"
+    return pictured(source, size, alt=alt, facts=(what, box), note=note, backdrop=False)
 
 
 def _shapes(value: object, depth: int) -> Iterator[_Shape]:

@@ -15,9 +15,7 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
 _NOTEBOOK = Format(
-    mime="application/x-ipynb+json",
-    label="notebook",
-    aliases=("application/json", "text/plain"),
+    "application/x-ipynb+json", "notebook", aliases=("application/json", "text/plain")
 )
 # keys stand in the order of the alphabet as Jupyter writes them: "cells" first
 _START = re.compile(

@@ -17,8 +17,8 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of, shorten
 
 _PICKLE = Format(
-    mime="application/x-pickle",
-    label="pickle",
+    "application/x-pickle",
+    "pickle",
     aliases=("application/x-python-pickle", "application/python-pickle"),
 )
 # a protocol, then a frame or an instruction that makes an object

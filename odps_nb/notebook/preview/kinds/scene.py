@@ -12,7 +12,7 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-_GLB = Format(mime="model/gltf-binary", label="glTF", starts=(b"glTF\x02\x00\x00\x00",))
+_GLB = Format("model/gltf-binary", "glTF", starts=(b"glTF\x02\x00\x00\x00",))
 _PARTS = ("scene", "node", "mesh", "material", "texture", "animation", "camera")
 
 

@@ -16,8 +16,8 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-_SAFETENSORS = Format(mime="application/x-safetensors", label="safetensors")
-_ONNX = Format(mime="application/x-onnx", label="ONNX", aliases=("application/onnx",))
+_SAFETENSORS = Format("application/x-safetensors", "safetensors")
+_ONNX = Format("application/x-onnx", "ONNX", aliases=("application/onnx",))
 # https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {
 _HEADER: Final = 100_000_000
 _TENSOR = re.compile(

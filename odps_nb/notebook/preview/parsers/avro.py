@@ -11,7 +11,7 @@ import re
 from itertools import islice
 from typing import Any, Final
 
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -28,22 +28,17 @@ except ImportError:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of the records.
-
-    Parameters
-    ----------
-    options
-        ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
-    """
+    """Return names, types and first rows of the records."""
     size = Size(**options["size"])
     codec, fields = _header(data)
-    names = [str(field.get("name"))[:_LONGEST] for field in fields]
+    names = [str(field.get("name")) for field in fields]
     head = [
-        f"{name} · {_kind(field.get('type'))}" for name, field in zip(names, fields, strict=True)
+        f"{name[:_LONGEST]} · {_kind(field.get('type'))}"
+        for name, field in zip(names, fields, strict=True)
     ]
-    rows, note = _rows(data, names, size, whole=options["whole"] == "yes")
-    fact = f"{count_of(len(names), 'column')}, {codec}"
-    return {"head": head, "rows": rows, "fact": fact[:_LONGEST], "note": note}, b""
+    rows, note = _rows(data, names, size, whole=options["whole"])
+    facts = (f"{count_of(len(names), 'column')}, {codec}",)
+    return answer(facts, note=note, head=head, rows=rows)
 
 
 def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[str]], str]:
@@ -65,15 +60,15 @@ def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[li
 def _text(value: object) -> str:
     if value is None:
         return "null"
-    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)[:_LONGEST]
+    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)
 
 
 def _kind(schema: object) -> str:
     if isinstance(schema, list):
-        return " or ".join(map(_kind, schema[:4]))[:_LONGEST]
+        return " or ".join(map(_kind, schema[:4]))
     if isinstance(schema, dict):
-        return str(schema.get("logicalType") or schema.get("name") or schema.get("type"))[:_LONGEST]
-    return str(schema)[:_LONGEST]
+        return str(schema.get("logicalType") or schema.get("name") or schema.get("type"))
+    return str(schema)
 
 
 # -- the header: magic, a map of bytes, a mark of 16 bytes (Avro 1.12, "Object Container Files") ---

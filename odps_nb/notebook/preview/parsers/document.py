@@ -10,15 +10,14 @@ from __future__ import annotations
 import io
 import posixpath
 import zipfile
-import zlib
 from collections.abc import Iterator, Set
 from typing import Any, Final
 from urllib.parse import unquote
 
 from odps_nb.notebook.preview.parsers.xml_text import LINES, Content, Wanted, read_xml
-from odps_nb.notebook.preview.shared import words
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.notebook.preview.shared import answer, words
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 #: Bytes that are unpacked of one document, all its parts together.
 MAX_UNPACKED: Final = 16 << 20
@@ -27,31 +26,23 @@ _PARTS: Final = 64  # slides or sections that are opened for text
 _LINKS: Final = Wanted(elements=words("Relationship"))
 _WORDS: Final = Wanted(paragraphs=words("p"), texts=words("t"))
 _TITLES: Final = words("title creator")
-_Counts = list[list[str]]
+_LOCKED: Final = "it is locked with a password"
+_Read = tuple[Content, list[str]]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``title``, ``author``, ``lines``, and ``counts``: pairs of a number and its unit.
-
-    Parameters
-    ----------
-    options
-        ``label`` of the format.
-    """
+    """Return title, author, first lines, and counts as facts."""
     read = _READERS.get(options["label"], _open_slides)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            found, counts = read(_Parts(archive))
-    except UnshowableError:
+            found, facts = read(_Parts(archive))
+    except NotImplementedError:
         raise
-    except NotImplementedError as error:
-        raise UnshowableError(refusal_of(error)) from None
     except RuntimeError:  # what zipfile raises for a part with a password
-        raise UnshowableError("it is locked with a password") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise UnshowableError(refusal_of(error)) from None
+        raise UnshowableError(_LOCKED) from None
     title, author = (found.values.get(name, "") for name in ("title", "creator"))
-    return {"title": title, "author": author, "lines": found.lines, "counts": counts}, b""
+    heading = [text for text in (title, f"by {author}" if author else "") if text]
+    return answer(facts, heading=heading, lines=found.lines or ("no text",))
 
 
 class _Parts:
@@ -109,21 +100,21 @@ def _joined(folder: str, target: str) -> str:
     return posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
 
 
-def _word(parts: _Parts) -> tuple[Content, _Counts]:
+def _word(parts: _Parts) -> _Read:
     main, found, stated = _office(parts, "word/document.xml")
     found.lines = parts.read(main, _WORDS).lines
     names = {"Pages": "page", "Paragraphs": "paragraph", "Words": "word"}
-    return found, [[stated[name], unit] for name, unit in names.items() if name in stated][:2]
+    return found, _counts(stated, names)[:2]
 
 
-def _power_point(parts: _Parts) -> tuple[Content, _Counts]:
+def _power_point(parts: _Parts) -> _Read:
     main, found, _ = _office(parts, "ppt/presentation.xml")
     slides = parts.read(main, Wanted(elements=words("sldId"))).elements
     targets = {name: target for name, _, target in parts.links(main)}
     # of the two attributes `id` and `r:id`, `Wanted.elements` returns the second
     ordered = [targets[slide["id"]] for _, slide in slides if slide.get("id") in targets]
     found.lines = _lines_of(parts, ordered, _WORDS)
-    return found, [[str(len(slides)), "slide"]]
+    return found, [count_of(len(slides), "slide")]
 
 
 def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
@@ -137,32 +128,31 @@ def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
     counted = Wanted(values=words("Pages Paragraphs Words"))
     counting = targets.get("extended-properties", "docProps/app.xml")
     stated = parts.read_about(counting, counted).values
-    return main, found, {name: text for name, text in stated.items() if _is_count(text)}
+    return main, found, stated
 
 
-def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> tuple[Content, _Counts]:
+def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> _Read:
     if "content.xml" not in parts:
         raise UnshowableError("its main part is missing")
     manifest = parts.read("META-INF/manifest.xml", Wanted(elements=words("encryption-data")))
     if manifest.elements:
-        raise UnshowableError("it is locked with a password")
+        raise UnshowableError(_LOCKED)
     statistic = Wanted(values=_TITLES, elements=words("document-statistic"))
     found = parts.read_about("meta.xml", statistic)
     stated = {name: text for _, some in found.elements for name, text in some.items()}
     content = parts.read("content.xml", Wanted(paragraphs=words("p h"), counted=slides))
     found.lines = content.lines
     if content.counts["page"]:
-        return found, [[str(content.counts["page"]), "slide"]]
+        return found, [count_of(content.counts["page"], "slide")]
     names = {"page-count": "page", "paragraph-count": "paragraph"}
-    counts = [[stated[name], unit] for name, unit in names.items() if name in stated]
-    return found, [pair for pair in counts if _is_count(pair[0])]
+    return found, _counts(stated, names)
 
 
-def _open_slides(parts: _Parts) -> tuple[Content, _Counts]:
+def _open_slides(parts: _Parts) -> _Read:
     return _open_document(parts, words("page"))
 
 
-def _epub(parts: _Parts) -> tuple[Content, _Counts]:
+def _epub(parts: _Parts) -> _Read:
     container = parts.read("META-INF/container.xml", Wanted(elements=words("rootfile")))
     package = next((root.get("full-path", "") for _, root in container.elements), "")
     if package not in parts:
@@ -174,7 +164,7 @@ def _epub(parts: _Parts) -> tuple[Content, _Counts]:
     ordered = [_joined(folder, unquote(items[ref])) for ref in spine if ref in items]
     page = Wanted(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
     found.lines = _lines_of(parts, ordered, page)
-    return found, [[str(len(spine)), "section"]]
+    return found, [count_of(len(spine), "section")]
 
 
 def _lines_of(parts: _Parts, names: list[str], wanted: Wanted) -> list[str]:
@@ -187,8 +177,14 @@ def _lines_of(parts: _Parts, names: list[str], wanted: Wanted) -> list[str]:
     return lines
 
 
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
+def _counts(stated: dict[str, str], units: dict[str, str]) -> list[str]:
+    """Return what a document states of its length, where that is a number."""
+    found = ((stated.get(name, ""), unit) for name, unit in units.items())
+    return [
+        count_of(int(text), unit)
+        for text, unit in found
+        if text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
+    ]
 
 
 _READERS: Final = {

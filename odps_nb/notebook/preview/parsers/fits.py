@@ -16,7 +16,7 @@ import numpy as np
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.parsers.depth import grey
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -65,29 +65,23 @@ class _Unit:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the cards, facts, and the first picture, encoded, where there is one.
-
-    Parameters
-    ----------
-    options
-        ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
-    """
-    size = Size(**options["size"])
-    units = _units(data, all_of_it=options["whole"] == "yes")
+    """Return facts, and the first picture, or the cards where there is none."""
+    whole, size = options["whole"], Size(**options["size"])
+    units = _units(data, all_of_it=whole)
     with_data = next((unit for unit in units if unit.length), units[0])
     shown = next((unit for unit in units if _is_picture(unit)), with_data)
     shape = " × ".join(str(extent) for extent in reversed(shown.shape)) or "no data"
     if shown.kind in ("BINTABLE", "TABLE"):
         shape = f"table of {count_of(shown.number('NAXIS2'), 'row')}"
     facts = [shape, *([f"{len(units)} units"] if len(units) > 1 else [])]
-    cards = [list(card) for card in shown.cards[: size.rows * 10]]
-    found = {"facts": facts, "cards": cards, "note": ""}
-    if not _is_picture(shown) or options["whole"] != "yes":
-        return found, b""
-    try:
-        return found, picture.thumbnail(_drawn(data, shown), size)
-    except (MissingDependencyError, UnshowableError) as error:
-        return {**found, "note": str(error)}, b""
+    note = ""
+    if _is_picture(shown) and whole:
+        try:
+            return answer(facts, picture.thumbnail(_drawn(data, shown), size))
+        except (MissingDependencyError, UnshowableError) as error:
+            note = str(error)
+    head, rows = ("card", "value", "comment"), shown.cards[: size.rows * 10]
+    return answer(facts, note=note, head=head, rows=rows)
 
 
 def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:

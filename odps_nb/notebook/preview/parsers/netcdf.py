@@ -6,10 +6,12 @@ no value of a variable is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 
+from odps_nb.notebook.preview.shared import answer
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -23,11 +25,10 @@ _TYPES: Final = {
 _NAMES: Final = {"S1": "char"}
 _MANY: Final = 4_096  # entries of one list, and dimensions of a variable
 _SHOWN: Final = 60
-_LONGEST: Final = 200
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``rows`` (name, shape, type, attributes), ``heading`` and ``facts``."""
+    """Return a row for each variable, and attributes of the file."""
     header = _Header(data)
     try:
         dimensions, attributes, variables = header.read()
@@ -37,15 +38,17 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     rows = []
     for name, places, about, kind in variables[:_SHOWN]:
         shape = " × ".join("{} {:,}".format(*dimensions[place]) for place in places)
-        shown = "; ".join(about)
-        rows.append([name, shape or "scalar", kind, shown[:_LONGEST]])
+        rows.append((name, shape or "scalar", kind, "; ".join(about)))
     facts = [count_of(len(variables), "variable"), count_of(len(dimensions), "dimension")]
-    return {"rows": rows, "heading": attributes[:8], "facts": facts}, b""
+    return described(facts, attributes[:8], rows)
 
 
-def attribute_text(name: str, value: object) -> str:
-    """Return ``name: value``, cut."""
-    return f"{name}: {value}"[:_LONGEST]
+def described(
+    facts: list[str], attributes: list[str], rows: Iterable[Iterable[str]]
+) -> tuple[dict[str, Any], bytes]:
+    """Return the answer about a file: its attributes, and a row for each dataset."""
+    heading = [attributes[0], " · ".join(("", *attributes[1:]))] if attributes else []
+    return answer(facts, heading=heading, head=("name", "shape", "type", "attributes"), rows=rows)
 
 
 class _Header:
@@ -90,7 +93,7 @@ class _Header:
                 value = raw.rstrip(b"\0").decode("utf-8", "replace")
             else:
                 value = ", ".join(str(one) for one in np.frombuffer(raw, item)[:8])
-            found.append(attribute_text(name, value))
+            found.append(f"{name}: {value}")
         return found
 
     def _list(self, tag: int) -> int:
@@ -107,7 +110,7 @@ class _Header:
         return count
 
     def _text(self) -> str:
-        return self._padded(self._number()).decode("utf-8", "replace")[:_LONGEST]
+        return self._padded(self._number()).decode("utf-8", "replace")
 
     def _padded(self, length: int) -> bytes:
         raw = self._take(length)
