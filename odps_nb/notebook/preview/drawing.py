@@ -37,17 +37,13 @@ _MADE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The first bytes of a blob; ``whole`` when they are all, ``size`` of all if known.
-
-    ``verified``: they are all, and their checksums were compared. ``room``: how many bytes may go
-    into the page as they are.
-    """
+    """The first bytes of a blob."""
 
     data: bytes
-    whole: bool
-    size: int | None = None
-    verified: bool = False
-    room: int = 0
+    whole: bool  #: Whether they are all.
+    size: int | None = None  #: Of the whole blob, if known.
+    verified: bool = False  #: Whether they are all and match their checksums.
+    room: int = 0  #: How many bytes may go into the page as they are.
 
     def __repr__(self) -> str:
         return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
@@ -55,26 +51,13 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A drawn preview.
-
-    Attributes
-    ----------
-    html
-        Its markup.
-    facts
-        For the caption: ``480 × 360``.
-    note
-        One line below the caption.
-    picture, player
-        ``data:`` URLs of its picture and of its sound or film, for views that show them without
-        the markup.
-    """
+    """A drawn preview."""
 
     html: Html
-    facts: tuple[str, ...] = ()
-    note: str = ""
-    picture: str = ""
-    player: str = ""
+    facts: tuple[str, ...] = ()  #: For the caption: ``480 × 360``.
+    note: str = ""  #: One line below the caption.
+    picture: str = ""  #: ``data:`` URL of its picture, for views that show it without the markup.
+    player: str = ""  #: ``data:`` URL of its sound or film, likewise.
 
 
 def framed(content: str, size: Size) -> Html:

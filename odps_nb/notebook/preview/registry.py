@@ -33,15 +33,7 @@ _log = logging.getLogger("odps_nb")
 class Kinds:
     """Kinds of previews, in the order in which they are asked.
 
-    Parameters
-    ----------
-    kinds
-        In any order.
-
-    Raises
-    ------
-    ValueError
-        For two kinds of the same name, or a brand that two of them claim.
+    Raises `ValueError` for two kinds of the same name, or a brand that two of them claim.
     """
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
@@ -62,15 +54,7 @@ class Kinds:
         return self._by_name[name]
 
     def sniff(self, head: bytes, size: int | None = None) -> Format:
-        """Return the format of a blob, told from its first bytes alone.
-
-        Parameters
-        ----------
-        head
-            The first `HEAD` bytes, or all of them.
-        size
-            Length of the whole blob in bytes, if known; a head of that length is the whole blob.
-        """
+        """Return the format of a blob of ``size`` bytes by its first `HEAD` bytes, or all."""
         whole = size is not None and size <= len(head)
         found = self._match(Head.of(head, whole=whole, brands=self._brands))
         if found.mime != UNKNOWN:
@@ -124,16 +108,9 @@ def sniff(head: bytes, size: int | None = None) -> Format:
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
-    """Return the media type of a file; ``application/octet-stream`` where nothing is known.
+    """Return the media type of a file of ``size`` bytes by its first `HEAD` bytes, then its name.
 
-    Parameters
-    ----------
-    head
-        Its first bytes, at least `odps_nb.notebook.preview.kind.HEAD` of them or all.
-    size
-        How many it has.
-    name
-        Its name.
+    ``application/octet-stream`` where nothing is known.
     """
     found = sniff(head, size)
     guess = mimetypes.guess_type(name)[0]

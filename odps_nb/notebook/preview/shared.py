@@ -24,26 +24,15 @@ OTHER_CODEC: Final = "not decoded here: its codec is"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much space a preview has.
+    """How much space a preview has."""
 
-    Attributes
-    ----------
-    layout
-        ``tile`` among others, ``row`` with its caption beside it, or ``single``.
-    width, height
-        Bounds of a picture, in CSS pixels.
-    rows, columns
-        Bounds of a table.
-    lines
-        Bound of a text.
-    """
-
+    #: ``tile`` among others, ``row`` with its caption beside it, or ``single``.
     layout: Literal["tile", "row", "single"]
-    width: int
+    width: int  #: Of a picture, in CSS pixels; likewise ``height``.
     height: int
-    rows: int
+    rows: int  #: Of a table; likewise ``columns``.
     columns: int
-    lines: int
+    lines: int  #: Of a text.
 
     @property
     def box(self) -> str:
@@ -82,18 +71,8 @@ def answer(
 ) -> tuple[dict[str, Any], bytes]:
     """Return what a parser found, as `parsing.draw_parsed` draws it; long texts are cut.
 
-    Parameters
-    ----------
-    facts, note
-        For the caption.
-    picture
-        An encoded picture; without it the other values are drawn.
-    heading
-        Texts above the content; the first one is bold.
-    head, rows
-        Names and cells of a table.
-    lines
-        Lines of text, drawn where ``head`` is empty.
+    An encoded picture is drawn, else the table of ``head`` and ``rows``, else ``lines``, these two
+    below the texts of ``heading``.
     """
     texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
     found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}

@@ -144,13 +144,10 @@ def tile(
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
-    """Read one blob and draw it as a tile.
+    """Read one blob and draw it as a tile; opens and closes it once.
 
     Parameters
     ----------
-    blob
-        Opened and closed once; no more of it is read than `Kind.limit` of its kind, or `Kind.alone`
-        for a large preview.
     size
         How much room the preview has.
     fallback_name
@@ -195,20 +192,8 @@ def tile(
 def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
     """Return the MIME bundle of one blob: ``text/html`` without scripts, and ``text/plain``.
 
-    Opens the blob once; reads no more of it than the preview needs.
-
-    Parameters
-    ----------
-    blob
-        What to show; see `BlobLike`.
-    render
-        Draw an HTML page in a sandbox rather than show its source.
-
-    Raises
-    ------
-    TransportError
-        When the service gives no answer. A blob that is corrupt or gone raises nothing: its tile
-        says so.
+    With ``render``, an HTML page is drawn in a sandbox. Raises `TransportError` when the service
+    gives no answer; the tile says what else is wrong with a blob.
     """
     made = tile(blob, size=SINGLE, render=render)
     return bundle(made.html, f"<Blob {made.text}>")
