@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -126,12 +126,12 @@ def source_box(text: str, size: Size, *, label: str) -> Html:
     return text_box("\n".join(shorten(line, _LINE) for line in lines), size, label=label)
 
 
-def card(title: str, rows: Sequence[Html], size: Size) -> Html:
-    """Return a few rows below a title, in the middle of a box."""
+def card(title: str, rows: Iterable[str], size: Size) -> Html:
+    """Return a few rows of text or markup below a title, in the middle of a box."""
     inner = element(
         "div",
         element("div", title, style="font-weight:bold;font-size:18px"),
-        *rows,
+        *(element("div", row) for row in rows),
         attributes={"dir": "auto"},
         style=f"padding:12px 16px;border:{LINE};border-radius:4px;{SMALL}",
     )

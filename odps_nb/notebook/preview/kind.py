@@ -7,9 +7,10 @@ the parser process. Both raise `UnshowableError` with a reason for what cannot b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Set
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.parsing.encodings import decode, detect
@@ -143,3 +144,14 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         return decode(excerpt.data, format.encoding, whole=excerpt.whole)
     except UnicodeDecodeError as error:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
+
+
+def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
+    """Return the value of a JSON text, ``None`` where it is none.
+
+    Numbers are texts unless ``number`` converts them: one of a million digits costs nothing.
+    """
+    try:
+        return json.loads(text, parse_int=number, parse_float=number)
+    except (ValueError, RecursionError):
+        return None

@@ -12,8 +12,7 @@ import logging
 import mimetypes
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -26,7 +25,6 @@ GROUP: Final = "odps_nb.preview_kinds"
 # by name: its modules import this one
 _PACKAGE: Final = "odps_nb.notebook.preview.kinds"
 
-_Recognise = Callable[[Head], Format | None]
 _log = logging.getLogger("odps_nb")
 
 
@@ -64,8 +62,13 @@ class Kinds:
         return self._match(guessed) if guessed.guessed else found
 
     def _match(self, head: Head) -> Format:
-        found = (kind.match(head) for kind in self)
-        return next(format for format in found if format is not None)  # "binary" fits always
+        for kind in self:
+            try:
+                if found := kind.match(head):
+                    return found
+            except Exception as error:  # noqa: BLE001  # another package may raise what it likes
+                _log.warning("the preview kind %r could not look at a blob: %s", kind.name, error)
+        raise AssertionError("the kind 'binary' matches everything")
 
 
 @cache
@@ -80,26 +83,10 @@ def kinds() -> Kinds:
     found = Kinds(importlib.import_module(module).KIND for module in modules)
     for entry in sorted(entry_points(group=GROUP)):
         try:
-            kind = entry.load()
-            found = Kinds((*found, replace(kind, recognise=_guarded(kind.recognise, entry.name))))
+            found = Kinds((*found, entry.load()))
         except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
             _log.warning("the preview kind %r is left out: %s", entry.name, error)
     return found
-
-
-def _guarded(recognise: _Recognise | None, name: str) -> _Recognise | None:
-    """Return a function that recognises nothing where ``recognise`` raises."""
-    if recognise is None:
-        return None
-
-    def guarded(head: Head) -> Format | None:
-        try:
-            return recognise(head)
-        except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
-            _log.warning("the preview kind %r could not look at a blob: %s", name, error)
-            return None
-
-    return guarded
 
 
 def sniff(head: bytes, size: int | None = None) -> Format:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import SMALL, Html, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, source_box
+from odps_nb.notebook.display.html import SMALL, element, scroller
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, source_box
 from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.registry import sniff
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.client import Parsed
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import format_bytes, shorten
 
 _NPZ = Format("application/x-npz", "NumPy archive", aliases=("application/zip",))
 _ZIP = Format(
@@ -54,35 +52,18 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if format.label in (_ZIP.label, _NPZ.label) and not excerpt.whole:
         raise UnshowableError("too large to look inside")
     parsed = parse("archive", excerpt.data, size, label=format.label, whole=excerpt.whole)
-    if "names" not in parsed.found:
-        return _packed(parsed, size, name=name)
-    return Drawing(html=_list(parsed, size, label=name), facts=parsed.texts("facts"))
-
-
-def _packed(parsed: Parsed, size: Size, *, name: str) -> Drawing:
+    if "names" in parsed.found:
+        rows = (element("li", entry) for entry in parsed.texts("names"))
+        listed = element("ul", *rows, style=f"margin:0;padding:8px 10px 8px 26px;{SMALL}")
+        html = scroller("div", listed, label=f"names inside {name}", style=size.box)
+        return Drawing(html=html, facts=parsed.texts("facts"))
     inside = sniff(parsed.data, parsed.number("length"))
     what = f"one {inside.label} file"
     if not inside.encoding:
-        return Drawing(html=_box([element("li", what)], size, label=name))
+        return placeholder(what, size)
     text = text_of(Excerpt(data=parsed.data, whole=False), inside)
     html = source_box(text, size, label=f"text inside {name}")
     return Drawing(html=html, facts=(what,))
-
-
-def _list(parsed: Parsed, size: Size, *, label: str) -> Html:
-    entries = zip(parsed.texts("names"), parsed.texts("sizes"), strict=False)
-    rows = [
-        element(
-            "li", shorten(name, 200), f" · {format_bytes(int(length))}" if length.isdigit() else ""
-        )
-        for name, length in entries
-    ]
-    return _box(rows, size, label=label)
-
-
-def _box(rows: list[Html], size: Size, *, label: str) -> Html:
-    listed = element("ul", *rows, style=f"margin:0;padding:8px 10px 8px 26px;{SMALL}")
-    return scroller("div", listed, label=f"names inside {label}", style=size.box)
 
 
 KIND = Kind(

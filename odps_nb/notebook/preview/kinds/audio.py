@@ -13,7 +13,7 @@ from typing import Final
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import Html, data_url, element
 from odps_nb.notebook.preview.boxes import boxes, place_of_index
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, reason_to_show
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, framed, reason_to_show
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size, length_of
@@ -104,13 +104,9 @@ def _has_sound_alone(data: bytes) -> bool:
     for name, begin, end in boxes(data):
         if name == b"moov":
             index = data[begin:end]
-            handlers = {index[at + 12 : at + 16] for at in _places(index, b"hdlr")}
+            handlers = set(re.findall(rb"hdlr.{8}(.{4})", index, re.DOTALL))
             return end <= len(data) and b"soun" in handlers and b"vide" not in handlers
     return False
-
-
-def _places(data: bytes, mark: bytes) -> list[int]:
-    return [match.start() for match in re.finditer(re.escape(mark), data)]
 
 
 def _aac_frame(head: bytes, at: int) -> int | None:
@@ -173,8 +169,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if place is not None:
         shown = ("its index stands at its end",)
         note = f"no length: {format_bytes(place)} before its index would be fetched for it"
-    card = element("div", *(element("div", fact) for fact in shown), style="padding:12px")
-    return Drawing(html=framed(card, size), facts=facts, note=note)
+    return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 
 def _wav_code(data: bytes, format: Format) -> int:

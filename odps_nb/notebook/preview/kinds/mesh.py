@@ -7,7 +7,6 @@ import re
 import struct
 from typing import Final
 
-from odps_nb.notebook.display.html import element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
@@ -69,8 +68,7 @@ def _is_obj(data: bytes) -> bool:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _COUNTS[format.label](excerpt)
-    rows = [element("div", fact) for fact in facts]
-    return Drawing(html=card("3-D", rows, size), facts=facts)
+    return Drawing(html=card("3-D", facts, size), facts=facts)
 
 
 def _of_ply(excerpt: Excerpt) -> tuple[str, ...]:

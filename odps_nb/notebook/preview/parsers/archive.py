@@ -19,13 +19,12 @@ import zstandard
 from odps_nb.errors import MissingDependencyError
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import count_of
+from odps_nb.terms import count_of, format_bytes, shorten
 
 #: Bytes that are unpacked at most.
 MAX_UNPACKED: Final = 1024 * 1024
 _HEAD: Final = 64 * 1024
 _NAMES: Final = 200
-_LONGEST: Final = 400
 _Found = dict[str, Any]
 
 try:
@@ -38,7 +37,7 @@ else:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
-    """Return names and sizes of the files inside; of a packed file its first bytes, as data."""
+    """Return the files inside as ``names``; of a packed file its first bytes, as data."""
     label, whole = options["label"], options["whole"]
     if label in ("ZIP", "NumPy archive"):
         return _zip(data), b""
@@ -53,8 +52,8 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[_Found, bytes]:
 
 
 def _entries(found: list[tuple[str, int]], *facts: str) -> _Found:
-    names, sizes = [name[:_LONGEST] for name, _ in found], [str(size) for _, size in found]
-    return {"names": names, "sizes": sizes, "facts": facts}
+    names = [f"{shorten(name, 200)} · {format_bytes(size)}" for name, size in found]
+    return {"names": names, "facts": facts}
 
 
 def _listed(infos: list[Any], *, whole: bool = True) -> _Found:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Set
 from typing import Any, Final
 from urllib.parse import unquote
 
-from odps_nb.notebook.preview.parsers.xml_text import LINES, Content, Wanted, read_xml
+from odps_nb.notebook.preview.parsers.xml_text import LINES, WantedXml, XmlContent, read_xml
 from odps_nb.notebook.preview.shared import answer, words
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -23,11 +23,11 @@ from odps_nb.terms import count_of
 MAX_UNPACKED: Final = 16 << 20
 _CHUNK: Final = 64 << 10
 _PARTS: Final = 64  # slides or sections that are opened for text
-_LINKS: Final = Wanted(elements=words("Relationship"))
-_WORDS: Final = Wanted(paragraphs=words("p"), texts=words("t"))
+_LINKS: Final = WantedXml(elements=words("Relationship"))
+_WORDS: Final = WantedXml(paragraphs=words("p"), texts=words("t"))
 _TITLES: Final = words("title creator")
 _LOCKED: Final = "it is locked with a password"
-_Read = tuple[Content, list[str]]
+_Read = tuple[XmlContent, list[str]]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -57,16 +57,16 @@ class _Parts:
     def __contains__(self, name: str) -> bool:
         return _key(name) in self._infos
 
-    def read(self, name: str, wanted: Wanted, *, lines: int = LINES) -> Content:
+    def read(self, name: str, wanted: WantedXml, *, lines: int = LINES) -> XmlContent:
         """Return the content of a part; empty if there is no part of that name."""
-        return read_xml(self._chunks(name), wanted, lines=lines) if name in self else Content()
+        return read_xml(self._chunks(name), wanted, lines=lines) if name in self else XmlContent()
 
-    def read_about(self, name: str, wanted: Wanted) -> Content:
+    def read_about(self, name: str, wanted: WantedXml) -> XmlContent:
         """Return the content of a part that the text does not depend on; empty if it is damaged."""
         try:
             return self.read(name, wanted)
         except UnshowableError:
-            return Content()
+            return XmlContent()
 
     def _chunks(self, name: str) -> Iterator[bytes]:
         with self._archive.open(self._infos[_key(name)]) as part:
@@ -109,23 +109,23 @@ def _word(parts: _Parts) -> _Read:
 
 def _power_point(parts: _Parts) -> _Read:
     main, found, _ = _office(parts, "ppt/presentation.xml")
-    slides = parts.read(main, Wanted(elements=words("sldId"))).elements
+    slides = parts.read(main, WantedXml(elements=words("sldId"))).elements
     targets = {name: target for name, _, target in parts.links(main)}
-    # of the two attributes `id` and `r:id`, `Wanted.elements` returns the second
+    # of the two attributes `id` and `r:id`, `WantedXml.elements` returns the second
     ordered = [targets[slide["id"]] for _, slide in slides if slide.get("id") in targets]
     found.lines = _lines_of(parts, ordered, _WORDS)
     return found, [count_of(len(slides), "slide")]
 
 
-def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
+def _office(parts: _Parts, usual: str) -> tuple[str, XmlContent, dict[str, str]]:
     """Return the name of the main part, title and author, and the counts that are stated."""
     targets = {kind: target for _, kind, target in parts.links("")}
     main = targets.get("officeDocument", usual)
     if main not in parts:
         raise UnshowableError("its main part is missing")
     about = targets.get("core-properties", "docProps/core.xml")
-    found = parts.read_about(about, Wanted(values=_TITLES))
-    counted = Wanted(values=words("Pages Paragraphs Words"))
+    found = parts.read_about(about, WantedXml(values=_TITLES))
+    counted = WantedXml(values=words("Pages Paragraphs Words"))
     counting = targets.get("extended-properties", "docProps/app.xml")
     stated = parts.read_about(counting, counted).values
     return main, found, stated
@@ -134,13 +134,13 @@ def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
 def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> _Read:
     if "content.xml" not in parts:
         raise UnshowableError("its main part is missing")
-    manifest = parts.read("META-INF/manifest.xml", Wanted(elements=words("encryption-data")))
+    manifest = parts.read("META-INF/manifest.xml", WantedXml(elements=words("encryption-data")))
     if manifest.elements:
         raise UnshowableError(_LOCKED)
-    statistic = Wanted(values=_TITLES, elements=words("document-statistic"))
+    statistic = WantedXml(values=_TITLES, elements=words("document-statistic"))
     found = parts.read_about("meta.xml", statistic)
     stated = {name: text for _, some in found.elements for name, text in some.items()}
-    content = parts.read("content.xml", Wanted(paragraphs=words("p h"), counted=slides))
+    content = parts.read("content.xml", WantedXml(paragraphs=words("p h"), counted=slides))
     found.lines = content.lines
     if content.counts["page"]:
         return found, [count_of(content.counts["page"], "slide")]
@@ -153,21 +153,21 @@ def _open_slides(parts: _Parts) -> _Read:
 
 
 def _epub(parts: _Parts) -> _Read:
-    container = parts.read("META-INF/container.xml", Wanted(elements=words("rootfile")))
+    container = parts.read("META-INF/container.xml", WantedXml(elements=words("rootfile")))
     package = next((root.get("full-path", "") for _, root in container.elements), "")
     if package not in parts:
         raise UnshowableError("its main part is missing")
-    found = parts.read(package, Wanted(values=_TITLES, elements=words("item itemref")))
+    found = parts.read(package, WantedXml(values=_TITLES, elements=words("item itemref")))
     items = {item.get("id"): item.get("href", "") for tag, item in found.elements if tag == "item"}
     spine = [ref.get("idref") for tag, ref in found.elements if tag == "itemref"]
     folder = posixpath.dirname(package)
     ordered = [_joined(folder, unquote(items[ref])) for ref in spine if ref in items]
-    page = Wanted(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
+    page = WantedXml(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
     found.lines = _lines_of(parts, ordered, page)
     return found, [count_of(len(spine), "section")]
 
 
-def _lines_of(parts: _Parts, names: list[str], wanted: Wanted) -> list[str]:
+def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
     """Return the first lines of parts that follow one another."""
     lines: list[str] = []
     for name in names[:_PARTS]:

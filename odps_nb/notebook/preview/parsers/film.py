@@ -35,16 +35,16 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     mime, whole = options["mime"], options["whole"]
     try:
         return _parsed(data, mime, Size(**options["size"]), whole=whole)
-    except UnshowableError as error:
-        if whole or DAMAGED not in str(error):
-            raise
-        raise UnshowableError("no frame was found in the part that was read") from None
+    except FAILURES as error:
+        reason = str(error) if isinstance(error, UnshowableError) else refusal_of(error)
+        if not whole and DAMAGED in reason:
+            reason = "no frame was found in the part that was read"
+        raise UnshowableError(reason) from None
 
 
 def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[str, Any], bytes]:
     with opened(data, mime) as container:
-        films = [one for one in container.streams.video if not _is_cover(one)]
-        film = next(iter(films), None)  # a cover is no film
+        film = next((one for one in container.streams.video if not _is_cover(one)), None)
         if film is None:
             raise UnshowableError("no moving picture was found inside")
         context = film.codec_context
@@ -68,12 +68,7 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
     """Return the first frame, or one of the middle where that is a black or white one."""
     film.codec_context.thread_count = 1
     film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
-    try:
-        first = _next_frame(container, film)
-    except UnshowableError:
-        raise
-    except FAILURES as error:
-        raise UnshowableError(f"no frame: {refusal_of(error)}") from None
+    first = _next_frame(container, film)
     if first is None:
         raise UnshowableError("no frame was found in its first packets")
     levels = np.asarray(first.convert("L"))

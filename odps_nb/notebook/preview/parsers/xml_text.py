@@ -27,67 +27,40 @@ _SPACES: Final = words("tab br cr s line-break")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is read of an XML file; names of elements are local names.
+class WantedXml:
+    """What is read of an XML file; names of elements are local names."""
 
-    Attributes
-    ----------
-    paragraphs
-        Each of them is a line of text.
-    texts
-        Only text inside these counts, if any is named.
-    values
-        Elements whose text is a value, such as ``title``.
-    elements
-        Elements whose attributes are returned.
-    counted
-        Elements that are counted. When any is named, reading does not stop after `LINES` lines.
-    """
-
-    paragraphs: Set[str] = frozenset()
-    texts: Set[str] = frozenset()
-    values: Set[str] = frozenset()
-    elements: Set[str] = frozenset()
+    paragraphs: Set[str] = frozenset()  #: Each of them is a line of text.
+    texts: Set[str] = frozenset()  #: Only text inside these counts, if any is named.
+    values: Set[str] = frozenset()  #: Elements whose text is a value, such as ``title``.
+    elements: Set[str] = frozenset()  #: Elements whose attributes are returned.
+    #: Elements that are counted. When any is named, reading does not stop after `LINES` lines.
     counted: Set[str] = frozenset()
 
 
 @dataclass(slots=True)
-class Content:
-    """What was read: lines, first value of each name, attributes by local name, and counts.
-
-    ``whole`` is false when reading stopped after enough lines.
-    """
+class XmlContent:
+    """What was read: lines, first value of each name, attributes by local name, and counts."""
 
     lines: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     elements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    whole: bool = True
 
 
 class _EnoughError(Exception):
     """Stops the parser."""
 
 
-def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> Content:
-    """Return the wanted content of an XML file.
-
-    Parameters
-    ----------
-    chunks
-        The bytes of the file, in parts.
-    wanted
-        What is read.
-    lines
-        Maximum number of lines to collect. Default: `LINES`.
-    """
+def read_xml(chunks: Iterable[bytes], wanted: WantedXml, *, lines: int = LINES) -> XmlContent:
+    """Return the wanted content of an XML file, with at most so many ``lines``."""
     reader = _Reader(wanted, lines)
     try:
         for chunk in chunks:
             reader.parser.Parse(chunk, False)
         reader.parser.Parse(b"", True)
-    except _EnoughError:
-        reader.content.whole = False
+    except _EnoughError:  # enough lines
+        pass
     except expat.ExpatError as error:
         raise UnshowableError(f"its XML is not well-formed: {error}") from None
     return reader.content
@@ -96,7 +69,7 @@ def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> 
 class _Reader:
     """Collects content while expat parses."""
 
-    def __init__(self, wanted: Wanted, lines: int) -> None:
+    def __init__(self, wanted: WantedXml, lines: int) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
@@ -105,7 +78,7 @@ class _Reader:
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EntityDeclHandler = self._entity
         parser.SkippedEntityHandler = self._skipped
-        self.content = Content()
+        self.content = XmlContent()
         self._wanted, self._lines = wanted, lines
         self._open: list[str] = []
         self._hidden = self._texts = self._paragraphs = 0
