@@ -1,8 +1,7 @@
 """Finds the kinds of previews, and asks them in order what a blob is.
 
-What the server declares is only a label: nothing here looks at it. Kinds are the files of
-`odps_nb.notebook.preview.kinds`: a new one needs no line anywhere else. Installed packages add
-theirs by an entry point: see ``docs/previews.md``.
+Kinds are the files of `odps_nb.notebook.preview.kinds` and those of installed packages
+(``docs/previews.md``). What the server declares is only a label, which decides nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sound: its waveform, and a player around the original bytes where the page has room for them.
 
-Levels are taken in the process aside, by PyAV (extra ``previews``), but for WAV; the sound itself
-plays in the browser. Length of WAV and FLAC stands in their first bytes.
+PyAV (extra ``previews``) decodes all formats but WAV in the parser process; the browser plays the
+sound. The first bytes of WAV and FLAC state their length.
 """
 
 from __future__ import annotations

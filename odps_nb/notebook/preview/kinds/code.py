@@ -1,7 +1,6 @@
 """Source code and Markdown: the first lines, coloured; never drawn as a page.
 
-The text itself tells its language: marks that a line of it begins with. What has too few of them
-stays a plain text. Words are told apart in the process aside.
+The language is recognised by marks that lines begin with; a text with too few of them stays plain.
 """
 
 from __future__ import annotations

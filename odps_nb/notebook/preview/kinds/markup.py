@@ -1,9 +1,8 @@
 """HTML and XML as escaped source; HTML drawn in a sandbox on request.
 
-A drawn page is rebuilt without links, forms and scripts (`parsers.page`), and gets
-``<iframe sandbox="">`` and a content security policy of its own: no script, no form, no navigation,
-no request, another origin, nothing to click. The source stays beside it, folded, since a notebook
-that is reopened untrusted loses the frame.
+A drawn page is rebuilt without links, forms and scripts (`parsers.page`) in a frame with an empty
+``sandbox`` and a policy of its own. Its source stays below, folded: a notebook that is reopened
+untrusted loses the frame.
 """
 
 from __future__ import annotations

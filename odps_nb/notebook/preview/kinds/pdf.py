@@ -1,9 +1,8 @@
-"""PDF: the first page as a picture that we encoded, drawn in the process aside.
+"""PDF: the first page as a picture that the parser process draws (extra ``previews``).
 
-That needs pypdfium2 (extra ``previews``). Without it, and of what is cut, locked or corrupt, there
-is a card with version, title and number of pages, as far as they stand there as plain text.
-The document is never embedded: browsers show no PDF in a sandboxed frame, and a frame without a
-sandbox may run scripts. Who wants to read it saves it and opens it elsewhere.
+Without pypdfium2, or of a file that is cut, locked or corrupt, there is a card with version, title
+and number of pages as far as they are plain text. The document is never embedded: browsers show no
+PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""SVG: shown by ``<img>`` alone, as it is.
+"""SVG: shown as it is by ``<img>`` alone, where it runs no script and loads nothing.
 
-There it runs no script, follows no link and loads nothing (the browser's "secure static mode"). As
-a document or inline it would do all three. One that would keep the browser busy is shown as source:
-see `odps_nb.notebook.preview.parsers.svg`.
+One that would keep the browser busy is shown as source: `odps_nb.notebook.preview.parsers.svg`.
 """
 
 from __future__ import annotations

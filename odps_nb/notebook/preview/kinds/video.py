@@ -1,8 +1,7 @@
 """Video: a frame, and a player around the original bytes where the page has room for them.
 
-PyAV (extra ``previews``) decodes the frame in the process aside; the film itself plays in the
-browser. Without PyAV there is the player alone. Of a large film whose index stands behind its
-pictures there is a card: only all of it would show a frame, because the protocol has no ranges.
+PyAV (extra ``previews``) decodes the frame in the parser process; the browser plays the film. A
+large film with its index at the end gets a card: the protocol has no ranges.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Archives and packed files: the names inside, or the first bytes of what is packed.
 
-Runs in the parser process. Nothing is extracted. Packed streams are unpacked into
-memory up to 1 MiB, enough for the first names of a tar or the first lines of a text.
+Nothing is extracted. Packed streams are unpacked into memory up to 1 MiB, enough for the first
+names of a tar or the first lines of a text.
 """
 
 from __future__ import annotations

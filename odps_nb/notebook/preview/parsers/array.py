@@ -1,8 +1,4 @@
-"""NumPy arrays: shape, type and first values, read from the header by hand.
-
-Runs in the parser process. ``numpy.load`` is not used: nothing is unpickled, and only the first
-values are touched.
-"""
+"""NumPy arrays: shape, type and first values. ``numpy.load`` is not used: nothing is unpickled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Arrow IPC: names, types and first rows as texts.
 
-Runs in the parser process. Compressed buffers state their unpacked length, so that is added up
-first: nothing is unpacked that promises more than 64 MiB. Offsets are checked before a value is
-looked at. Extension types are shown as the type that they are stored as.
+Compressed buffers state their unpacked length: a file that promises more than 64 MiB is not
+unpacked. Offsets are checked before a value is read.
 """
 
 from __future__ import annotations

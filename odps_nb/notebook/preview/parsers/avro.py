@@ -1,7 +1,4 @@
-"""Avro object container files: the schema in the header, first rows where fastavro is installed.
-
-Runs in the parser process.
-"""
+"""Avro object container files: the schema in the header, and rows where fastavro is installed."""
 
 from __future__ import annotations
 

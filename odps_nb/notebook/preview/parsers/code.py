@@ -1,6 +1,6 @@
 """Source code and Markdown: lines cut into words, each with what it is in its language.
 
-Runs in the parser process, since patterns of Pygments may take very long on some texts.
+Patterns of Pygments may take very long on some texts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Opens films and sound with FFmpeg, which gets bytes and can reach nothing else.
+"""Opens films and sound with FFmpeg, for `film` and `sound`.
 
-Runs in the parser process, for `film` and `sound`. FFmpeg is told the one container that the first
-bytes proved, so that no playlist is ever recognised; what a file asks to open besides itself
-(an external track) is refused; and only decoders of everyday formats are loaded.
+FFmpeg gets bytes, the one container that the first bytes proved (no playlist is ever recognised),
+and decoders of everyday formats; it can open nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""SQLite databases: names, rows and columns of the tables.
+"""SQLite databases: names, rows and columns of the tables, from a copy in memory.
 
-Runs in the parser process, on a copy in memory. No view, trigger or virtual table is run, and of a
-table only its rows are counted, so that no expression of the file is evaluated.
+No view, trigger or virtual table is run, and of a table only its rows are counted, so that no
+expression of the file is evaluated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """HDF5 and netCDF-4: names, shapes, types and attributes of the first datasets.
 
-Runs in the parser process. Only the descriptions are read: no value of a dataset is, so that no
-filter runs. Links to other places of the file or to other files are named and never followed, so
-that no other file is opened.
+No value of a dataset is read, so that no filter runs. Links are named and never followed, so that
+no other file is opened.
 """
 
 from __future__ import annotations

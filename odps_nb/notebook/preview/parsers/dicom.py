@@ -1,6 +1,6 @@
 """DICOM (medical pictures): the first frame as greys, and technical facts.
 
-Runs in the parser process. What says who was examined, where and by whom is never returned.
+What says who was examined, where and by whom is never returned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Documents (Word, PowerPoint, OpenDocument, EPUB): title, author, first lines, counts.
 
-Runs in the parser process. All of them are ZIP files with XML inside. Only the parts that are
-needed are unpacked, piece by piece and up to `MAX_UNPACKED` bytes in all; no link is followed.
-Part names: ECMA-376 part 2 (OPC), OpenDocument 1.3 part 2, EPUB 3.3.
+All are ZIP files with XML inside (ECMA-376 part 2, OpenDocument 1.3 part 2, EPUB 3.3). Only the
+parts that are needed are unpacked, up to `MAX_UNPACKED` bytes in all; no link is followed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Films: length, size, codec, and one frame as a picture.
-
-Runs in the parser process.
-"""
+"""Films: length, size, codec, and one frame as a picture."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """FITS (astronomy): the cards of the header, and the first picture as greys.
 
-Runs in the parser process. The format is small and old (FITS 4.0): units of a header and data, each
-of whole blocks of 2880 bytes; a header is cards of 80 letters up to ``END``; numbers of the data
-begin with their highest byte.
+FITS 4.0: units of a header and big-endian data, each of whole blocks of 2880 bytes; a header is
+cards of 80 letters up to ``END``.
 """
 
 from __future__ import annotations

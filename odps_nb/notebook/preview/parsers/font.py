@@ -1,7 +1,4 @@
-"""Fonts: a picture of some letters, and the names that the font gives itself.
-
-Runs in the parser process: FreeType reads the file.
-"""
+"""Fonts: a picture of some letters, drawn by FreeType, and the names that the font has."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Mail messages: fields of the header, first lines of text, names and sizes of attachments.
-
-Runs in the parser process. Nothing of an attachment is looked into, and a page inside a message
-is shown as its words.
-"""
+"""Mail messages: fields of the header, first lines of text, names and sizes of attachments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""netCDF-3: names, shapes, types and attributes of the variables, read from the header by hand.
+"""netCDF-3: names, shapes, types and attributes of the variables (Classic Format Specification).
 
-Runs in the parser process. The header stands at the start (netCDF Classic Format Specification);
-no value of a variable is read.
+Only the header is read.
 """
 
 from __future__ import annotations

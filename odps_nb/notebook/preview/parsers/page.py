@@ -1,9 +1,7 @@
 """HTML pages: rebuilt without links, forms, frames, scripts and anything that loads a file.
 
-Runs in the parser process. The sandbox and the policy of the frame stop scripts and requests; they
-do not stop hints (``<link rel=preconnect>``), nor a click on a link, which loads a page that has no
-policy. So nothing is left to click or to hint. The tree is built and written by
-nh3 (html5ever, the parser of a browser), which keeps only what is listed here.
+Sandbox and policy of the frame stop neither hints (``<link rel=preconnect>``) nor a click on a
+link. nh3 (html5ever, the parser of a browser) keeps only what is listed here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""PDF: the first page as a picture, and how many pages there are.
+"""PDF: the first page as a picture, drawn by PDFium, and how many pages there are.
 
-Runs in the parser process: PDFium draws it. Forms are never set up, so that no script of the file
-could run; nothing outside of the bytes is opened.
+Forms are never set up, so that no script of the file can run; no other file is opened.
 """
 
 from __future__ import annotations

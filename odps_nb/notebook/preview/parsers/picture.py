@@ -1,8 +1,7 @@
 """Raster images: thumbnails that we encode ourselves.
 
-Runs in the parser process. Pillow is told the one format that the first bytes proved, and the size
-in pixels is checked from the header before anything is decoded: a PNG of 17 kB can hold 144 million
-pixels.
+Pillow is told the one format that the first bytes proved, and the size in pixels is checked before
+anything is decoded: a PNG of 17 kB can hold 144 million pixels.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Camera RAW: the largest whole JPEG inside, which is what the camera showed of the picture.
-
-Runs in the parser process. Each maker has other places for it, so it is found by its first bytes.
-"""
+"""Camera RAW: the largest whole JPEG inside, found by its first bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Sound: length, sampling rate, channels, and how loud it is over time.
 
-Runs in the parser process. WAV of whole numbers is read here; everything else by FFmpeg.
+WAV of whole numbers is read here, everything else by FFmpeg.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """SVG: an upper bound of how much a browser would draw.
 
-Runs in the parser process. ``<use>``, patterns, markers, masks and clip paths draw what they refer
-to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
-them can never be opened again. So each reference is counted by what it draws, over the whole
-graph. What is not understood, or not needed for pictures, is refused: then the source is shown.
+``<use>``, patterns, markers, masks and clip paths draw what they refer to and may be nested: 2 kB
+become 10^8 shapes, and a notebook that holds them can never be opened again. So each reference is
+counted by what it draws. What is not understood is refused: then the source is shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Workbooks (Excel, OpenDocument): names of the sheets, and the first rows of the first one.
 
-Runs in the parser process. Old Excel files are compound files, the others ZIP files. What is
-promised to unpack to more than `MAX_UNPACKED` is not unpacked; what keeps no promise meets the
-limits of the process. Values are those that were saved: no formula is computed, no link followed.
+A file that promises to unpack to more than `MAX_UNPACKED` is not unpacked. Values are those that
+were saved: no formula is computed, no link followed.
 """
 
 from __future__ import annotations

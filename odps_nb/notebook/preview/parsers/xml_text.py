@@ -1,7 +1,6 @@
 """Reads XML of unknown origin as text, without a tree: for `document`.
 
-Runs in the parser process. Nothing is declared by the file itself: an internal document type or an
-entity declaration is refused, and no other document is loaded.
+A file that declares entities or an internal document type is refused; no other file is loaded.
 """
 
 from __future__ import annotations
