@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
@@ -21,10 +22,13 @@ _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # that are shown of one object
 _VALUES: Final = 8  # of an attribute
 _SMALL: Final = 4_096  # bytes of an attribute that is read
-_HIDDEN: Final = frozenset(
-    {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
-)
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
+_HIDDEN: Final = frozenset(
+    {
+        *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid"),
+        *("_Netcdf4Coordinates", *_NETCDF),
+    }
+)
 _ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
 """What h5py raises where an object is cut, damaged, or of a type that numpy has not."""
 
@@ -82,7 +86,7 @@ def _read(file: Any) -> tuple[dict[str, Any], bytes]:
     is_netcdf = any(name in file.attrs for name in _NETCDF)
     fact = count_of(count, "dataset") if complete else "first datasets"
     facts = ["netCDF-4", fact] if is_netcdf else [fact]
-    return netcdf.described(facts, list(_attributes(file)), rows)
+    return netcdf.described(facts, _attributes(file), rows)
 
 
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:
@@ -154,17 +158,10 @@ def _type_of(found: Any) -> str:
     return str(kind)
 
 
-def _attributes(found: Any) -> Iterator[str]:
-    shown = 0
-    for name in found.attrs:
-        if name in _HIDDEN or name in _NETCDF:
-            continue
-        text = _attribute(found, name)
-        if text:
-            shown += 1
-            yield f"{name}: {text}"
-        if shown >= _ATTRIBUTES:
-            return
+def _attributes(found: Any) -> list[str]:
+    names = (name for name in found.attrs if name not in _HIDDEN)
+    texts = ((name, _attribute(found, name)) for name in names)
+    return list(islice((f"{name}: {text}" for name, text in texts if text), _ATTRIBUTES))
 
 
 def _attribute(found: Any, name: str) -> str:

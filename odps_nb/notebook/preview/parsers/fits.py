@@ -37,18 +37,16 @@ class _Unit:
     begins: int
 
     def number(self, name: str, default: int = 0) -> int:
-        try:
-            return int(self.values.get(name) or default)
-        except ValueError:
-            raise UnshowableError(f"{name} is no number") from None
+        return int(self.values.get(name) or default)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents as NumPy counts them: the one that changes fastest is the last."""
-        extents = [self.number(f"NAXIS{n}") for n in range(min(self.number("NAXIS"), 999), 0, -1)]
-        if any(extent < 0 for extent in extents):
+        axes = range(min(self.number("NAXIS"), 999), 0, -1)
+        extents = tuple(self.number(f"NAXIS{axis}") for axis in axes)
+        if min(extents, default=0) < 0:
             raise UnshowableError("an extent is negative")
-        return tuple(extents)
+        return extents
 
     @property
     def kind(self) -> str:
@@ -90,12 +88,12 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
         try:
             unit = _header(data, at)
             following = unit.begins + -(-unit.length // _BLOCK) * _BLOCK
-        except UnshowableError:
-            if not found and all_of_it:
+        except ValueError:
+            if found:
+                break  # what follows the last unit means nothing
+            if all_of_it:
                 raise
-            if not found:
-                raise UnshowableError("its header ends behind the part that was read") from None
-            break  # what follows the last unit means nothing
+            raise UnshowableError("its header ends behind the part that was read") from None
         found.append(unit)
         if not all_of_it or following <= at:
             break
@@ -103,16 +101,13 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
     return found
 
 
-def _header(data: bytes, at: int) -> _Unit:
+def _header(data: bytes, start: int) -> _Unit:
     cards: list[_Card] = []
-    for number in range(_CARDS):
-        text = data[at + number * _CARD : at + (number + 1) * _CARD].decode("latin-1")
-        if len(text) < _CARD:
-            break
+    for at in range(start, min(start + _CARDS * _CARD, len(data) - _CARD + 1), _CARD):
+        text = data[at : at + _CARD].decode("latin-1")
         if text.rstrip() == "END":
-            ends = at + (number + 1) * _CARD
             values = {name: value for name, value, _ in reversed(cards)}  # the first one counts
-            return _Unit(cards=cards, values=values, begins=-(-ends // _BLOCK) * _BLOCK)
+            return _Unit(cards=cards, values=values, begins=-(-(at + _CARD) // _BLOCK) * _BLOCK)
         if text.strip():
             cards.append(_card(text))
     raise UnshowableError(f"{DAMAGED}: its header has no end")

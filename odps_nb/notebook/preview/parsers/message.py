@@ -32,14 +32,14 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     except RecursionError:
         raise UnshowableError("its parts are nested too deep: not read") from None
     attached = [part for part in parts if _is_attached(part)] if whole else []
-    stated = [(name, _field(message, name)) for name in _FIELDS]
+    stated = [(name, _decoded(message.get(name, ""))) for name in _FIELDS]
     lines = [f"{name}: {text}" for name, text in stated if text]
     for part in attached[:_ATTACHED]:
         size = format_bytes(len(_payload(part)))
         lines.append(f"attached: {_name(part) or 'without a name'} · {size}")
     lines += ["", *_lines([part for part in parts if not _is_attached(part)])]
     facts = (count_of(len(attached), "attachment"),) if whole else ()
-    return answer(facts, heading=filter(None, [_field(message, "Subject")]), lines=lines)
+    return answer(facts, heading=filter(None, [_decoded(message.get("Subject", ""))]), lines=lines)
 
 
 def _leaves(message: Message) -> Iterator[Message]:
@@ -58,10 +58,6 @@ def _leaves(message: Message) -> Iterator[Message]:
 def _is_attached(part: Message) -> bool:
     is_text = part.get_content_maintype() == "text"
     return not is_text or part.get_content_disposition() == "attachment"
-
-
-def _field(message: Message, name: str) -> str:
-    return _decoded(message.get(name, ""))
 
 
 def _name(part: Message) -> str:

@@ -11,8 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 from odps_nb.notebook.preview.shared import answer
-from odps_nb.parsing.reasons import DAMAGED
-from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12  # tags of lists
@@ -28,12 +26,7 @@ _SHOWN: Final = 60
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return a row for each variable, and attributes of the file."""
-    header = _Header(data)
-    try:
-        dimensions, attributes, variables = header.read()
-    except (IndexError, KeyError, ValueError):
-        what = "its header ends early" if header.ended else "its header is none of netCDF"
-        raise UnshowableError(f"{DAMAGED}: {what}") from None
+    dimensions, attributes, variables = _Header(data).read()
     rows = []
     for name, places, about, kind in variables[:_SHOWN]:
         shape = " × ".join("{} {:,}".format(*dimensions[place]) for place in places)
@@ -58,7 +51,6 @@ class _Header:
         version = data[3]
         self._wide = 8 if version == 5 else 4
         self._offset = 4 if version == 1 else 8
-        self.ended = False
 
     def read(self) -> tuple[list[tuple[str, int]], list[str], list[Any]]:
         """Return dimensions with lengths, attributes of the file, and variables."""
@@ -75,7 +67,7 @@ class _Header:
         name = self._text()
         places = [self._number() for _ in range(self._bounded())]
         if any(place >= dimensions for place in places):
-            raise ValueError
+            raise ValueError("its header is none of netCDF")
         about = self._attributes()
         kind = np.dtype(_TYPES[self._number(4)])
         self._number(), self._number(self._offset)  # size and place of its values
@@ -99,13 +91,13 @@ class _Header:
         """Return the number of entries of a list, which has a tag; ``0 0`` where it is absent."""
         stated, count = self._number(4), self._bounded()
         if stated != tag and (stated or count):
-            raise ValueError
+            raise ValueError("its header is none of netCDF")
         return count
 
     def _bounded(self) -> int:
         count = self._number()
         if count > _MANY:
-            raise ValueError
+            raise ValueError("its header is none of netCDF")
         return count
 
     def _text(self) -> str:
@@ -122,7 +114,6 @@ class _Header:
     def _take(self, length: int) -> bytes:
         raw = self._data[self._at : self._at + length]
         if len(raw) < length:
-            self.ended = True
-            raise IndexError
+            raise EOFError
         self._at += length
         return raw

@@ -95,7 +95,6 @@ class _Reader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._doctype
-        parser.EntityDeclHandler = self._entity
         parser.SkippedEntityHandler = self._entity
         parser.ProcessingInstructionHandler = self._entity
         self.root: _Node | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
@@ -55,11 +56,10 @@ def read_xml(chunks: Iterable[bytes], wanted: WantedXml, *, lines: int = LINES) 
     """Return the wanted content of an XML file, with at most so many ``lines``."""
     reader = _Reader(wanted, lines)
     try:
-        for chunk in chunks:
-            reader.parser.Parse(chunk, False)
-        reader.parser.Parse(b"", True)
-    except _EnoughError:  # enough lines
-        pass
+        with suppress(_EnoughError):
+            for chunk in chunks:
+                reader.parser.Parse(chunk, False)
+            reader.parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise UnshowableError(f"its XML is not well-formed: {error}") from None
     return reader.content
@@ -75,8 +75,7 @@ class _Reader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._doctype
-        parser.EntityDeclHandler = self._entity
-        parser.SkippedEntityHandler = self._skipped
+        parser.SkippedEntityHandler = lambda *_: self._text(" ")
         self.content = XmlContent()
         self._wanted, self._lines = wanted, lines
         self._open: list[str] = []
@@ -87,13 +86,8 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
+            # only there a file can declare entities
             raise UnshowableError("its XML has an internal document type: not read")
-
-    def _entity(self, *_: object) -> None:
-        raise UnshowableError("its XML declares entities: not read")
-
-    def _skipped(self, *_: object) -> None:
-        self._text(" ")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         local, wanted = _local(name), self._wanted
