@@ -38,6 +38,7 @@ _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
 # libraries of the extra ``notebook``; others are of ``previews``
 _OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")
+_CALLED: Final = {"PIL": "Pillow", "pygments": "Pygments", "python_calamine": "python-calamine"}
 _FORKS: Final = hasattr(os, "fork")
 
 
@@ -109,7 +110,7 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = "notebook" if name in _OF_NOTEBOOK else "previews"
-        return pack({"missing": f"it needs {name.replace('_', '-')}", "extra": extra})
+        return pack({"missing": f"it needs {_CALLED.get(name, name)}", "extra": extra})
     except ImportError as error:
         return pack({"missing": f"a library does not load: {error}"})
     except UnshowableError as error:

@@ -80,7 +80,13 @@ def answer(
 
 
 def _cut(values: Iterable[object]) -> list[str]:
-    return [str(value)[:_LONGEST] for value in values]
+    return [_text(value)[:_LONGEST] for value in values]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)
 
 
 def markup_text(markup: str) -> str:

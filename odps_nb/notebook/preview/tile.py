@@ -113,20 +113,21 @@ class Tile:
             yield element("div", element("bdi", shorten(visible(self.row), 240)), style=small)
         badges = []
         if self.verified:
-            badges.append(_badge("✓ verified", "rgba(34,160,80,0.22)"))
+            badges.append(_badge("✓ verified", "rgba(34,160,80,0.22)", None))
         if differs(self.declared, self.format):
-            badges.append(_badge(f"declared {self.declared}", "rgba(235,140,20,0.30)"))
+            words, title = f"declared {self.declared}", shorten(self.declared, 400)
+            badges.append(_badge(words, "rgba(235,140,20,0.30)", title))
         if badges:
             yield element("div", *badges)
         for note in self.notes:
             yield element("div", shorten(visible(note), 240), style=small)
 
 
-def _badge(words: str, colour: str) -> Html:
+def _badge(words: str, colour: str, title: str | None) -> Html:
     return element(
         "span",
         shorten(words, 200),
-        attributes={"title": shorten(words, 400)},
+        attributes={"title": title},
         style="display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px;"
         "max-width:100%;box-sizing:border-box;vertical-align:bottom;"
         f"overflow:hidden;text-overflow:ellipsis;white-space:nowrap;{SMALL};"

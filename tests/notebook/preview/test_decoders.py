@@ -490,7 +490,8 @@ def test_a_playlist_reaches_no_other_file(tmp_path, monkeypatch):
         assert found.streams.video
     with pytest.raises(UnshowableError, match="invalid data"):
         containers.opened(text.encode(), "video/mp4")
-    monkeypatch.setitem(containers._DEMUXERS, "video/mp4", ("hls", "hls,mpegts"))
+    monkeypatch.setitem(containers._DEMUXERS, "video/mp4", "hls")
+    monkeypatch.setitem(containers._NAMES, "hls", "hls,mpegts")
     refused = contextlib.suppress(UnshowableError)
     with refused, containers.opened(text.encode(), "video/mp4") as found:
         assert len(found.streams) == 0

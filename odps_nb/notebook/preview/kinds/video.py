@@ -135,7 +135,7 @@ def _player(source: str, poster: str, size: Size, *, name: str) -> Html:
         attributes={
             "controls": "",
             "preload": "metadata",
-            "poster": poster or None,
+            **({"poster": poster} if poster else {}),
             "src": source,
             "aria-label": name,
         },

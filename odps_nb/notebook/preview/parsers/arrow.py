@@ -6,6 +6,7 @@ unpacked. Offsets are checked before a value is read.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -44,7 +45,7 @@ def first_rows(
     except pa.ArrowException as error:
         raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
     head = [f"{one.name[:_LONGEST]} · {one.type}" for one in batch.schema][: len(shown)]
-    rows = zip(*(map(_text, column) for column in shown), strict=True)
+    rows = zip(*(map(_value, column) for column in shown), strict=True)
     facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
     return answer(facts, head=head, rows=rows)
 
@@ -60,17 +61,13 @@ def check_unpacked(promised: int) -> None:
         raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
 
 
-def _text(value: Any) -> str:
+def _value(value: Any) -> Any:
+    with contextlib.suppress(ValueError, OverflowError):  # a date that Python has no value for
+        return value.as_py()
     try:
-        found = value.as_py()
-    except (ValueError, OverflowError):  # a date or time that Python has no value for
-        try:
-            return str(value.cast(pa.string()))
-        except pa.ArrowException:
-            return f"<{value.type}>"
-    if found is None:
-        return "null"
-    return f"<{len(found)} B>" if isinstance(found, bytes) else str(found)
+        return value.cast(pa.string())
+    except pa.ArrowException:
+        return f"<{value.type}>"
 
 
 def _read(data: bytes, size: Size) -> tuple[pa.RecordBatch, str]:

@@ -38,7 +38,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     return answer(facts, note=note, head=head, rows=rows)
 
 
-def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[str]], str]:
+def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[Any]], str]:
     if fastavro is None:
         return [], "rows need fastavro: pip install 'odps-nb[previews]'"
     try:
@@ -51,13 +51,7 @@ def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[li
             return [], "its first block ends behind the part that was read"
         return [], f"rows {refusal_of(error)}"
     rows = [row if isinstance(row, dict) and names != [_VALUE] else {_VALUE: row} for row in found]
-    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in rows], ""
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "null"
-    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)
+    return [[row.get(name) for name in names[: size.columns + 1]] for row in rows], ""
 
 
 def _kind(schema: object) -> str:

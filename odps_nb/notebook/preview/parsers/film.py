@@ -34,7 +34,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         return _parsed(data, mime, Size(**options["size"]), whole=whole)
     except FAILURES as error:
         reason = str(error) if isinstance(error, UnshowableError) else refusal_of(error)
-        if not whole and DAMAGED in reason:
+        if not whole and (DAMAGED in reason or reason.startswith("no ")):
             reason = "no frame was found in the part that was read"
         raise UnshowableError(reason) from None
 

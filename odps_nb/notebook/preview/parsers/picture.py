@@ -148,10 +148,6 @@ def check_pixels(width: int, height: int) -> None:
         )
 
 
-def _has_transparency(image: Image.Image) -> bool:
-    return "A" in image.getbands() or "transparency" in image.info
-
-
 def thumbnail(image: Image.Image, size: Size) -> bytes:
     """Return a picture encoded for a page, small, upright, in sRGB; a format that holds it well.
 
@@ -166,12 +162,11 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
         small = small.convert("RGB")
     out = io.BytesIO()
     if small.getcolors(256) is not None:
-        small.save(out, "PNG")  # optimize=True takes ten times as long for a tenth of the bytes
-        return out.getvalue()
-    if small.mode == "RGB":
-        small.save(out, "JPEG", quality=82)
-        return out.getvalue()
-    form = "WEBP" if features.check("webp") else "PNG"
+        form = "PNG"  # optimize=True takes ten times as long for a tenth of the bytes
+    elif small.mode == "RGB":
+        form = "JPEG"
+    else:
+        form = "WEBP" if features.check("webp") else "PNG"
     small.save(out, form, quality=82)
     return out.getvalue()
 
@@ -179,7 +174,7 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Return a copy in L, LA, RGB or RGBA; in CMYK where a profile says what its inks look like."""
     is_grey = image.mode in ("1", "L", "LA")
-    if _has_transparency(image):
+    if "A" in image.getbands() or "transparency" in image.info:
         return image.convert("LA" if is_grey else "RGBA")
     if image.mode == "CMYK" and "icc_profile" in image.info:
         return image.copy()
