@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odps_nb.spark.pushdown.query import explain_sql, sql
     from odps_nb.spark.reading.dataframe import read, read_scan
     from odps_nb.spark.reading.statistics import ReadFacts, facts
-    from odps_nb.spark.source.catalog import attach
+    from odps_nb.spark.source.attached import attach
     from odps_nb.spark.source.data_source import options, register
     from odps_nb.spark.writing.dataframe import write
 
@@ -44,7 +44,7 @@ __all__ = [
 _LAZY = {
     "NEW_BLOB": "odps_nb.spark.blobs.api",
     "ReadFacts": "odps_nb.spark.reading.statistics",
-    "attach": "odps_nb.spark.source.catalog",
+    "attach": "odps_nb.spark.source.attached",
     "blob_map": "odps_nb.spark.blobs.api",
     "facts": "odps_nb.spark.reading.statistics",
     "explain_sql": "odps_nb.spark.pushdown.query",

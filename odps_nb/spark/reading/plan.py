@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import visible
+from odps_nb.filters.tree import text_of
 from odps_nb.schema import has_blob
 from odps_nb.spark.progress.counting import Activity
-from odps_nb.terms import TableName, TimeUnit
+from odps_nb.terms import TableName, TimeUnit, shorten
 
 if TYPE_CHECKING:
     from odps_nb.access.reading.planning import ReadOptions
@@ -71,16 +72,14 @@ def read_activity(session: ReadSession) -> Activity:
 
 
 def read_name(session: ReadSession, plan: ReadPlan | None) -> str:
-    """Return the name of a read's function in plans, another one for each session.
-
-    ``explain()``, Spark's UI and its event log show it: table, columns, partitions, condition,
-    limit and session; no endpoint, no key.
-    """
+    """Return the name of a read's function in plans, unique to its session; no endpoint, no key."""
     told = [_columns(session, plan)]
     if plan is not None and plan.partitions:
         told.append(_short(" or ".join(map(str, plan.partitions))))
     if plan is not None and plan.where:
         told.append(f"where {_short(' '.join(plan.where.split()))}")
+    elif plan is not None and plan.condition is not None:
+        told.append(f"where {_short(text_of(plan.condition))}")
     if session.limit is not None:
         told.append(f"limit {session.limit}")
     told.append(f"session {session.session_id}")
@@ -95,4 +94,4 @@ def _columns(session: ReadSession, plan: ReadPlan | None) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return shorten(text, _SHOWN)

@@ -9,7 +9,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
-from odps_nb.spark.source.catalog import _check_catalog
+from odps_nb.spark.source.attached import _check_catalog
 from odps_nb.spark.source.options import _READ, _STREAM_READ, _STREAM_WRITE, _WRITE, INSTEAD
 from odps_nb.terms import TableName
 

@@ -1,9 +1,7 @@
 """`attach`: puts tables into Spark's own catalog, so that plain Spark SQL reads and writes them.
 
-PySpark has no catalog that could be written in Python, and its own keeps no options of a table
-with a Python source. So each table gets a data source class of its own, which knows the table,
-and an entry that names this class: Spark then opens a read session for each query, and a write
-session for each ``insert into``. No row and no key is in the catalog.
+Spark's catalog keeps no options of a table with a Python source. So each table gets a data source
+class of its own, and an entry that names this class. No row and no key is in the catalog.
 """
 
 from __future__ import annotations
@@ -47,20 +45,17 @@ def attach(
 ) -> tuple[str, ...]:
     """Put tables into Spark's catalog, for ``spark.sql("select … from odps.orders")``.
 
-    ``insert into``, ``spark.table``, ``df.writeTo(…).append()`` and ``df.write.insertInto`` work
-    with them as well; ``docs/spark-sql.md`` lists what does and what is refused. Each query reads
-    the table as it is then, all columns and all rows of it: `odps_nb.spark.sql` reads only what
-    a query needs. The entries are in memory and end with the session; dropping one leaves the
-    table where it is.
+    ``docs/spark-sql.md`` lists the statements that work with them. Each query reads all columns and
+    all rows of the table as it is then: `odps_nb.spark.sql` reads only what a query needs. The
+    entries are in memory and end with the session; dropping one does not drop the table.
 
     Parameters
     ----------
     tables
-        One name or several: ``table``, ``project.table`` or ``project.schema.table``; the entry
-        has the last part as its name. The columns are those of now: attach a table again after
-        it got others.
+        One name or several: ``table``, ``project.table`` or ``project.schema.table``; the last part
+        is the name of the entry. Attach a table again after its columns have changed.
     database
-        Where the entries are; made if it is not there.
+        Database of the entries; created if missing.
     progress
         As of `odps_nb.spark.register`.
 
@@ -74,7 +69,7 @@ def attach(
     NotFoundError
         No such table.
     ArgumentError
-        Two tables would have one name, or the name or the database is somebody else's.
+        Two tables would have one name, or the name or the database exists already.
     ConfigError
         The session keeps its catalog in a Hive metastore, where entries would outlive it.
 
