@@ -131,7 +131,8 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
         values = values.cast(pa.binary())
     steps = _steps_of(values, constant)
     if steps is None:
-        return _KERNELS[sign](values, _scalar_of(values, constant))
+        stored = pa.bool_() if constant.kind is ValueKind.BOOLEAN else values.type
+        return _KERNELS[sign](values, pa.scalar(constant.value, stored))
     below = int(steps.to_integral_value(ROUND_FLOOR, context=EXACT))
     if below != steps:
         if sign in ("=", "<>"):
@@ -173,12 +174,6 @@ def _beyond(sign: str, values: Values, steps: int) -> Values:
 def _all(values: Values, *, held: bool) -> Values:
     """Return the same result for all values that are not null."""
     return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
-
-
-def _scalar_of(values: Values, constant: Constant) -> Values:
-    return pa.scalar(
-        constant.value, pa.bool_() if constant.kind is ValueKind.BOOLEAN else values.type
-    )
 
 
 def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
@@ -224,8 +219,8 @@ def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
     if node.value.kind in (ValueKind.TEXT, ValueKind.DATE, ValueKind.BYTES):
         return pa.array(node.among, stored)
     found: list[Decimal | int] = []
+    sample = pa.nulls(0, stored)
     for one in node.among:
-        sample = pa.nulls(0, stored)
         steps = _steps_of(sample, Constant(node.value.kind, one))
         if steps is None or steps != steps.to_integral_value():
             continue
@@ -251,20 +246,9 @@ def _like(node: Like, columns: Columns) -> Values:
 # -- logic --------------------------------------------------------------------------------------
 
 
-def _is_null(node: IsNull, columns: Columns) -> Values:
-    return pc.is_null(_value(node.value, columns))
-
-
-def _not(node: Not, columns: Columns) -> Values:
-    return pc.invert(_value(node.value, columns))
-
-
-def _all_of(node: AllOf, columns: Columns) -> Values:
-    return reduce(pc.and_kleene, (_value(part, columns) for part in node.parts))
-
-
-def _any_of(node: AnyOf, columns: Columns) -> Values:
-    return reduce(pc.or_kleene, (_value(part, columns) for part in node.parts))
+def _logic(node: AllOf | AnyOf, columns: Columns) -> Values:
+    kernel = pc.and_kleene if isinstance(node, AllOf) else pc.or_kleene
+    return reduce(kernel, (_value(part, columns) for part in node.parts))
 
 
 # -- numbers and functions ----------------------------------------------------------------------
@@ -359,10 +343,10 @@ _EVALUATORS: dict[type, Callable[[Any, Columns], Values]] = {
     Compare: _compare,
     IsIn: _is_in,
     Like: _like,
-    IsNull: _is_null,
-    Not: _not,
-    AllOf: _all_of,
-    AnyOf: _any_of,
+    IsNull: lambda node, columns: pc.is_null(_value(node.value, columns)),
+    Not: lambda node, columns: pc.invert(_value(node.value, columns)),
+    AllOf: _logic,
+    AnyOf: _logic,
     Arithmetic: _arithmetic,
     Cast: _cast,
     FunctionCall: _call,

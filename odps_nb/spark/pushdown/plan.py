@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -179,24 +178,16 @@ def _limit(
         return None
     if parts_of(tree) - {"expressions", "from_", "where", "limit"}:
         return None
-    plain = (exp.Star, exp.Column)
-    if not all(isinstance(one.unalias(), plain) for one in tree.expressions):
-        return None
-    if reference.node.parent.parent is not tree:
+    plain = all(isinstance(one.unalias(), (exp.Star, exp.Column)) for one in tree.expressions)
+    if not plain or reference.node.parent.parent is not tree:
         return None
     if not where_is_covered(query, reference, schemas):
         return None
     said = tree.args.get("limit")
     if said is None:
         return wanted
-    count = _whole_number(said.expression)
-    if count is None:  # an expression is Spark's
+    count = said.expression
+    text = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
+    if not (text.isascii() and text.isdecimal()):  # an expression is Spark's
         return None
-    return count if wanted is None else min(count, wanted)
-
-
-def _whole_number(tree: Any) -> int | None:
-    from sqlglot import exp
-
-    text = str(tree.this) if isinstance(tree, exp.Literal) and not tree.is_string else ""
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return int(text) if wanted is None else min(int(text), wanted)

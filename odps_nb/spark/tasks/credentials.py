@@ -31,7 +31,14 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
     if isinstance(odps, str):
         return Profile.resolve(odps)
     if odps is None:
-        return _of_environment()
+        try:
+            return Profile.resolve(None)
+        except ConfigError as error:
+            error.add_note("no connection was passed, so the environment was asked")
+            error.hint = "pass the connection: odps=odps" + (
+                f"; or {error.hint}" if error.hint else ""
+            )
+            raise
     profile = getattr(odps, "profile", None)  # Spark's objects have one, too
     if not isinstance(profile, Profile):
         raise ArgumentError(
@@ -40,15 +47,6 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
             hint="pass what odps_nb.connect() returned, a Profile or the name of a profile",
         )
     return profile
-
-
-def _of_environment() -> Profile:
-    try:
-        return Profile.resolve(None)
-    except ConfigError as error:
-        error.add_note("no connection was passed, so the environment was asked")
-        error.hint = "pass the connection: odps=odps" + (f"; or {error.hint}" if error.hint else "")
-        raise
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,7 +106,9 @@ class TaskProfile:
         except BaseException:
             storage.close()
             raise
-        _keep(storage)
+        while _kept:
+            _kept.pop().close()
+        _kept.append(storage)
 
     def __repr__(self) -> str:
         known = dict(self.settings)
@@ -117,12 +117,6 @@ class TaskProfile:
 
 # The client of the last task, unless a task has it.
 _kept: list[StorageClient] = []
-
-
-def _keep(storage: StorageClient) -> None:
-    while _kept:
-        _kept.pop().close()
-    _kept.append(storage)
 
 
 # Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.writing.upserting import Change
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.write.session import WriteSession
 
 _RESULT = "written binary"
@@ -198,7 +197,12 @@ def write_rows(
         with contextlib.ExitStack() as undo:
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
             seen = listener is not silent
-            done = _run_watched(_arranged(df, target, change), task, tracker, token, seen=seen)
+            activity = Activity(operation="write", title="", phase=Phase.WRITING)
+            with watched(
+                df.sparkSession, tracker, cancel=token, activity=activity, seen=seen
+            ) as counter:
+                rows = _arranged(df, target, change)
+                done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
         # What the tasks wrote is exact, whatever they could report on their way.
@@ -269,14 +273,6 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
     if keys:
         return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
     return df.coalesce(MAX_STREAMS)
-
-
-def _run_watched(
-    df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
-) -> list[Written]:
-    activity = Activity(operation="write", title="", phase=Phase.WRITING)
-    with watched(df.sparkSession, tracker, cancel=token, activity=activity, seen=seen) as counter:
-        return _run(df, dataclasses.replace(task, counter=counter))
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:
