@@ -62,7 +62,8 @@ def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
     if not tree.args.get("safe"):  # sqlglot's mark of a call; without it two texts met
         raise refuse(
-            "two texts stand side by side", "write a comma between them, or concat('a', s)"
+            "adjacent string literals are not supported",
+            "write a comma between them, or concat('a', s)",
         )
     if any(one.kind is ValueKind.NULL for one in parts):
         return Constant(ValueKind.NULL, None)

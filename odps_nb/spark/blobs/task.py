@@ -162,7 +162,7 @@ def _made(
         return Made(fn(record), place)
     except CancelledError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever a person's function raises
+    except Exception as error:  # noqa: BLE001  whatever the function raises
         return Made(place=place, error=error)
 
 

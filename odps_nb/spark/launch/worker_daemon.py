@@ -38,7 +38,7 @@ if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # the collection after every task need not walk over what is imported
-    # The daemon's own use of it only: this is a process that nobody else has a part in.
+    # Only the daemon's own use of it, in its own process.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown
     daemon.manager()

@@ -213,8 +213,7 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
 def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
     """Read what `odps_nb.access.binding` makes of text: ``concat('it', chr(39), 's')``.
 
-    Two literals side by side are none of its making: ``'it''s'`` is not the same text in all
-    versions of Spark.
+    Adjacent literals such as ``'it''s'`` differ between versions of Spark.
     """
     from sqlglot import exp
 

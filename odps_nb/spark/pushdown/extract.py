@@ -174,8 +174,6 @@ class _Extractor:
         columns = {id(node): found for node, found in nodes if found is not None and found in keys}
         return computed_of(self._query, tree, self._own.alias, columns) if columns else None
 
-    # -- one condition ------------------------------------------------------------------------
-
     def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 

@@ -158,9 +158,6 @@ def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool 
     return [next(mask) if all(row[n] is not None for n in names) else None for row in rows]
 
 
-# -- limit ------------------------------------------------------------------------------------
-
-
 def _limit(
     query: ParsedQuery,
     reference: Reference,

@@ -341,7 +341,7 @@ def _open(
     progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
-    from odps_nb.spark.reading.dataframe import count_read, session_dataframe
+    from odps_nb.spark.reading.dataframe import session_dataframe
     from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
 
@@ -356,9 +356,7 @@ def _open(
             with without_pandas_notice():
                 frames.append(spark.createDataFrame([], spark_schema(found)))
         else:
-            session = sessions[read]
-            counter = count_read(spark, session, progress)
-            made = session_dataframe(spark, storage, session, plan=plans[read], counter=counter)
+            made = session_dataframe(spark, storage, sessions[read], plans[read], progress)
             frames.append(made)
     return frames
 

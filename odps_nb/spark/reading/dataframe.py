@@ -13,7 +13,6 @@ from odps_nb.client.calls.progress import Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import counter_of
-from odps_nb.spark.progress.counting import TaskCounter
 from odps_nb.spark.reading.plan import (
     cut_session,
     open_session,
@@ -130,10 +129,7 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        counter = count_read(spark, session, progress)
-        return count_from_facts(
-            session_dataframe(spark, storage, session, plan=plan, counter=counter)
-        )
+        return count_from_facts(session_dataframe(spark, storage, session, plan, progress))
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
@@ -149,11 +145,8 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)
-    counter = count_read(spark, session, progress)
     with StorageClient(scan.profile) as storage:
-        return count_from_facts(
-            session_dataframe(spark, storage, session, plan=scan.plan, counter=counter)
-        )
+        return count_from_facts(session_dataframe(spark, storage, session, scan.plan, progress))
 
 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
@@ -169,24 +162,19 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
         return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
 
 
-def count_read(spark: SparkSession, session: ReadSession, progress: Progress) -> TaskCounter | None:
-    """Return where the tasks of a read count; ``None`` where nothing would show it."""
-    return counter_of(spark, read_activity(session), progress)
-
-
 def session_dataframe(
     spark: SparkSession,
     storage: StorageClient,
     session: ReadSession,
-    *,
-    plan: ReadPlan | None = None,
-    counter: TaskCounter | None = None,
+    plan: ReadPlan,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame that reads the splits of a session, columns as its plan orders them."""
     from odps_nb.spark.tasks.types import arrow_schema, columns_for_spark, spark_schema
 
+    counter = counter_of(spark, read_activity(session), progress)
     task = ReadTask.of(TaskProfile.of(storage), session, counter=counter)
-    if plan is not None and plan.columns:
+    if plan.columns:
         found = map(session.schema.find, plan.columns)
         schema = spark_schema(column for column in found if column is not None)
     else:

@@ -52,7 +52,7 @@ def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
 
 
 def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
-    """Return the session cut into tasks of few rows where it reads blobs and nobody said how."""
+    """Return the session cut into tasks of few rows if it reads blobs and no size is given."""
     from odps_nb.client.read.session import cut_for_blobs
 
     free = plan.splits is None and plan.split_bytes is None and plan.increment is None
@@ -71,14 +71,14 @@ def read_activity(session: ReadSession) -> Activity:
     )
 
 
-def read_name(session: ReadSession, plan: ReadPlan | None) -> str:
+def read_name(session: ReadSession, plan: ReadPlan) -> str:
     """Return the name of a read's function in plans, unique to its session; no endpoint, no key."""
     told = [_columns(session, plan)]
-    if plan is not None and plan.partitions:
+    if plan.partitions:
         told.append(_short(" or ".join(map(str, plan.partitions))))
-    if plan is not None and plan.where:
+    if plan.where:
         told.append(f"where {_short(' '.join(plan.where.split()))}")
-    elif plan is not None and plan.condition is not None:
+    elif plan.condition is not None:
         told.append(f"where {_short(text_of(plan.condition))}")
     if session.limit is not None:
         told.append(f"limit {session.limit}")
@@ -86,10 +86,10 @@ def read_name(session: ReadSession, plan: ReadPlan | None) -> str:
     return visible(f"odps {session.table} [{'; '.join(told)}]")
 
 
-def _columns(session: ReadSession, plan: ReadPlan | None) -> str:
-    count, known = len(session.schema), None if plan is None else plan.schema
-    if known is not None:
-        return f"{count} of {len(known)} columns"
+def _columns(session: ReadSession, plan: ReadPlan) -> str:
+    count = len(session.schema)
+    if plan.schema is not None:
+        return f"{count} of {len(plan.schema)} columns"
     return f"{count} columns" if session.selects else f"all {count} columns"
 
 

@@ -146,9 +146,6 @@ def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str)
             )
 
 
-# -- Spark's catalog --------------------------------------------------------------------------
-
-
 def _check_catalog(spark: SparkSession) -> None:
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
         raise ConfigError(
@@ -161,7 +158,7 @@ def _check_catalog(spark: SparkSession) -> None:
 
 def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]:
     if not _DATABASE.fullmatch(database):
-        raise ArgumentError(f"{database!r} is no name of a database", argument="database")
+        raise ArgumentError(f"{database!r} is not a valid name of a database", argument="database")
     found: dict[str, TableName] = {}
     for name in names:
         entry = f"{database}.{name.table}"
@@ -199,7 +196,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
                 hint="drop it, or attach with another database=",
             )
         spark.sql(f"drop table {quoted}")
-    # The path is read by nobody; without one Spark would make a folder for rows.
+    # The path is never read; without one Spark would create a folder for rows.
     spark.catalog.createTable(
         quoted, path=f"/odps/{name}", source=_source_name(name), schema=columns
     )

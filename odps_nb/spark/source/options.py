@@ -76,7 +76,7 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
     if any(key.startswith(_CATALOG_PREFIX) for key in given):
         # It would be made, and then be read without any of its options.
         raise ConfigError(
-            "a table of Spark's catalog cannot stand for one of odps: Spark loses its options",
+            "an ODPS table cannot be created in Spark's catalog, which drops its options",
             option="table",
             hint="create temporary view … using odps options (…) works",
         )

@@ -272,8 +272,6 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"_schema": self._schema}
 
-    # -- offsets ------------------------------------------------------------------------------
-
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset where a new query begins; the same one at every call."""
         with self._errors():
@@ -366,8 +364,6 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="use max_versions_per_trigger",
             )
         return rows
-
-    # -- rows ---------------------------------------------------------------------------------
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[_Part]:
         """Open the session of a micro-batch; for the same offsets it has the same rows."""

@@ -40,7 +40,7 @@ def check_written(
 def check_or_abort(
     storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
 ) -> None:
-    """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
+    """Abort if `check_written` refuses, since Spark's `abort` does not for a complete write."""
     from odps_nb.client.write.session import abort_write
 
     try:
