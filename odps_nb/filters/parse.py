@@ -6,7 +6,6 @@ What sqlglot accepts beyond the documented grammar is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -93,16 +92,12 @@ def _place(error: Any) -> str:
     return "" if getattr(error, "errors", True) else f": {error}"
 
 
-@dataclass
 class _Reader:
     """Converts a tree of sqlglot over the columns of one table."""
 
-    schema: TableSchema
-    zone: ZoneInfo
-    _readers: dict[str, Callable[[Any], Node]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._readers = {
+    def __init__(self, schema: TableSchema, zone: ZoneInfo) -> None:
+        self.schema, self.zone = schema, zone
+        self._readers: dict[str, Callable[[Any], Node]] = {
             "column": self._column,
             "literal": self._literal,
             "placeholder": self._placeholder,
@@ -118,8 +113,8 @@ class _Reader:
             "like": self._like,
             "neg": self._negative,
             "interval": self._interval,
-            "cast": self._cast,
-            "trycast": self._cast,
+            "cast": lambda tree: cast(self.read(tree.this), tree.to),
+            "trycast": lambda tree: cast(self.read(tree.this), tree.to),
         }
 
     def condition(self, tree: Any) -> Node:
@@ -243,9 +238,6 @@ class _Reader:
                 "write interval '1 02:03:04' day to second",
             )
         return Constant(ValueKind.DURATION, duration_of(tree.this.name))
-
-    def _cast(self, tree: Any) -> Node:
-        return cast(self.read(tree.this), tree.to)
 
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}

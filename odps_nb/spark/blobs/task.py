@@ -130,9 +130,6 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _cut(batch.slice(half))
 
 
-# -- blobs in -----------------------------------------------------------------------------------
-
-
 def _rows(
     resources: _Resources, tokens: list[str | None], first: int
 ) -> Generator[Made, None, None]:
@@ -233,9 +230,6 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
         f"max_blob_bytes (to {format_bytes(LARGEST_VALUE)} at most)",
         request_id=error.request_id,
     )
-
-
-# -- results out --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -110,9 +110,6 @@ def fold(name: str) -> str:
     return name.casefold()
 
 
-# -- what kind of statement -------------------------------------------------------------------
-
-
 def _check_kind(tokens: Sequence[Any]) -> None:
     first = fold(tokens[0].text) if tokens else ""
     if not first:
@@ -161,9 +158,6 @@ def _unreadable(error: Any) -> ArgumentError:
         code="ParseError",
         hint="it is parsed as Spark SQL; try spark.sql for what this parser does not know",
     )
-
-
-# -- tables -----------------------------------------------------------------------------------
 
 
 def tables_of(tree: Any) -> Iterator[Any]:
@@ -255,9 +249,6 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
             if start is not None and end is not None:
                 found.add((start, end))
     return found
-
-
-# -- literals ---------------------------------------------------------------------------------
 
 
 def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:

@@ -141,9 +141,6 @@ def _shared_names(select: Any) -> Iterator[str]:
             yield fold(name.name)
 
 
-# -- outer relations ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OuterRelation:
     """A relation of an outer select; ``schema`` has its columns of ours, ``names`` those inside."""

@@ -1,25 +1,6 @@
-"""Converts between TableSchema and Spark StructType.
+"""Converts between TableSchema and Spark StructType; ``docs/types-and-times.md`` has the table.
 
-========================  ==============================  =====================================
-MaxCompute                Spark                           remark
-========================  ==============================  =====================================
-TINYINT … BIGINT          tinyint … bigint
-FLOAT, DOUBLE, BOOLEAN    float, double, boolean
-DECIMAL(p, s)             decimal(p, s)                   bare: decimal(38, 18); p > 38 refused
-STRING, CHAR, VARCHAR     string                          metadata ``odps.type`` keeps the rest
-JSON                      string                          metadata ``odps.type`` = json
-BINARY                    binary
-GEOGRAPHY                 binary                          WKB; metadata ``odps.type`` = geography
-VECTOR(float, n)          array<float>                    also of double; metadata has the length
-DATE                      date
-DATETIME, TIMESTAMP       timestamp                       instants; whole microseconds
-TIMESTAMP_NTZ             timestamp_ntz                   wall clock, in no session's zone
-INTERVAL_DAY_TIME         interval day to second          whole microseconds
-INTERVAL_YEAR_MONTH       int                             months: Spark's own type cannot be sent
-                                                          to Python workers
-ARRAY, MAP, STRUCT        array, map, struct
-BLOB                      string                          the reference, as base64 text
-========================  ==============================  =====================================
+INTERVAL_YEAR_MONTH is a number of months, since Spark cannot send its own type to Python workers.
 """
 
 from __future__ import annotations
