@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.catalog import control_call
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.client.sql.result import iter_result, open_result
@@ -365,7 +364,7 @@ class Asker:
         stop = CancelInstance(project=instance.project, instance_id=instance.instance_id)
         response = Response(status=200)
         try:
-            control_call(self.storage, stop)
+            self.storage.control(stop)
         except ServiceError as error:
             response = Response(status=error.status or 500, code=shown_code(error.code))
         self._record({"action": "CancelInstance"}, response.outcome())

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from odps_nb.client.catalog import control_call
 from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError
 from odps_nb.probe.asking import Asker
 from odps_nb.probe.steps import load
@@ -139,7 +138,7 @@ class Scratch:
         for name in self._names.values():
             self._begin()
             try:
-                found = control_call(self._asker.storage, GetTable(table=name))
+                found = self._asker.storage.control(GetTable(table=name))
             except NotFoundError:
                 continue
             if found.comment != MARK:

@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odps_nb.local import faults
-from odps_nb.local.reading.plan import ReadSession
+from odps_nb.local.forms import formed
+from odps_nb.local.reading.plan import ReadSession, check_batch
 from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
-from odps_nb.local.reading.rules import check_batch
-from odps_nb.local.reading.stream_forms import formed
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings

@@ -1,10 +1,6 @@
 """The ASGI application of the embedded service, assembled from ``routes``.
 
-::
-
-    /api/storage/v2, /v3            Storage API: JSON errors
-    /api/…                          control plane: XML errors
-    /projects/…                     tunnel: JSON errors; else the control plane
+Errors of the Storage API and the tunnel are JSON, those of the control plane XML.
 """
 
 from __future__ import annotations
@@ -33,10 +29,7 @@ from odps_nb.wire import control
 
 
 def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
-    """Return the ASGI application of an open service.
-
-    With a ``misbehaviour`` the service fails as its rules say, and takes rules over HTTP.
-    """
+    """Return the ASGI application of an open service; it may fail as rules say."""
     routes: list[Route] = []
     if misbehaviour is not None:
         routes += Surface(service, xml=True).routes(_rules(misbehaviour))
