@@ -94,7 +94,7 @@ def thumbnails(
                     return
                 found[row, column] = thumbnail(blob)
 
-    bounds = plan_batches(len(wanted), sizes=None, count=most, size=0, at_least=SIDE_BY_SIDE)
+    bounds = plan_batches(len(wanted), count=most, at_least=SIDE_BY_SIDE)
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="odps-nb-thumbnails") as pool:
         list(pool.map(draw, (wanted[low:high] for low, high in bounds)))
     return found
