@@ -11,7 +11,8 @@ from pyspark.sql import types as spark
 from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.new_columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
-from odps_nb.client.catalog import create_table, fetch_table, table_exists
+from odps_nb.client.catalog import fetch_table, table_exists
+from odps_nb.client.table_changes import create_table
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
