@@ -71,6 +71,8 @@ class HttpResponse:
         self.early = early  # the server answered before it had the whole request
         self.status: int = raw.status
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
+        self.request_id: str | None = self.headers.get("x-odps-request-id")
+        self.url: str = request.url
         self.length: int | None = None if body.chunked else body.length
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
@@ -81,16 +83,6 @@ class HttpResponse:
         self._ended = False
         self._broken: BaseException | None = None
         self._home = Home()
-
-    @property
-    def request_id(self) -> str | None:
-        """The server's id of this request (``x-odps-request-id``)."""
-        return self.headers.get("x-odps-request-id")
-
-    @property
-    def url(self) -> str:
-        """The URL of the request."""
-        return self._request.url
 
     @property
     def arrived(self) -> int:
