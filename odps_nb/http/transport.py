@@ -135,9 +135,13 @@ class HttpResponse:
 
     def close(self) -> None:
         """Free the connection, which is dropped if the body was not read to its end. Idempotent."""
-        if not self.closed:
-            self.closed = True
-            self._let_go()
+        self.closed = True
+        if not self._home.is_here:
+            return  # the parent reads it; what this process has of it goes with this object
+        self._request.abort.detach()
+        if not self._body.isclosed():
+            self._raw.close()
+        self._raw.release_conn()
 
     def __enter__(self) -> HttpResponse:
         return self
@@ -168,14 +172,6 @@ class HttpResponse:
             self._ended = True
             self.close()
         return count
-
-    def _let_go(self) -> None:
-        if not self._home.is_here:
-            return  # the parent reads it; what this process has of it goes with this object
-        self._request.abort.detach()
-        if not self._body.isclosed():
-            self._raw.close()
-        self._raw.release_conn()
 
     def _guarded(self, read: Callable[[A], R], argument: A) -> R:
         """Read; foreign errors become ours, and any error closes the response."""
