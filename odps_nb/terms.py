@@ -101,13 +101,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Accept a member, its value in any case, or ``None`` for the default (strict).
-
-        Raises
-        ------
-        ArgumentError
-            Anything else.
-        """
+        """Accept a member, its value in any case, or ``None`` for the default (strict)."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -135,13 +129,7 @@ class TextOptions:
 
     @classmethod
     def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
-        """Check what a user says: ``text`` as `TextMode.of` takes it.
-
-        Raises
-        ------
-        ArgumentError
-            ``text`` is unknown, or ``char_padding`` is not a boolean.
-        """
+        """Check what a user says: ``text`` as `TextMode.of` takes it."""
         if not isinstance(char_padding, bool):
             raise ArgumentError(
                 f"char_padding is {char_padding!r}, not a boolean",
@@ -263,11 +251,6 @@ class PartitionSpec:
         The values of a mapping are exact: text, a whole number or a date. In text, levels are
         joined by ``,`` or ``/``, blanks around keys and values are formatting, and quotes around a
         value keep it exactly: ``ds = 2024-01-01, hour = '3'``.
-
-        Raises
-        ------
-        ArgumentError
-            No partition, or a value that no request can name without doubt.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()
@@ -283,13 +266,7 @@ class PartitionSpec:
         return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
 
     def checked(self) -> PartitionSpec:
-        """Return this spec, if a request can name it unambiguously.
-
-        Raises
-        ------
-        ArgumentError
-            See `check_partition_value`.
-        """
+        """Return this spec, if a request can name it unambiguously."""
         for key, value in self.items:
             _checked(key, value, f"{key}={value}")
         return self
@@ -331,12 +308,6 @@ def check_partition_value(key: str, value: str) -> None:
     Requests name partitions as ``key=value,key=value`` without quotes, and parsers of that text are
     known to strip blanks and quotes and to split at ``,``, ``/`` and ``=``: another partition would
     be read or replaced.
-
-    Raises
-    ------
-    ArgumentError
-        The value is empty, has a blank or an invisible character at an edge, or holds a comma,
-        slash, equals sign, quote, backslash, or a character that no document can hold.
     """
     problem = _doubt(value)
     if problem:

@@ -42,15 +42,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:
-    """Return the names in the table's spelling.
-
-    Raises
-    ------
-    NotFoundError
-        The table has no such column; close names are in the hint.
-    ArgumentError
-        A column is asked for twice, or ``columns`` is one text.
-    """
+    """Return the names in the table's spelling."""
     if isinstance(columns, str):
         raise ArgumentError(
             f"columns is the text {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
@@ -73,13 +65,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
 
 
 def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) -> int | None:
-    """Return a whole number, also of NumPy, as `int`; ``None`` stays ``None``.
-
-    Raises
-    ------
-    ArgumentError
-        No whole number, or too small a one.
-    """
+    """Return a whole number, also of NumPy, as `int`; ``None`` stays ``None``."""
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -93,14 +79,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
-    """Return the spec with the table's own key names, in the table's order.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no such partition column, a level is asked for twice, or a value of a typed
-        level is spelled otherwise than the service does.
-    """
+    """Return the spec with the table's own key names, in the table's order."""
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
@@ -127,13 +106,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 def check_whole_partition(
     spec: PartitionSpec, schema: TableSchema, table: TableName
 ) -> PartitionSpec:
-    """Check one partition as `check_partition` does, and that every level has a value.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no partitions, or the spec could mean several.
-    """
+    """Check one partition as `check_partition` does, and that every level has a value."""
     found, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
         raise ArgumentError(f"{table} has no partitions")
@@ -157,12 +130,6 @@ def check_overwrite(
     """Return whether a write replaces rows; refuse arguments that could replace more than meant.
 
     ``takes_all`` is false where the partitions that get rows are not known in the end.
-
-    Raises
-    ------
-    ArgumentError
-        Not a value of `Overwrite`; or of a partitioned table it was not said which partitions
-        may be replaced.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":
@@ -216,13 +183,7 @@ _WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BI
 
 
 def require(module: str) -> Any:
-    """Import a library that an extra of the same name installs.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Import a library that an extra of the same name installs."""
     extra = module.partition(".")[0]
     try:
         return importlib.import_module(module)

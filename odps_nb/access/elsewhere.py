@@ -61,13 +61,7 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Find credentials: of a connection that is open here, of an embedded service, or configured.
-
-    Raises
-    ------
-    ConfigError
-        This process has none.
-    """
+    """Find credentials: of an open connection, of an embedded service, or configured."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
     here = [one for one in list(_OPEN.values()) if one._has_profile and not one.closed]
@@ -91,11 +85,6 @@ def profile_from_settings(settings: Mapping[str, Any]) -> Profile:
 
     They are those of the environment, the profile file or the keyring; a profile whose name is
     among the settings counts where it exists here, too.
-
-    Raises
-    ------
-    ConfigError
-        There are none.
     """
     given = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
     name = given.pop("name", None)

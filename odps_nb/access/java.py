@@ -36,11 +36,6 @@ def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | No
 
     Tries ``JAVA_HOME``, then ``java`` on ``PATH``, then `jvm_folder` (by default
     `JVM_FOLDER`; the lowest version that is new enough, since Spark has supported it longest).
-
-    Raises
-    ------
-    MissingDependencyError
-        There is none; the message names the older ones that were seen.
     """
     env = os.environ if environ is None else environ
     seen: list[Java] = []

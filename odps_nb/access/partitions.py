@@ -60,13 +60,7 @@ PartitionChoice = PartitionLike | PartitionRange
 def parse_choices(
     partitions: PartitionChoice | Iterable[PartitionChoice] | None,
 ) -> tuple[PartitionSpec | PartitionRange | str, ...]:
-    """Return what ``partitions=`` names, as exact specs, ranges and `LATEST`; empty for all.
-
-    Raises
-    ------
-    ArgumentError
-        Something is neither of these.
-    """
+    """Return what ``partitions=`` names, as exact specs, ranges and `LATEST`; empty for all."""
     if partitions is None:
         return ()
     single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
@@ -117,15 +111,7 @@ def choose_partitions(
     table: TableName,
     storage: StorageClient,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the exact specs of a read; asks the service only for ranges and `LATEST`.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no such partition column, or a value cannot be compared with it.
-    NotFoundError
-        A range holds no partition, or no partition has rows.
-    """
+    """Return the exact specs of a read; asks the service only for ranges and `LATEST`."""
     chosen: dict[PartitionSpec, None] = {}
     listed: list[PartitionInfo] | None = None
     for one in parse_choices(partitions):

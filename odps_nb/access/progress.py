@@ -13,13 +13,7 @@ MakesListener = Callable[..., ProgressListener]
 
 
 def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return the listener for the first ``progress=`` value that is not ``None``.
-
-    Raises
-    ------
-    ArgumentError
-        It is neither a listener nor a bool.
-    """
+    """Return the listener for the first ``progress=`` value that is not ``None``."""
     for one in said:
         if one is False:
             return silent

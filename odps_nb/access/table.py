@@ -912,11 +912,6 @@ def _opened_read(table: Table) -> Scan:
     """Return a read of the whole table with its session open, and its columns with comments.
 
     Both are asked for at the same time.
-
-    Raises
-    ------
-    NotFoundError
-        No such table.
     """
 
     def ask() -> None:

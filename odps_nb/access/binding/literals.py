@@ -49,13 +49,7 @@ class Writer:
     timezone: str | None = None
 
     def literal(self, value: PlainValue) -> str:
-        """Format a value that `plain` returned.
-
-        Raises
-        ------
-        ArgumentError
-            SQL has no literal for it.
-        """
+        """Format a value that `plain` returned."""
         if isinstance(value, list):
             return self._list(value)
         if isinstance(value, Time):

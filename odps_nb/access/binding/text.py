@@ -60,12 +60,6 @@ def bind(
     target
         The reader of the text. ``where=`` and Spark also read an instant in UTC; SQL does not, so
         without ``timezone`` a time with a zone is refused.
-
-    Raises
-    ------
-    ArgumentError
-        No such name (with the nearest ones), a value that has no literal, a list where it has no
-        meaning, a null after ``not in``, or between braces a value that is not a name.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -116,13 +110,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Return a query with ``params`` bound, in the zone of its settings or of the connection.
-
-    Raises
-    ------
-    ArgumentError
-        As `bind`, or the query is empty.
-    """
+    """Return a query with ``params`` bound, in the zone of its settings or of the connection."""
     from odps_nb.client.sql.leading_settings import split_settings
     from odps_nb.client.sql.query import SQL_ZONE
 

@@ -57,12 +57,6 @@ def plain(value: object) -> PlainValue:
 
     ``None``, NaT, ``pandas.NA`` and nulls of Arrow are ``None``, as are missing values of a Series
     that is not of floats. A NaN among floats stays a float.
-
-    Raises
-    ------
-    ArgumentError
-        The value has no type of SQL, has digits below a nanosecond, lies outside of the years 1 to
-        9999, or has more than `MAX_VALUES` values.
     """
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
         found = convert(value)

@@ -48,11 +48,6 @@ class Fetch:
 class References:
     """References given as a list, a column of pandas or Arrow, or a `BlobColumn`.
 
-    Raises
-    ------
-    ArgumentError
-        A value is no reference, and no null.
-
     Examples
     --------
     >>> named = References(["aGk=", None, "aG8=", "aGk="])

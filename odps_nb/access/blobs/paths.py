@@ -36,13 +36,7 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the leaf for a path, or for a column (``None``: a table) with only one leaf.
-
-    Raises
-    ------
-    NotFoundError
-        No BLOB is there; the hint lists those that are.
-    """
+    """Return the leaf for a path, or for a column (``None``: a table) with only one leaf."""
     known = [path for column in schema.columns for path in blob_paths(column)]
     if text is None:
         return _only(known, table)

@@ -90,11 +90,6 @@ def save_stream(
 
     The bytes go into a temporary file beside the target, which is renamed atomically when it is
     complete. With ``number_if_taken`` a taken name gets ``-2``, ``-3``, ….
-
-    Raises
-    ------
-    ConfigError
-        The target exists (``overwrite`` would allow that), or its folder does not.
     """
     _check_folder(target.parent)
     if target.exists() and not overwrite and not number_if_taken:
@@ -122,23 +117,11 @@ class Folder:
         self._numbers: dict[str, int] = {}  # the next number to try, by the name without one
 
     def check(self) -> None:
-        """Raise unless the path is a folder.
-
-        Raises
-        ------
-        ConfigError
-            It is none, or is not there.
-        """
+        """Raise unless the path is a folder."""
         _check_folder(self._path)
 
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
-        """Write chunks to a file of that safe name, with a number if it is taken.
-
-        Raises
-        ------
-        ConfigError
-            No file can be made in this folder.
-        """
+        """Write chunks to a file of that safe name, with a number if it is taken."""
         saved, _ = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
         self._taken.add(_as_one(saved.name))
         return saved

@@ -49,13 +49,6 @@ def open_dataset(
     ----------
     read
         Makes the scan of one query.
-
-    Raises
-    ------
-    ArgumentError
-        The plan is one of changes.
-    ConversionError
-        The plan names a column whose type is not known.
     """
     if plan.increment is not None:
         raise ArgumentError(

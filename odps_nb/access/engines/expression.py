@@ -122,13 +122,7 @@ def parts_of(tree: Tree) -> Iterator[Tree]:
 
 
 def build(tree: Tree, maker: Maker) -> Any:
-    """Return the tree as an expression of a library.
-
-    Raises
-    ------
-    LookupError
-        A function or an option that is not known here.
-    """
+    """Return the tree as an expression of a library."""
     if isinstance(tree, Field):
         return maker.field(tree.path)
     if isinstance(tree, Literal):

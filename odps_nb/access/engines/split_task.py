@@ -43,13 +43,7 @@ class SessionTask:
 
     @contextmanager
     def client(self) -> Iterator[StorageClient]:
-        """Give the client of this process; one that is opened for it is closed.
-
-        Raises
-        ------
-        ConfigError
-            Another process has no keys.
-        """
+        """Give the client of this process; one that is opened for it is closed."""
         if self.connected is not None:
             yield self.connected()
             return
@@ -76,15 +70,7 @@ class SplitTask(SessionTask):
     split: Split
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the split; leaving the iterator early closes its connection.
-
-        Raises
-        ------
-        SessionExpiredError
-            The session is over; plan the read again.
-        ConfigError
-            Another process has no keys.
-        """
+        """Read the split; leaving the iterator early closes its connection."""
         with self.client() as storage:
             try:
                 with closing(iter_split(storage, self.session, self.split)) as batches:
@@ -115,11 +101,6 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
     ----------
     storage
         Gives the client of this process.
-
-    Raises
-    ------
-    ArgumentError
-        The scan has a limit, which no task could keep.
     """
     if scan.plan.limit is not None:
         raise ArgumentError(

@@ -39,11 +39,6 @@ class Epochs:
     even
         All shards get equally many rows; fewer rows than shards are left out, other ones in each
         epoch.
-
-    Raises
-    ------
-    ArgumentError
-        ``rank`` is none of ``world_size``, or ``even`` with a condition, which nobody counts.
     """
 
     def __init__(
@@ -119,13 +114,7 @@ class Epochs:
         return high - low
 
     def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
-        """Return the samples of a worker, from the loaded state on; the next pass begins anew.
-
-        Raises
-        ------
-        ArgumentError
-            The state that was loaded is of another number of workers.
-        """
+        """Return the samples of a worker, from the loaded state on; the next pass begins anew."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
         # A DataLoader asks its workers in turn: the first one has the turn after the saved batch.
@@ -189,14 +178,6 @@ class Epochs:
         ----------
         workers
             How many will go on; ``None``: not known yet.
-
-        Raises
-        ------
-        ArgumentError
-            This is no state, or one of other rows, another order, or other workers or ranks.
-        ConflictError
-            The table has changed since: it has another number of rows, or was read as a whole
-            and has another version.
         """
         saved = _Saved.parse(state)
         if workers is not None:

@@ -39,11 +39,6 @@ class EpochOrder:
     shuffle
         Without it, chunks and rows keep the order of the session.
 
-    Raises
-    ------
-    ArgumentError
-        The chunks are too many, or the seed does not fit in 32 bits.
-
     Examples
     --------
     >>> order = EpochOrder(rows=10, chunk_rows=4, window_rows=6, seed=1)

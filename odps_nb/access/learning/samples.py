@@ -130,15 +130,7 @@ class WithBlobs:
 
 
 def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
-    """Return the name of the BLOB column; ``None``: the only one.
-
-    Raises
-    ------
-    NotFoundError
-        No BLOB of that name; the hint lists those that are there.
-    ArgumentError
-        It is inside of another column, or there are several.
-    """
+    """Return the name of the BLOB column; ``None``: the only one."""
     path = find_blob_path(text, schema, table)
     if len(path) > 1:
         raise ArgumentError(

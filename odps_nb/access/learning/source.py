@@ -59,11 +59,6 @@ class RowSource(SessionTask):
         Yields
         ------
         Where a window begins in the sequence, and its rows in their order.
-
-        Raises
-        ------
-        SessionExpiredError
-            The snapshot is gone; none is opened instead, since it would be another one.
         """
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
@@ -126,11 +121,6 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
     ----------
     session_id
         The session that is wanted: it is used if it is not over, otherwise a new one.
-
-    Raises
-    ------
-    ArgumentError
-        The rows of the scan have no numbers: it has a limit, or is of changes.
     """
     plan, row_filter = _without_condition(scan)
     numbered = _numbered(scan, plan, session_id)

@@ -57,11 +57,6 @@ def iter_scan_rows(
     ----------
     start, rows
         Beyond the end there are none.
-
-    Raises
-    ------
-    SessionExpiredError
-        The snapshot is gone; a new read has another one.
     """
     token = scan.connection.storage.operation(cancel)
     return scan._in_reach(lambda: _numbered(scan, start, rows, token), None, token)
@@ -88,13 +83,6 @@ def iter_found_rows(
     """Iterate over the rows of a read from a place on, each batch with its place.
 
     A read with a limit gives all its rows as one place: it begins at its first row only.
-
-    Raises
-    ------
-    SessionExpiredError
-        The snapshot is gone, and its places with it.
-    CancelledError
-        ``scan.cancel()`` was called.
     """
     if scan.plan.limit is not None:
         with closing(scan.batches(workers=workers, read_ahead=read_ahead, progress=False)) as some:
@@ -124,13 +112,7 @@ def iter_found_rows(
 def iter_result_rows(
     result: Result, start: int, rows: int, *, cancel: CancelToken | None = None
 ) -> Batches:
-    """Iterate over rows of a result by number; waits for the query.
-
-    Raises
-    ------
-    SessionExpiredError
-        The service has dropped the result.
-    """
+    """Iterate over rows of a result by number; waits for the query."""
     session = result.session
     part = RowRangeSplit(start, max(0, min(rows, result.row_count - start)))
     if not part.count:

@@ -145,13 +145,7 @@ def lazy_reader(
 def fitting(
     batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches with exactly the types that were promised for their columns.
-
-    Raises
-    ------
-    ConversionError
-        A value has no place in the promised type.
-    """
+    """Yield the batches with exactly the types that were promised for their columns."""
     from odps_nb.convert.narrow_decimals import cast_columns
 
     with closing(batches):

@@ -68,14 +68,6 @@ def plan_read(
         Where times in ``where`` are read.
     increment
         Which versions are wanted (`odps_nb.client.read.increments.plan_increment`).
-
-    Raises
-    ------
-    NotFoundError
-        No such column; close names are in the hint. Or no partition in a range.
-    ArgumentError
-        An argument that makes no sense, a ``:name`` without a value, or a condition that cannot
-        be applied exactly.
     """
     columns, where, partitions = options.columns, options.where, options.partitions
     if columns is not None and not isinstance(columns, Sized):

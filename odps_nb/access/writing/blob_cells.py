@@ -79,11 +79,6 @@ def check_cells(
     """Return the cells with pandas' missing marks as ``None``.
 
     ``image_format`` is what pictures and arrays will be encoded as.
-
-    Raises
-    ------
-    ConversionError
-        A cell cannot be the content of a blob, a file is missing, or a required cell is missing.
     """
     checked = []
     for place, value in enumerate(values):
@@ -162,13 +157,7 @@ def _misfit(
 
 
 def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
-    """Raise unless every BLOB leaf of an Arrow column contains bytes.
-
-    Raises
-    ------
-    ConversionError
-        Text or something else stands where the content of a blob is wanted.
-    """
+    """Raise unless every BLOB leaf of an Arrow column contains bytes."""
     _check_type(arrow, column.type, column.name)
 
 
@@ -211,11 +200,6 @@ def cells_as_array(
     """Return cells whose BLOB leaves are raw references as the array that a write sends.
 
     ``conversions`` holds for the values beside the blobs.
-
-    Raises
-    ------
-    ConversionError
-        Something beside the blobs does not fit, e.g. a member of a STRUCT.
     """
     return fit_object_column(cells, column, first_row=first_row, conversions=conversions)
 
@@ -246,11 +230,6 @@ def content_of(
         Makes the handle of a reference, to read the blob that is to be copied.
     image_format
         What pictures and arrays become; they are encoded here, one at a time.
-
-    Raises
-    ------
-    ConversionError
-        A picture cannot be encoded after all: the file that it is read from is damaged.
     """
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)

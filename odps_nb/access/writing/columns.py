@@ -29,13 +29,6 @@ def schema_of(
     partitioned_by
         Text as in ``PARTITIONED BY``, or names of columns that move to the partition columns; or a
         list of both.
-
-    Raises
-    ------
-    ArgumentError
-        Text that cannot be read, or a partition column that is not there.
-    ConversionError
-        An Arrow type without a MaxCompute type.
     """
     schema = _data_columns(columns)
     if partitioned_by is None or not len(partitioned_by):
@@ -98,13 +91,7 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def properties_of(properties: Mapping[str, object] | None) -> dict[str, str]:
-    """Return table properties as text: ``True`` is ``true``, a number its digits.
-
-    Raises
-    ------
-    ArgumentError
-        A value of another kind.
-    """
+    """Return table properties as text: ``True`` is ``true``, a number its digits."""
     found = {}
     for key, value in (properties or {}).items():
         if not isinstance(value, (str, bool, int, float)):

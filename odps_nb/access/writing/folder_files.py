@@ -34,13 +34,7 @@ class FolderFile:
     modified: int
 
     def head(self, size: int) -> bytes:
-        """Return the first bytes of the file.
-
-        Raises
-        ------
-        ConfigError
-            It cannot be read.
-        """
+        """Return the first bytes of the file."""
         try:
             with open_file(self.file) as opened:
                 return opened.read(size)
@@ -48,13 +42,7 @@ class FolderFile:
             raise _unreadable(self.file, error) from error
 
     def require_unchanged(self) -> None:
-        """Raise if the file is another one than when it was listed.
-
-        Raises
-        ------
-        FramingError
-            Its size or time has changed, it is gone, or a link now stands on the way to it.
-        """
+        """Raise if the file is another one than when it was listed."""
         try:
             now = self.file.stat()
         except OSError as error:
@@ -107,15 +95,7 @@ class FolderFiles:
         return (os.path.realpath(self.folder), *chosen, *self.patterns)
 
     def check(self) -> tuple[int, int]:
-        """Walk the folder once; return the number of files and their bytes.
-
-        Raises
-        ------
-        ConfigError
-            It is no folder, or something in it cannot be written.
-        ArgumentError
-            No file is among them.
-        """
+        """Walk the folder once; return the number of files and their bytes."""
         if not self.folder.is_dir():
             raise ConfigError(
                 f"{self.folder} is not a folder", option="folder", hint="pass an existing folder"

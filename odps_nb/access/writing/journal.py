@@ -113,13 +113,6 @@ def open_journal(*key: object) -> Iterator[Journal]:
     ----------
     key
         What makes an upload the same one: the service, the table, the folder and its patterns.
-
-    Raises
-    ------
-    ConflictError
-        Another process is at it.
-    ConfigError
-        The folder for it cannot be written to.
     """
     from platformdirs import user_state_path
 

@@ -40,11 +40,6 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
 
     A stream is opened for its schema and can be read once, so the caller writes what is returned.
     The columns of an iterator are those of its first rows (`CHUNK_ROWS`) or of its first table.
-
-    Raises
-    ------
-    ConversionError
-        Data without rows, or a column for which there is no type.
     """
     from odps_nb.convert.row_names import Names
 
@@ -89,11 +84,6 @@ def partitioned(
 
     Keys of ``partition`` that the data lacks become STRING; without ``partitioned_by`` the table
     is partitioned by them.
-
-    Raises
-    ------
-    ArgumentError
-        A partition column that is not there, or one of ``partition`` that is none.
     """
     known = {column.name.casefold() for column in columns.columns}
     keys = [key for key, _ in partition]
@@ -113,13 +103,7 @@ def partitioned(
 def check_same_partitions(
     partitioned_by: str | Sequence[str] | None, schema: TableSchema, table: TableName
 ) -> None:
-    """Raise if a table that is there has other partition columns than a new one would have.
-
-    Raises
-    ------
-    ArgumentError
-        It has; nothing was written.
-    """
+    """Raise if a table that is there has other partition columns than a new one would have."""
     if partitioned_by is None:
         return
     items = partition_items(partitioned_by)

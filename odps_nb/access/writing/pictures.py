@@ -30,13 +30,7 @@ class ImageFormat:
 
     @classmethod
     def of(cls, name: str) -> ImageFormat:
-        """Return the format of a name: ``png``, ``jpeg``, ``webp``, ``npy`` (arrays only).
-
-        Raises
-        ------
-        ArgumentError
-            There is none of that name.
-        """
+        """Return the format of a name: ``png``, ``jpeg``, ``webp``, ``npy`` (arrays only)."""
         found = _FORMATS.get(name.lower() if isinstance(name, str) else "")
         if found is None:
             raise ArgumentError(
@@ -120,15 +114,7 @@ def _mode(value: np.ndarray[Any, Any]) -> str | None:
 
 
 def encoded(value: Any, wanted: ImageFormat) -> tuple[bytes, str | None]:
-    """Return a picture or array as a file, and its name where the picture came from one.
-
-    Raises
-    ------
-    MissingDependencyError
-        Pillow is not installed.
-    OSError, ValueError
-        Pillow cannot read or encode it, e.g. the file it is read from is damaged.
-    """
+    """Return a picture or array as a file, and its name where the picture came from one."""
     target = io.BytesIO()
     if wanted.name == "npy":
         np.save(target, value, allow_pickle=False)

@@ -35,13 +35,7 @@ class Remainder:
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that the write may have to drop; no request where there are none.
-
-        Raises
-        ------
-        ArgumentError
-            One of them has a value that no request can name: nothing has been written.
-        """
+        """List the partitions that the write may have to drop; no request where there are none."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
@@ -50,13 +44,7 @@ class Remainder:
         return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
-        """Drop those that got no row, one statement each; call it after the commit.
-
-        Raises
-        ------
-        OdpsNbError
-            The service refused; the rows are committed, and the same write again drops the rest.
-        """
+        """Drop those that got no row, one statement each; call it after the commit."""
         from odps_nb.client.table_changes import drop_partition
 
         kept = {_loose(spec) for spec in written}

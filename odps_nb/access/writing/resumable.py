@@ -60,11 +60,6 @@ def write_resumable(
     ----------
     groups, chunk
         Cut files into groups, and make the rows of one; the first row's number is for errors.
-
-    Raises
-    ------
-    ConflictError
-        Another process is writing the same, or whether an earlier call committed is unknown.
     """
     service = table.connection.profile
     key = (service.endpoint, str(table.name), str(options.partition), options.overwrite)

@@ -139,15 +139,7 @@ class WriteInput:
 def open_input(
     data: Any, target: Target, *, workers: int | None = None, index: bool | None = None
 ) -> WriteInput:
-    """Return the rows of ``data``, converted to the types of the target.
-
-    Raises
-    ------
-    ConversionError
-        Columns, types or values that do not fit, or data of a kind that has no rows.
-    ArgumentError
-        A partition column is neither fixed nor in the data.
-    """
+    """Return the rows of ``data``, converted to the types of the target."""
     data = as_tables(data, target.names, index=index)
     if isinstance(data, Chunks):
         if data.in_memory:  # nothing is sent before all of it fits
@@ -179,13 +171,7 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
 
 
 def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Refuse data that lacks a partition column that is not fixed, or the flag of an upsert.
-
-    Raises
-    ------
-    ArgumentError
-        One is in neither; it is named.
-    """
+    """Refuse data that lacks a partition column that is not fixed, or the flag of an upsert."""
     present = {name.casefold() for name in names}
     if target.flag is not None and target.flag.casefold() not in present:
         raise ArgumentError(
@@ -207,16 +193,7 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
 
 
 def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
-    """Return converted rows with the partition columns that are computed; check all of them.
-
-    Raises
-    ------
-    ArgumentError
-        A value names a partition that no request could name (see
-        `odps_nb.terms.check_partition_value`); the column is named.
-    ConversionError
-        A value contradicts the expression of which its column is made.
-    """
+    """Return converted rows with the partition columns that are computed; check all of them."""
     rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
@@ -230,13 +207,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
 
 
 def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
-    """Return the columns that repeat the fixed partition.
-
-    Raises
-    ------
-    ConversionError
-        One of them contradicts it.
-    """
+    """Return the columns that repeat the fixed partition."""
     fixed = {key.casefold(): (key, value) for key, value in target.fixed}
     repeated = [name for name in table.schema.names if name.casefold() in fixed]
     for name in repeated:

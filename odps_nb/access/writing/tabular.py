@@ -46,13 +46,6 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
         The names that Python rows are matched with.
     index
         Whether to write the index of pandas data; see ``odps_nb.convert.python_rows.with_index``.
-
-    Raises
-    ------
-    ConversionError
-        Data of a kind that has no rows, or rows that cannot be matched.
-    ArgumentError
-        ``index=True``, and the data has no index.
     """
     if isinstance(data, Chunks):
         return data.bound(names)

@@ -85,13 +85,7 @@ class Change:
 
 
 def _find_key(table: Table) -> tuple[str, ...]:
-    """Return the columns of the primary key.
-
-    Raises
-    ------
-    ArgumentError
-        There is none; nothing was written.
-    """
+    """Return the columns of the primary key."""
     from odps_nb.client.write.session import open_write_session
 
     if table.primary_key:
@@ -109,13 +103,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
 
 
 def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Change:
-    """Check the change against the table and its key.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no primary key, or ``deleted`` names one of its columns.
-    """
+    """Check the change against the table and its key."""
     keys = _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
