@@ -18,7 +18,8 @@ import odps_nb
 import odps_nb.spark
 import odps_nb.torch
 from odps_nb import stream_io
-from odps_nb.access.blob import Blob, BlobColumn
+from odps_nb.access.blob import Blob
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.access.connection import Connection
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.scan import Scan

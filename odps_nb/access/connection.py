@@ -24,7 +24,8 @@ from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.blobs.many import Fetch, Reference
     from odps_nb.access.receipt import Receipt
@@ -398,8 +399,9 @@ class Connection:
         1  b.txt    13  text/plain
         >>> odps.drop_table("doc_files")
         """
-        from odps_nb.access.writing.files import write_files, write_files_resumable
+        from odps_nb.access.writing.files import write_files
         from odps_nb.access.writing.folder_files import FolderFiles
+        from odps_nb.access.writing.resumable import write_files_resumable
         from odps_nb.access.writing.rows import WriteOptions
 
         files = FolderFiles(

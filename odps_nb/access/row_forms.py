@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
-from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
+from odps_nb.access.checks import check_count
+from odps_nb.access.reading.arriving import fitting, in_reach, read_frame, streaming_reader
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
+from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+from odps_nb.convert.warning import warn
+from odps_nb.errors import OdpsNbError
 from odps_nb.schema import is_readable
 
 if TYPE_CHECKING:
@@ -21,6 +27,9 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.schema import TableSchema
 
+    Batches = Generator[pa.RecordBatch, None, None]
+
+B = TypeVar("B")
 T = TypeVar("T")
 
 
@@ -46,28 +55,30 @@ class RowForms(ABC):
         """Number of rows; ``None`` if not known before reading."""
 
     @abstractmethod
-    def batches(
+    def _reading(
+        self, progress: Progress
+    ) -> AbstractContextManager[tuple[ProgressTracker, CancelToken]]:
+        """Return the tracker of one read, and the token by which `cancel` ends it."""
+
+    @abstractmethod
+    def _arriving(
         self,
+        tracker: ProgressTracker,
+        token: CancelToken,
         *,
         workers: int | None = None,
         read_ahead: int | None = None,
-        progress: Progress = None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory."""
+    ) -> Batches:
+        """Read the rows once, in the current unit of TIMESTAMPs."""
 
     @abstractmethod
-    def _collected(
-        self,
-        progress: Progress,
-        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
-    ) -> T:
-        """Return what ``collect`` makes of all batches; it may be called again for new ones."""
+    def _fall_back(
+        self, tracker: ProgressTracker | None, token: CancelToken | None
+    ) -> Callable[[OdpsNbError], str | None]:
+        """Return what changes the unit to microseconds after an error; called before a read.
 
-    @abstractmethod
-    def _promised(
-        self, schema: pa.Schema, *, read_ahead: int | None = None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in exactly the types that were promised for their columns."""
+        It returns a warning, ``None`` if one was given already, or raises the error.
+        """
 
     @abstractmethod
     def _replacing(self) -> RowForms:
@@ -76,6 +87,77 @@ class RowForms(ABC):
     @abstractmethod
     def _unit_is_open(self) -> bool:
         """Whether a far time would still change the unit of TIMESTAMPs."""
+
+    def batches(
+        self,
+        *,
+        workers: int | None = None,
+        read_ahead: int | None = None,
+        progress: Progress = None,
+    ) -> Batches:
+        """Iterate over the rows in batches, in order, in bounded memory.
+
+        Leaving the iterator early stops the read and closes its connections.
+
+        Parameters
+        ----------
+        workers
+            Number of splits (or parts of a large result) to read concurrently. Default: chosen
+            automatically.
+        read_ahead
+            Maximum bytes to buffer ahead of the consumer. Default: 256 MiB.
+
+        Raises
+        ------
+        LimitExceededError
+            The next batch would exceed the ``max_bytes`` of the read.
+        """
+        workers = check_count("workers", workers)
+        with self._reading(progress) as (tracker, token):
+            yield from self._in_reach(
+                lambda: self._arriving(tracker, token, workers=workers, read_ahead=read_ahead),
+                tracker,
+                token,
+            )
+
+    def _in_reach(
+        self,
+        begin: Callable[[], Generator[B, None, None]],
+        tracker: ProgressTracker | None,
+        token: CancelToken | None,
+    ) -> Generator[B, None, None]:
+        """Yield what ``begin`` yields; begin again if the first of it needs microseconds."""
+        return in_reach(begin, self._fall_back(tracker, token))
+
+    def _promised(self, schema: pa.Schema, *, read_ahead: int | None = None) -> Batches:
+        """Iterate over the rows in exactly the types that were promised for their columns."""
+        with self._reading(None) as (tracker, token):
+            yield from self._in_reach(
+                lambda: fitting(self._arriving(tracker, token, read_ahead=read_ahead), schema),
+                tracker,
+                token,
+            )
+
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Batches], T],
+        *,
+        read_ahead: int | None = None,
+    ) -> T:
+        """Return what ``collect`` makes of all batches; it is called again after a fall-back."""
+        with self._reading(progress) as (tracker, token):
+            fall_back = self._fall_back(tracker, token)
+            try:
+                return collect(tracker, self._arriving(tracker, token, read_ahead=read_ahead))
+            except OdpsNbError as error:
+                if not asks_for_micro(error):
+                    raise
+                told = fall_back(error)
+            found = collect(tracker, self._arriving(tracker, token, read_ahead=read_ahead))
+            if told is not None:
+                warn(told)
+            return found
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
@@ -187,12 +269,15 @@ class RowForms(ABC):
         time. A DECIMAL of more than 38 digits comes as it is stored; DuckDB reads it from
         `Scan.dataset`.
         """
+        import pyarrow as pa
+
         schema = self.arrow_schema
         unsure = self._unit_is_open() and any("timestamp[ns" in str(kind) for kind in schema.types)
         if (unsure and not self._begun) or not all(is_readable(one.type) for one in self.schema):
             rows, self._begun = self.reader(), True
         else:
-            rows = lazy_reader(self._promised(schema), schema)
+            # some libraries ask for a stream several times, to look at its columns before reading
+            rows = pa.RecordBatchReader.from_batches(schema, self._promised(schema))
         return rows.__arrow_c_stream__(requested_schema)
 
     def explore(

@@ -6,17 +6,15 @@ Its session is opened once, at the first use; from then on every result shows th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
-from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.progress import listener_of
-from odps_nb.access.reading.arriving import fitting, in_reach
-from odps_nb.access.row_forms import RowForms, T
+from odps_nb.access.row_forms import RowForms
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
@@ -25,7 +23,7 @@ from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.convert.warning import columns_with_types, warn
+from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
     from odps_nb.access.learning.source import RowSource
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
-
-B = TypeVar("B")
 
 
 class Scan(RowForms, ForEngines):
@@ -155,11 +151,6 @@ class Scan(RowForms, ForEngines):
             self._table_schema = self._connection.table(self._plan.table).schema
         return self._table_schema
 
-    def _learn(self, schema: TableSchema | None) -> Scan:
-        """Take the table's columns from who knows them, so that nobody asks for them again."""
-        self._table_schema = schema
-        return self
-
     @property
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results in their order, as Arrow types.
@@ -172,34 +163,6 @@ class Scan(RowForms, ForEngines):
         return arrow_schema(schema, timestamp_unit=unit, timezone=self.profile.timezone)
 
     # -- results ------------------------------------------------------------------------------
-
-    def batches(
-        self,
-        *,
-        workers: int | None = None,
-        read_ahead: int | None = None,
-        progress: Progress = None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory.
-
-        Leaving the iterator early stops the read and closes its connections.
-
-        Parameters
-        ----------
-        workers
-            Splits read at a time; by default as many as pays.
-        read_ahead
-            Bytes that may be here before they are asked for; by default 256 MiB.
-
-        Raises
-        ------
-        LimitExceededError
-            The next batch would make it more than the ``max_bytes`` of the read.
-        """
-        with self._cancellable() as token, self._tracker(progress) as tracker:
-            yield from self._batches(
-                tracker, token, workers=check_count("workers", workers), read_ahead=read_ahead
-            )
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
@@ -253,9 +216,7 @@ class Scan(RowForms, ForEngines):
         if len(kept) == len(schema):
             return self
         plan = replace(self._plan, columns=tuple(column.name for column in kept))
-        made = Scan(self._connection, plan, max_bytes=self._max_bytes, progress=self._progress)
-        made._session = self._session
-        return made._learn(self._table_schema)
+        return self._copy(plan, self._session)
 
     def _dataset(self) -> TableDataset:
         from odps_nb.access.engines.dataset import open_dataset
@@ -291,83 +252,56 @@ class Scan(RowForms, ForEngines):
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
-        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
         if self._plan.text.mode is not TextMode.STRICT:
             return self
-        session = self._opened()
-        text = replace(self._plan.text, mode=TextMode.REPLACE)
-        plan = replace(self._plan, text=text)
-        made = Scan(
-            self._connection, plan, max_bytes=self._max_bytes, progress=self._progress
-        )._learn(self._table_schema)
-        made._session = replace(session, text=text)
-        return made
+        session, text = self._opened(), replace(self._plan.text, mode=TextMode.REPLACE)
+        return self._copy(replace(self._plan, text=text), replace(session, text=text))
 
-    def _apart(self) -> Scan:
-        """Return a scan of the same session, whose reads `cancel` of this one does not end."""
+    def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
+        """Return a scan with this plan and session, whose reads `cancel` of this one leaves."""
         made = Scan(
-            self._connection, self._plan, max_bytes=self._max_bytes, progress=self._progress
+            self._connection,
+            plan,
+            max_bytes=self._max_bytes,
+            progress=self._progress,
+            session_id=self._reopens,
         )
-        made._session, made._table_schema = self._session, self._table_schema
-        made._reopens, made._fell_back = self._reopens, self._fell_back
+        made._session, made._table_schema = session, self._table_schema
+        made._fell_back = self._fell_back
         return made
 
-    def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
-        """Register a token for `cancel`, or remove it when its work has ended."""
+    @contextmanager
+    def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
+        token = self._connection.storage.operation()
+        listener = listener_of(progress, self._progress)
+        with (
+            self._registered(token),
+            ProgressTracker("read", str(self._plan.table), listener=listener) as tracker,
+        ):
+            yield tracker, token
+
+    @contextmanager
+    def _registered(self, token: CancelToken) -> Iterator[None]:
+        """Let `cancel` end the work under a token while the block lasts."""
         with self._lock:
-            if not ended:
-                self._running.append(token)
-            elif token in self._running:  # not in a forked child
-                self._running.remove(token)
-
-    def _collected(
-        self,
-        progress: Progress,
-        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
-        **options: int | None,
-    ) -> T:
-        with self._cancellable() as token, self._tracker(progress) as tracker:
-            fresh = self._session is None
-            try:
-                return collect(tracker, self._batches(tracker, token, **options))
-            except OdpsNbError as error:
-                if not asks_for_micro(error):
-                    raise
-                told = self._fall_back(error, tracker, token, fresh=fresh)
-            found = collect(tracker, self._batches(tracker, token, **options))
-            if told is not None:
-                warn(told)
-            return found
-
-    def _promised(
-        self, schema: pa.Schema, *, read_ahead: int | None = None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        with self._cancellable() as token, self._tracker(None) as tracker:
-            yield from self._in_reach(
-                lambda: fitting(self._arriving(tracker, token, read_ahead=read_ahead), schema),
-                tracker,
-                token,
-            )
+            self._running.append(token)
+        try:
+            yield
+        finally:
+            with self._lock:
+                if token in self._running:  # not in a forked child
+                    self._running.remove(token)
 
     def _unit_is_open(self) -> bool:
         return self._plan.timestamp_unit is None and self._reopens is None
 
-    def _batches(
-        self, tracker: ProgressTracker, token: CancelToken, **options: int | None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        return self._in_reach(lambda: self._arriving(tracker, token, **options), tracker, token)
-
-    def _in_reach(
-        self,
-        begin: Callable[[], Generator[B, None, None]],
-        tracker: ProgressTracker | None,
-        token: CancelToken | None,
-    ) -> Generator[B, None, None]:
-        """Yield what ``begin`` yields; begin again if the first of it needs microseconds."""
-        fresh = self._session is None
-        return in_reach(begin, lambda error: self._fall_back(error, tracker, token, fresh=fresh))
-
     def _fall_back(
+        self, tracker: ProgressTracker | None, token: CancelToken | None
+    ) -> Callable[[OdpsNbError], str | None]:
+        fresh = self._session is None
+        return lambda error: self._read_in_micro(error, tracker, token, fresh=fresh)
+
+    def _read_in_micro(
         self,
         error: OdpsNbError,
         tracker: ProgressTracker | None,
@@ -427,9 +361,13 @@ class Scan(RowForms, ForEngines):
         )
         with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
-                shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
-                # A session returns partition columns last, whatever the order of ``columns``.
-                yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
+                yield self._shown(batch, session)
+
+    def _shown(self, batch: pa.RecordBatch, session: ReadSession) -> pa.RecordBatch:
+        """Return a batch of a session as the results have it."""
+        shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
+        # A session returns partition columns last, whatever the order of ``columns``.
+        return shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
     def _opened(
         self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
@@ -449,13 +387,6 @@ class Scan(RowForms, ForEngines):
                 for split in self._session.splits:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
-
-    def _tracker(self, progress: Progress) -> ProgressTracker:
-        listener = listener_of(progress, self._progress)
-        return ProgressTracker("read", str(self._plan.table), listener=listener)
-
-    def _cancellable(self) -> _Registered:
-        return _Registered(self, self._connection.storage.operation())
 
     def __repr__(self) -> str:
         plan = self._plan
@@ -486,20 +417,6 @@ def _unpickled(
     made = Scan(connection, plan, max_bytes=max_bytes, progress=progress, session_id=session_id)
     made._session, made._table_schema = session, table_schema
     return made
-
-
-class _Registered:
-    """Registers a token for `Scan.cancel` while the work lasts."""
-
-    def __init__(self, scan: Scan, token: CancelToken) -> None:
-        self._scan, self._token = scan, token
-
-    def __enter__(self) -> CancelToken:
-        self._scan._works_under(self._token)
-        return self._token
-
-    def __exit__(self, *_: object) -> None:
-        self._scan._works_under(self._token, ended=True)
 
 
 def _alike(one: ReadSession, other: ReadSession) -> bool:

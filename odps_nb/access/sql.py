@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.progress import listener_of
-from odps_nb.access.reading.arriving import fitting, in_reach
-from odps_nb.access.row_forms import RowForms, T, as_table
+from odps_nb.access.row_forms import RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.client.sql.query import (
     SqlInstance,
     cancel_sql,
@@ -26,7 +24,6 @@ from odps_nb.client.sql.query import (
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.convert.warning import warn
 from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions, TimeUnit
@@ -95,7 +92,6 @@ class Result(RowForms):
         return made
 
     def _replacing(self) -> Result:
-        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
         if self._text.mode is not TextMode.STRICT:
             return self
         return self._derived(replace(self._text, mode=TextMode.REPLACE))
@@ -199,36 +195,15 @@ class Result(RowForms):
         """
         return self._columns(self._zone)
 
-    def batches(
-        self,
-        *,
-        workers: int | None = None,
-        read_ahead: int | None = None,
-        progress: Progress = None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory.
-
-        Leaving the iterator early stops the read and closes its connections.
-
-        Parameters
-        ----------
-        workers
-            Parts of a large result read at a time; by default as many as pays.
-        read_ahead
-            Bytes that may be here before they are asked for; by default 256 MiB.
-        """
-        workers = check_count("workers", workers)
-        with self._tracker(progress) as tracker:
-            yield from self._batches(tracker, self._zone, workers=workers, read_ahead=read_ahead)
-
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         from odps_nb.spark.reading.dataframe import local_dataframe
 
-        with self._tracker(progress) as tracker:
-            # Instants need a zone here, or Spark would read them in the zone of its session.
-            zone = self._zone or "UTC"
-            batches = self._batches(tracker, zone, unit=TimeUnit.MICRO)  # Spark has no other
+        # Instants need a zone here, or Spark would read them in the zone of its session.
+        zone = self._zone or "UTC"
+        with self._reading(progress) as (tracker, token):
+            # Spark has no other unit than microseconds.
+            batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
             rows = as_table(batches, lambda: self._columns(zone))
         return local_dataframe(spark, rows, self.schema)
 
@@ -237,33 +212,11 @@ class Result(RowForms):
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    def _collected(
-        self,
-        progress: Progress,
-        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
-    ) -> T:
-        with self._tracker(progress) as tracker:
-            try:
-                return collect(tracker, self._batches(tracker, self._zone))
-            except OdpsNbError as error:
-                if not asks_for_micro(error):
-                    raise
-                told = self._fall_back(error)
-            found = collect(tracker, self._batches(tracker, self._zone))
-            warn(told)
-            return found
-
-    def _promised(
-        self, schema: pa.Schema, *, read_ahead: int | None = None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        with self._tracker(None) as tracker:
-            yield from in_reach(
-                lambda: fitting(
-                    self._arriving(tracker, self._zone, self._time_unit, read_ahead=read_ahead),
-                    schema,
-                ),
-                self._fall_back,
-            )
+    @contextmanager
+    def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
+        token, listener = self._connection.storage.operation(self._token), listener_of(progress)
+        with ProgressTracker("sql", self._instance.title, listener=listener) as tracker:
+            yield tracker, token
 
     def _unit_is_open(self) -> bool:
         return self._time_unit is TimeUnit.NANO
@@ -273,10 +226,13 @@ class Result(RowForms):
         """The unit of TIMESTAMPs that come as ``struct<sec, nano>``."""
         return self._unit if self._whole is None else self._whole._time_unit
 
-    def _fall_back(self, error: OdpsNbError) -> str:
-        """Take microseconds for all later reads of the result; return a warning."""
+    def _fall_back(self, *_: object) -> Callable[[OdpsNbError], str]:
+        return self._read_in_micro
+
+    def _read_in_micro(self, error: OdpsNbError) -> str:
+        """Use microseconds for all later reads of the result; return a warning."""
         if self._whole is not None:
-            return self._whole._fall_back(error)
+            return self._whole._read_in_micro(error)
         self._unit = TimeUnit.MICRO
         return (
             f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
@@ -284,48 +240,34 @@ class Result(RowForms):
             "are cut"
         )
 
-    def _batches(
-        self,
-        tracker: ProgressTracker,
-        zone: str | None,
-        *,
-        unit: TimeUnit | None = None,
-        **options: int | None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        return in_reach(
-            lambda: self._arriving(tracker, zone, unit or self._time_unit, **options),
-            self._fall_back,
-        )
-
     def _arriving(
         self,
         tracker: ProgressTracker,
-        zone: str | None,
-        unit: TimeUnit,
+        token: CancelToken,
         *,
         workers: int | None = None,
         read_ahead: int | None = None,
+        zone: str | None = None,
+        unit: TimeUnit | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
         tell_polars(session.schema)
         tracker.plan(session_id=self.instance_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
-        storage = self._connection.storage
-        token = storage.operation(self._token)
         batches = iter_result(
-            storage,
+            self._connection.storage,
             session,
             limit=self._limit,
             workers=workers,
             read_ahead=read_ahead,
             text=self._text,
-            unit=unit,
+            unit=unit or self._time_unit,
             tracker=tracker,
             cancel=token,
         )
         with closing(batches):
             for batch in batches:
-                yield present_batch(batch, session.schema, timezone=zone)
+                yield present_batch(batch, session.schema, timezone=zone or self._zone)
 
     @property
     def _zone(self) -> str | None:
@@ -370,10 +312,6 @@ class Result(RowForms):
         except CancelledError:
             stop_quietly(storage, instance)
             raise
-
-    def _tracker(self, progress: Progress) -> ProgressTracker:
-        listener = listener_of(progress)
-        return ProgressTracker("sql", self._instance.title, listener=listener)
 
     def __repr__(self) -> str:
         session = self._session if self._whole is None else self._whole._session

@@ -46,7 +46,8 @@ from odps_nb.wire.type_text import format_type
 if TYPE_CHECKING:
     import pandas as pd
 
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.connection import Connection
     from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.receipt import Receipt
@@ -923,4 +924,5 @@ def _opened_read(table: Table) -> Scan:
     scan = table.read()
     scan.row_count  # noqa: B018
     asking.join()
-    return scan._learn(table.schema)
+    scan._table_schema = table.schema
+    return scan

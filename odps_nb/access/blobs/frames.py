@@ -11,7 +11,8 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.blob import Blob, BlobColumn, reference_of
+from odps_nb.access.blob import Blob, reference_of
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.access.checks import did_you_mean, is_missing
 from odps_nb.access.progress import listener_of

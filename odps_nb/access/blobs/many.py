@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, reference_of
-from odps_nb.access.blobs.saving import Folder, file_name_for, safe_name
 from odps_nb.access.checks import is_missing
 from odps_nb.access.progress import listener_of
+from odps_nb.access.saving import Folder, file_name_for, safe_name
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression

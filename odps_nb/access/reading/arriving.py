@@ -130,18 +130,6 @@ def streaming_reader(
     return pa.RecordBatchReader.from_batches(first[0].schema, rows())
 
 
-def lazy_reader(
-    batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
-) -> pa.RecordBatchReader:
-    """Return a reader that fetches nothing before it is read; the batches have that schema.
-
-    Some libraries ask for a stream several times, to look at its columns before they read one.
-    """
-    import pyarrow as pa
-
-    return pa.RecordBatchReader.from_batches(schema, batches)
-
-
 def fitting(
     batches: Generator[pa.RecordBatch, None, None], schema: pa.Schema
 ) -> Generator[pa.RecordBatch, None, None]:

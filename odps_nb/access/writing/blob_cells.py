@@ -19,35 +19,19 @@ import pyarrow.types as pt
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
-from odps_nb.access.writing.pictures import (
-    PNG,
-    ImageFormat,
-    encoded,
-    is_array,
-    is_picture,
-    unfit,
-)
+from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array, is_picture, unfit
 from odps_nb.convert.arrow_blob import is_reference
-from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.arrow_types import is_bytes, is_list
-from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    MapType,
-    OdpsType,
-    StructType,
-    TypeCode,
-)
+from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One blob to upload; ``size`` in bytes where it is known before reading."""
+    """One blob to upload; ``size`` in bytes if known before it is read."""
 
     data: Any  # bytes, a Path, or a binary file object
     mime_type: str | None
@@ -57,10 +41,7 @@ class Content:
 
 
 def cells_of(column: Any, rows: int) -> list[Any]:
-    """Return the cells of a column of pandas or Arrow, those of a column of blobs as references.
-
-    ``None``, a column that is absent, has only nulls.
-    """
+    """Return the cells of a column of pandas or Arrow (``None``: nulls); references as such."""
     if column is None:
         return [None] * rows
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
@@ -76,10 +57,7 @@ def cells_of(column: Any, rows: int) -> list[Any]:
 def check_cells(
     values: Sequence[Any], column: Column, *, first_row: int = 0, image_format: ImageFormat = PNG
 ) -> list[Any]:
-    """Return the cells with pandas' missing marks as ``None``.
-
-    ``image_format`` is what pictures and arrays will be encoded as.
-    """
+    """Return the cells with pandas' missing marks as ``None``; refuse what is no content."""
     checked = []
     for place, value in enumerate(values):
         cell = None if is_missing(value) else value
@@ -112,7 +90,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
         return
     if isinstance(data, str):
         raise _misfit(
-            "a blob needs bytes or a Path, not a string", path, row, data, hint=_text_hint(data)
+            "a blob needs bytes or a Path, not a string", path, row, data, hint=_TEXT_HINT
         )
     if isinstance(data, Path):
         if not data.is_file():
@@ -126,20 +104,10 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
         raise _misfit("the file is open as text", path, row, data, hint="open it with mode 'rb'")
 
 
-def _text_hint(text: str) -> str:
-    if len(text) < 1000 and ("/" in text or "." in text) and _exists(text):
-        return "pass pathlib.Path(…) for a file"
-    return (
-        "pass bytes, pathlib.Path(…) for a file, text.encode() for the text itself, or "
-        "odps.blob(reference) to copy a blob"
-    )
-
-
-def _exists(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):
-        return False
+_TEXT_HINT = (
+    "pass bytes, pathlib.Path(…) for a file, text.encode() for the text itself, or "
+    "odps.blob(reference) to copy a blob"
+)
 
 
 def _misfit(
@@ -190,29 +158,15 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
         )
 
 
-def cells_as_array(
-    cells: Sequence[Any],
-    column: Column,
-    *,
-    first_row: int = 0,
-    conversions: Conversions = AS_THEY_ARE,
-) -> pa.Array:
-    """Return cells whose BLOB leaves are raw references as the array that a write sends.
-
-    ``conversions`` holds for the values beside the blobs.
-    """
-    return fit_object_column(cells, column, first_row=first_row, conversions=conversions)
-
-
 def sizes_of(cells: Iterable[Any]) -> int | None:
-    """Return the bytes of checked cells in all; ``None`` if one does not tell before it is read."""
+    """Return the bytes of all checked cells; ``None`` if the size of one is not known."""
     size = 0
     for cell in cells:
         data = cell.data if isinstance(cell, NewBlob) else cell
         if isinstance(data, (bytes, bytearray, memoryview)):
             size += len(data)
         elif isinstance(data, Path):
-            with contextlib.suppress(OSError):  # for who uploads it to say
+            with contextlib.suppress(OSError):  # the upload raises the error
                 size += data.stat().st_size
         elif data is not None:
             return None
@@ -222,14 +176,9 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
 def content_of(
     leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
 ) -> Content:
-    """Return the content to upload for a checked leaf; for a file opened here, with ``close``.
+    """Return the content to upload for a checked leaf; pictures and arrays are encoded.
 
-    Parameters
-    ----------
-    copy
-        Makes the handle of a reference, to read the blob that is to be copied.
-    image_format
-        What pictures and arrays become; they are encoded here, one at a time.
+    ``copy`` makes the handle of a reference, to read the blob that is to be copied.
     """
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)

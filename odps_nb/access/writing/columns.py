@@ -19,17 +19,7 @@ def schema_of(
     columns: str | Sequence[str] | Mapping[str, str] | pa.Schema | TableSchema,
     partitioned_by: str | Sequence[str] | None = None,
 ) -> TableSchema:
-    """Return the schema of a new table.
-
-    Parameters
-    ----------
-    columns
-        Text as in ``CREATE TABLE``, a list of such texts, a mapping of names to type texts, an
-        Arrow schema, or a schema that is ready.
-    partitioned_by
-        Text as in ``PARTITIONED BY``, or names of columns that move to the partition columns; or a
-        list of both.
-    """
+    """Return the schema of a new table; see `Connection.create_table` for the forms."""
     schema = _data_columns(columns)
     if partitioned_by is None or not len(partitioned_by):
         return schema
@@ -57,14 +47,7 @@ def _partitioned(schema: TableSchema, items: Sequence[Column | str]) -> TableSch
 
 
 def partition_items(partitioned_by: str | Sequence[str]) -> tuple[Column | str, ...]:
-    """Return what a table is partitioned by: columns where a type is given, else names.
-
-    Parameters
-    ----------
-    partitioned_by
-        ``"ds string, region string"``, ``"ds, region"``, or a list of such texts; or of an
-        auto-partitioned table ``"trunc_time(d, 'day') as pt"``.
-    """
+    """Return what a table is partitioned by: columns where a type is given, else names."""
     if isinstance(partitioned_by, str):
         if (made := parse_generated(partitioned_by)) is not None:
             return (made,)

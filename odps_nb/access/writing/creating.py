@@ -1,4 +1,4 @@
-"""Makes a table for rows that are to be written to it, and drops it if they were not."""
+"""Creates a table for rows to be written, and drops it if the write fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from odps_nb.access.writing.rows import WriteOptions, write_data
 from odps_nb.client.catalog import create_table, drop_table, table_exists
 from odps_nb.client.sql.definitions import TableOptions
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
+from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -21,8 +22,17 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 
+def schema_of_target(table: Table) -> TableSchema:
+    """Return the columns of a table to be written to; the error of a missing one says how."""
+    try:
+        return table.schema
+    except NotFoundError as error:
+        name_the_way(error)
+        raise
+
+
 def name_the_way(error: NotFoundError) -> None:
-    """Say in the hint of the error of a write how to make the table that is missing."""
+    """Say in the hint of an error how a write creates the missing table."""
     if error.code == "NoSuchTable":
         way = "create=True (with %odps write: --create) makes it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
@@ -31,10 +41,9 @@ def name_the_way(error: NotFoundError) -> None:
 
 @dataclass(slots=True)
 class NewTable:
-    """A table for the time of its first write; leaving it by an error drops it.
+    """A table during its first write: an error drops it, unless the commit was begun.
 
-    Not once `keep` was called: what a commit has become may be unknown then, and its rows would
-    be dropped too.
+    The outcome of a commit may be unknown, and its rows would be dropped too.
     """
 
     storage: StorageClient
@@ -115,18 +124,14 @@ def write_table(
     create: bool,
     partitioned_by: str | Sequence[str] | None,
 ) -> Receipt:
-    """Write to a table, which is made first if that is wanted and necessary; see `Table.write`."""
+    """Write to a table, creating it first if wanted and necessary; see `Table.write`."""
     if partitioned_by is not None and not create:
         raise ArgumentError(
             "partitioned_by= is given without create=True", argument="partitioned_by"
         )
     if create and not table_exists(table.connection.storage, table.name):
         return _create_and_write(table, data, partitioned_by, TableOptions(), options)
-    try:
-        schema = table.schema
-    except NotFoundError as error:
-        name_the_way(error)
-        raise
+    schema = schema_of_target(table)
     check_same_partitions(partitioned_by, schema, table.name)
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name)

@@ -18,14 +18,8 @@ from odps_nb.errors import ArgumentError, ConfigError, FramingError
 class FolderFile:
     """One file that was listed.
 
-    Parameters
-    ----------
-    file
-        Where it is, without symbolic links.
-    path
-        Its place below the folder, with ``/``.
-    size, modified
-        Bytes, and nanoseconds of UTC.
+    ``file`` is its real path, ``path`` the one below the folder, with ``/``; ``size`` is in bytes,
+    ``modified`` in nanoseconds of UTC.
     """
 
     file: Path
@@ -42,7 +36,7 @@ class FolderFile:
             raise _unreadable(self.file, error) from error
 
     def require_unchanged(self) -> None:
-        """Raise if the file is another one than when it was listed."""
+        """Raise if the file has changed since it was listed."""
         try:
             now = self.file.stat()
         except OSError as error:
@@ -70,17 +64,7 @@ class FolderFiles:
     """The files of a folder, sorted by path within each folder; nothing is read of them.
 
     Iterating walks the folder anew and holds the names of one folder at each depth.
-
-    Parameters
-    ----------
-    patterns
-        Which files: ``*.jpg`` is held against names, ``2024/*.jpg`` against paths.
-    recursive
-        Also the files of the folders inside.
-    hidden
-        Also what begins with a dot.
-    follow_links
-        Take symbolic links for what they lead to; otherwise one is an error.
+    The fields are the arguments of `Connection.write_files`.
     """
 
     folder: Path
@@ -90,7 +74,7 @@ class FolderFiles:
     follow_links: bool = False
 
     def key(self) -> tuple[object, ...]:
-        """Return what makes two of these choose the same files, however the folder is named."""
+        """Return a key that is equal for two that choose the same files."""
         chosen = (self.recursive, self.hidden, self.follow_links)
         return (os.path.realpath(self.folder), *chosen, *self.patterns)
 

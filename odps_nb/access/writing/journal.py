@@ -1,13 +1,13 @@
-"""What is noted on this machine about one upload of a folder, so that the same call can go on.
+"""A journal on this machine of one upload of a folder, so that the same call can resume it.
 
-The service knows which streams of a session are whole; only here it is known which files they
-hold. Lines of JSON, each written before what it tells of happens::
+The service knows which streams of a session are closed, the journal which files they hold. It has
+lines of JSON, each written before the step that it records::
 
     {"format": 1, "session": …, "route": …}                   a write session was opened
     {"stream": …, "files": [[path, size, modified], …]}       rows of these are sent into a stream
     {"commit": [stream, …]}                                   the commit of these is asked for
 
-No reference, no key and nothing of what the files hold is in it.
+It holds no reference, no key and no content of files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.errors import ConfigError, ConflictError
 
 _FORMAT = 1
-_OLD = 30 * 86400.0  # seconds after which nobody goes on with an upload
+_OLD = 30 * 86400.0  # seconds
 
 NotedFile = tuple[str, int, int]
 """Path below the folder, size, time of the last change in nanoseconds."""
@@ -36,10 +36,7 @@ NotedFile = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Noted:
-    """What an earlier call noted: its session, the files of each stream.
-
-    ``committed`` has the streams whose commit it asked for, if it came so far.
-    """
+    """What an earlier call noted; ``committed`` are the streams whose commit it requested."""
 
     session_id: str
     route_token: str | None
@@ -107,13 +104,7 @@ def _with(noted: Noted | None, line: dict[str, Any]) -> Noted | None:
 
 @contextmanager
 def open_journal(*key: object) -> Iterator[Journal]:
-    """Open the journal of one upload for the time of a block.
-
-    Parameters
-    ----------
-    key
-        What makes an upload the same one: the service, the table, the folder and its patterns.
-    """
+    """Open and lock the journal of one upload, named by service, table, folder and patterns."""
     from platformdirs import user_state_path
 
     folder = user_state_path("odps_nb", appauthor=False) / "uploads"

@@ -36,9 +36,8 @@ def is_spark_type(data: Any) -> TypeGuard[StructType]:
 
 
 def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, Any]:
-    """Return the columns that hold the data, and the data in the form in which to write it.
+    """Return the columns for the data, and the data to write: a stream can be read only once.
 
-    A stream is opened for its schema and can be read once, so the caller writes what is returned.
     The columns of an iterator are those of its first rows (`CHUNK_ROWS`) or of its first table.
     """
     from odps_nb.convert.row_names import Names
@@ -60,7 +59,7 @@ def columns_of(data: Any, *, index: bool | None = None) -> tuple[TableSchema, An
         return frame_schema(sample, _is_blob), data
     from odps_nb.convert.arrow_schema import table_schema
 
-    # That no null was expected of some data is no rule for what will be written later.
+    # Data without nulls makes no rule for what will be written later.
     found = tuple(replace(column, nullable=True) for column in table_schema(sample.schema).columns)
     return TableSchema(columns=found), data
 
@@ -103,7 +102,7 @@ def partitioned(
 def check_same_partitions(
     partitioned_by: str | Sequence[str] | None, schema: TableSchema, table: TableName
 ) -> None:
-    """Raise if a table that is there has other partition columns than a new one would have."""
+    """Raise if an existing table has other partition columns than ``partitioned_by``."""
     if partitioned_by is None:
         return
     items = partition_items(partitioned_by)

@@ -1,8 +1,4 @@
-"""`OpenWrite`: a write session in separate steps, for one process or several.
-
-``Table.write`` opens, writes and commits in one call. Here streams are written where the rows are,
-and one process commits.
-"""
+"""`OpenWrite`: a write session in separate steps: several processes write, one commits."""
 
 from __future__ import annotations
 
@@ -84,8 +80,8 @@ class OpenWrite:
     """A write session; made by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed; a resumed
-    session stays, and its streams are closed unless there was an error. Streams
-    may be written from several threads, each stream from one.
+    session stays, and its streams are closed unless there was an error. Several threads may write,
+    each to a stream of its own.
     """
 
     def __init__(
@@ -152,12 +148,12 @@ class OpenWrite:
         Parameters
         ----------
         stream_id
-            Its name, which no other process may be using; a new one by default.
+            Its name, which no other process may be using. Default: a new one.
         version
-            A higher one of the same name replaces what the lower ones wrote.
+            A higher version of the same name replaces the rows of lower ones.
         resume
-            Go on with a stream that somebody left open: ``rows`` says how many rows of it the
-            service has, and the next ones belong behind them. Who had it can write no more.
+            Resume a stream that another writer left open and can no longer use: ``rows`` is the
+            number of rows that the service has, after which the next ones follow.
 
         Raises
         ------
@@ -205,10 +201,9 @@ class OpenWrite:
         Parameters
         ----------
         streams
-            Receipts of other processes (or id and version) that must be in, beside the streams
-            opened here. ``None``: all that the service holds closed. Rows of a stream that
-            another process has not closed are dropped without a word: pass its receipt, and the
-            commit fails instead.
+            Receipts of other processes (or id and version) to commit beside the streams opened
+            here. ``None``: all closed streams of the session; rows of a stream that another process
+            has not closed are then dropped silently. With its receipt, the commit fails instead.
 
         Raises
         ------
@@ -219,7 +214,7 @@ class OpenWrite:
         SessionExpiredError
             The service has dropped the session.
         TransportError
-            No answer came, and the service cannot be asked either: a note says so.
+            The outcome is unknown: no response came, and the status cannot be fetched either.
         """
         self._require_open()
         storage, ref = self._table.connection.storage, self._session.ref
@@ -265,7 +260,7 @@ class OpenWrite:
         self._session.abort()
 
     def detach(self) -> WriteSessionRef:
-        """Hand the session over: it is not aborted from here any more. Return its handle."""
+        """Return the handle, and no longer abort the session when leaving."""
         self._session.owned = False
         return self.handle
 

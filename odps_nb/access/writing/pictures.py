@@ -1,8 +1,4 @@
-"""Encodes the pictures and arrays that stand in BLOB cells: PIL images, numpy arrays.
-
-What cannot be encoded without loss of values is refused before anything is sent. Pillow is imported
-where something is encoded with it.
-"""
+"""Encodes PIL images and numpy arrays in BLOB cells; refuses what a format would not keep."""
 
 from __future__ import annotations
 

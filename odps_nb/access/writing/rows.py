@@ -14,12 +14,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.replacing import Remainder, named_partitions
-from odps_nb.access.writing.sources import (
-    Chunk,
-    Target,
-    WriteInput,
-    open_input,
-)
+from odps_nb.access.writing.sources import Chunk, Target, WriteInput, open_input
 from odps_nb.access.writing.tabular import is_spark, refuse_index
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
@@ -38,18 +33,12 @@ if TYPE_CHECKING:
     from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 
 
-def _nothing() -> None:
-    """Do nothing before a commit."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
     """The checked arguments of ``Table.write``.
 
-    ``index`` is whether to write the index of pandas data, as in
-    ``odps_nb.convert.python_rows.with_index``. ``before_commit`` is called once, right before the
-    service is asked to commit; ``cancel`` stops the write, beside what stops all operations of the
-    connection.
+    ``before_commit`` is called once, right before the commit request. ``cancel`` stops this write;
+    `Connection.cancel` stops it as well.
     """
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
@@ -61,7 +50,7 @@ class WriteOptions:
     conversions: Conversions = AS_THEY_ARE
     progress: Progress = None
     change: Change | None = None
-    before_commit: Callable[[], None] = _nothing
+    before_commit: Callable[[], None] = lambda: None
     cancel: CancelToken | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -241,7 +230,6 @@ def fitted_batches(
     stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:
     """Upload the blobs of a lane and yield its rows as batches of the table's types."""
-    # The stream takes batches between two uploads of rows: then blobs can be uploaded.
     for chunk in chunks:
         token.check()
         batch = uploader.finish(chunk) if chunk.cells else chunk.plain

@@ -1,8 +1,4 @@
-"""Recognises the kind of the data of a write, and makes every kind a table or a series of tables.
-
-What comes out is a Spark DataFrame, a pandas DataFrame, an Arrow table or reader, or `Chunks` of
-those. ``odps_nb.access.writing.sources`` converts them to the types of the target.
-"""
+"""Turns data of any kind for a write into a DataFrame, an Arrow table or reader, or `Chunks`."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 CHUNK_ROWS = 16_384
 """Maximum number of rows of an iterator that are converted together."""
 CHUNK_BYTES = 16 * 2**20
-"""Bytes of texts, arrays and bytes objects in these rows after which a chunk ends."""
+"""Bytes of texts, arrays and bytes objects after which a chunk of rows ends."""
 
 
 def is_spark(data: Any) -> bool:
@@ -40,12 +36,7 @@ def _is_from(data: Any, package: str) -> bool:
 def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
     """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`.
 
-    Parameters
-    ----------
-    names
-        The names that Python rows are matched with.
-    index
-        Whether to write the index of pandas data; see ``odps_nb.convert.python_rows.with_index``.
+    ``names`` are matched with Python rows; ``index`` says whether to write that of pandas data.
     """
     if isinstance(data, Chunks):
         return data.bound(names)
@@ -107,7 +98,7 @@ def _is_lazy(data: Any) -> bool:
 
 
 def _refuse_polars_objects(data: Any) -> None:
-    """Raise for columns of Python objects in polars, which exports their addresses as bytes."""
+    """Refuse columns of Python objects, whose addresses polars exports as bytes."""
     if not _is_from(data, "polars") or not hasattr(data, "collect_schema"):
         return
     for name, dtype in data.collect_schema().items():
@@ -121,7 +112,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or an Index as a DataFrame; where one value is a row, its name is free."""
+    """Return a Series or an Index as a DataFrame; for a key of one column it needs no name."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -184,8 +175,7 @@ def _is_table(item: Any) -> bool:
 class Chunks:
     """Tables made of the items of an iterator, one after the other; can be read once.
 
-    An item is a row, and rows are gathered into DataFrames of a bounded size; or it is a table of
-    any kind.
+    Items are rows, which are gathered into DataFrames of a bounded size, or tables of any kind.
     """
 
     def __init__(

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from odps_nb.access.blob import Blob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
-from odps_nb.access.writing.blob_cells import Content, cells_as_array, content_of
+from odps_nb.access.writing.blob_cells import Content, content_of
 from odps_nb.access.writing.sources import Chunk, Target
-from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.arrow_schema import arrow_schema, fit_object_column
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, TruncatedError
 from odps_nb.schema import Column
 from odps_nb.terms import BlobReference, PartitionSpec
@@ -25,30 +25,18 @@ if TYPE_CHECKING:
     from odps_nb.client.write.session import BlobItem, WriteStream
 
 
-def assemble(chunk: Chunk, blobs: Mapping[str, pa.Array], target: Target) -> pa.RecordBatch:
-    """Join plain columns and BLOB columns in the order of the target."""
-    schema = arrow_schema(target.columns, for_write=True)
-    for place, name in enumerate(schema.names):
-        if name not in blobs:  # with the unit that its times need
-            schema = schema.set(place, chunk.plain.schema.field(name))
-    arrays = [blobs[name] if name in blobs else chunk.plain.column(name) for name in schema.names]
-    return pa.record_batch(arrays, schema=schema)
-
-
 @dataclass(slots=True)
 class _Leaf:
-    """One blob of a chunk: its position, and its reference after the upload."""
+    """One blob of a chunk: its cell, and its raw reference after the upload."""
 
     value: Any
     column_id: int
     partition: PartitionSpec
     name: str
     row: int
-    reference: BlobReference | None = None
+    raw: bytes = b""
 
-    @property
-    def where(self) -> str:
-        """The cell in words, e.g. ``photo[3]``."""
+    def __str__(self) -> str:
         return f"{self.name}[{self.row}]"
 
 
@@ -62,6 +50,7 @@ class BlobUploader:
     copy: Callable[[BlobReference], Blob]
     count: int = 0
     size: int = 0
+    _reached: _Leaf | None = None
 
     def finish(self, chunk: Chunk) -> pa.RecordBatch:
         """Upload all blobs of a chunk and return the batch with their references."""
@@ -77,13 +66,22 @@ class BlobUploader:
         arrays = {}
         for column in self.target.blobs:
             cells = [
-                map_blobs(cell, column.type, lambda _leaf, _path: _raw(next(found)))
+                map_blobs(cell, column.type, lambda _leaf, _path: next(found).raw)
                 for cell in chunk.cells[column.name]
             ]
-            arrays[column.name] = cells_as_array(
+            arrays[column.name] = fit_object_column(
                 cells, column, first_row=chunk.first_row, conversions=self.target.conversions
             )
-        return assemble(chunk, arrays, self.target)
+        return self._joined(chunk.plain, arrays)
+
+    def _joined(self, plain: pa.RecordBatch, blobs: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Join plain columns and BLOB columns in the order of the target."""
+        schema = arrow_schema(self.target.columns, for_write=True)
+        for place, name in enumerate(schema.names):
+            if name not in blobs:  # with the unit that its times need
+                schema = schema.set(place, plain.schema.field(name))
+        arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
+        return pa.record_batch(arrays, schema=schema)
 
     def _leaves(self, chunk: Chunk, column: Column) -> list[_Leaf]:
         partitions = _partitions(chunk, self.target)
@@ -107,14 +105,13 @@ class BlobUploader:
         )
 
     def _upload(self, leaves: Sequence[_Leaf]) -> None:
-        first = leaves[0]
-        reached = _Reached(first.where)
+        first = self._reached = leaves[0]
         try:
             references = self.stream.upload_blobs(
-                self._items(leaves, reached), first.column_id, first.partition
+                self._items(leaves), first.column_id, first.partition
             )
         except OdpsNbError as error:
-            error.add_note(f"blobs up to {reached.where}")
+            error.add_note(f"blobs up to {self._reached}")
             raise
         if len(references) != len(leaves):
             raise TruncatedError(
@@ -123,13 +120,13 @@ class BlobUploader:
                 actual=len(references),
             )
         for leaf, reference in zip(leaves, references, strict=True):
-            leaf.reference = reference
+            leaf.raw = reference.raw
         self.count += len(leaves)
 
-    def _items(self, leaves: Sequence[_Leaf], reached: _Reached) -> Iterator[BlobItem]:
+    def _items(self, leaves: Sequence[_Leaf]) -> Iterator[BlobItem]:
         """Open blobs one by one, as the upload reads them."""
         for leaf in leaves:
-            reached.where = leaf.where
+            self._reached = leaf
             content = self._content(leaf)
             try:
                 yield content.data, content.mime_type, content.file_name
@@ -143,20 +140,8 @@ class BlobUploader:
             return content_of(leaf.value, self.copy, self.target.image_format)
         except ConversionError as error:
             error.column, error.row = leaf.name, leaf.row
-            error.add_note(f"in {leaf.where}")
+            error.add_note(f"in {leaf}")
             raise
-
-
-@dataclass(slots=True)
-class _Reached:
-    """Progress of an upload, for the note of its error."""
-
-    where: str
-
-
-def _raw(leaf: _Leaf) -> bytes:
-    assert leaf.reference is not None  # every leaf was uploaded
-    return leaf.reference.raw
 
 
 def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:

@@ -1,13 +1,11 @@
 """Upserts and deletes rows by primary key, in one commit or not at all.
 
-The key is named in the table's extended metadata (``Reserved``: ``PrimaryKey``, as the Python and
-the Java SDK read it), or else by the columns that a write session marks as distribution keys. Rows
-of one key stay in one stream, which keeps their order; between streams there is no order.
+Rows of one key stay in one stream, which keeps their order; between streams there is no order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +34,8 @@ _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 class Change:
     """An upsert or a delete.
 
-    ``keys`` are the columns of the key; with ``only_keys`` (a delete) only those and the partition
-    columns of the data are used.
+    ``keys`` are the columns of the key; with ``only_keys`` (a delete) the write uses only those and
+    the partition columns of the data.
     """
 
     keys: tuple[str, ...]
@@ -77,15 +75,23 @@ class Change:
         """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data
-        schema = target.columns
-        open_keys = [column.name for column in schema.partition_columns]
-        needed = [(schema.source_of(column) or column).name for column in schema.partition_columns]
+        schema, keys = target.columns, target.columns.partition_columns
+        needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
-        return _only_keys(data, order, {*order, *open_keys}, index=index)
+        names = {*order, *(column.name for column in keys)}
+        # Values without names are keys, too: plain ones of a table with one key column.
+        data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
+        if isinstance(data, Chunks):
+            return data.mapped(lambda table: _select(table, names))
+        return _select(data, names)
 
 
 def _find_key(table: Table) -> tuple[str, ...]:
-    """Return the columns of the primary key."""
+    """Return the columns of the primary key.
+
+    The table's extended metadata name them (``Reserved``: ``PrimaryKey``, as the Python and Java
+    SDKs read it), or else a write session marks them as distribution keys.
+    """
     from odps_nb.client.write.session import open_write_session
 
     if table.primary_key:
@@ -114,20 +120,6 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
     return Change(keys=keys, stamp=stamp, only_keys=delete)
 
 
-def _only_keys(
-    data: Any, order: tuple[str, ...], names: Iterable[str], *, index: bool | None
-) -> Any:
-    """Return data of any kind with only those columns of ``names`` that it has.
-
-    Plain values, such as a list or a Series, are the key of a table with one key column. Rows
-    without names are keys, too, in ``order``.
-    """
-    data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
-    if isinstance(data, Chunks):
-        return data.mapped(lambda table: _select(table, names))
-    return _select(data, names)
-
-
 def _select(data: Any, names: Iterable[str]) -> Any:
     wanted = {name.casefold() for name in names}
     if is_spark(data) or is_pandas(data):
@@ -136,13 +128,8 @@ def _select(data: Any, names: Iterable[str]) -> Any:
     if isinstance(data, pa.Table):
         return data.select(kept)
     schema = pa.schema([field for field in data.schema if field.name in kept])
-    return pa.RecordBatchReader.from_batches(schema, _selected(data, kept))
-
-
-def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
-    with reader:
-        for batch in reader:
-            yield batch.select(names)
+    batches = (batch.select(kept) for batch in data)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def change_rows(

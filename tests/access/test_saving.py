@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.access.blobs.saving import file_name_for, safe_name, save_stream
+from odps_nb.access.saving import file_name_for, safe_name, save_stream
 from odps_nb.errors import ConfigError
 
 

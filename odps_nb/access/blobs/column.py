@@ -1,0 +1,191 @@
+"""`BlobColumn`: the blobs of one column, a gallery in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from odps_nb.access.blob import Blob, iter_glances, shown_or_error
+from odps_nb.access.blobs.many import Fetch, References, save_blobs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from odps_nb.access.blobs.frames import FrameBlobs
+    from odps_nb.client.blob.glances import Glance
+    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.client.calls.progress import Progress
+    from odps_nb.notebook.gallery.view import Gallery
+
+
+class BlobColumn(Sequence[Blob]):
+    """Blobs of one column, in row order without nulls: a gallery in a notebook.
+
+    In Jupyter they can be filtered, sorted, searched, selected, enlarged and saved there; what is
+    selected is `selected`.
+
+    Examples
+    --------
+    >>> column = odps.table("media").blobs("content", limit=5)
+    >>> column[1:3]
+    BlobColumn(2 blobs of local.media.content)
+    >>> [blob.file_name for blob in column[1:3]]
+    ['mandelbrot.png', 'julia.webp']
+    """
+
+    def __init__(
+        self,
+        blobs: Iterable[Blob],
+        *,
+        title: str,
+        summary: str = "",
+        captions: Sequence[str] | None = None,
+        labels: Sequence[Any] | None = None,
+        source: FrameBlobs | None = None,
+        name: str = "",
+    ) -> None:
+        self._blobs, self._title = tuple(blobs), title
+        self._name = name or title
+        self._captions = None if captions is None else tuple(captions)
+        self._labels = None if labels is None else tuple(labels)
+        self._source = source
+        self._gallery: Gallery | None = None
+        plural = "" if len(self._blobs) == 1 else "s"
+        self._summary = summary or f"{len(self._blobs):,} blob{plural}"
+
+    @property
+    def title(self) -> str:
+        """Table and column, for a caption."""
+        return self._title
+
+    def caption(self, index: int) -> str:
+        """Return what a tile says besides what the blob is: its row, or its number here."""
+        return f"blob {index}" if self._captions is None else self._captions[index]
+
+    @property
+    def summary(self) -> str:
+        """How many these are of how many, e.g. ``first 24 of 47 blobs``."""
+        return self._summary
+
+    @property
+    def selected(self) -> pd.Series[Any]:
+        """The references of the blobs that are selected in its gallery, by the index of their rows.
+
+        Without an index, as of ``table.blobs``, by their numbers here. ``df.loc[found.index]`` are
+        the rows, ``found.odps.save(folder)`` saves the blobs.
+
+        Examples
+        --------
+        >>> odps.table("media").blobs("content", limit=5).selected.tolist()
+        []
+        """
+        places: Sequence[int] = () if self._gallery is None else self._gallery.selection
+        return self.pick(places).references()
+
+    def close(self) -> None:
+        """Close its gallery, and free what that holds; the static page stays. Idempotent.
+
+        What is selected there is forgotten: take `selected` before. Displayed again, the column
+        makes a new gallery.
+        """
+        gallery, self._gallery = self._gallery, None
+        if gallery is not None:
+            gallery.close()
+
+    def references(self) -> pd.Series[Any]:
+        """Return the references as a Series, as a read gives them.
+
+        Examples
+        --------
+        >>> odps.table("media").blobs("content", limit=2).references().odps.size().tolist()
+        [25861, 138014]
+        """
+        from odps_nb.convert.blob_series import reference_series
+
+        texts = [blob.reference.token for blob in self._blobs]
+        index = range(len(texts)) if self._labels is None else self._labels
+        return reference_series(texts, index, name=self._name, source=self._source)
+
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        file_name: Callable[[int, BlobHead], str | None] | None = None,
+        progress: Progress = None,
+    ) -> list[Path | None]:
+        """Save the blobs as files of a folder, replacing none; see `Connection.save_blobs`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     saved = odps.table("media").blobs("content", limit=2).save(folder)
+        ...     [path.name for path in saved]
+        ['mountains.jpg', 'mandelbrot.png']
+        """
+        if not self._blobs:
+            return []
+        fetch = Fetch(storage=self._blobs[0]._storage, progress=progress)
+        wanted = References(self._blobs)
+        return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
+
+    def glances(
+        self, places: Sequence[int], cancel: CancelToken | None = None
+    ) -> Generator[Glance, None, None]:
+        """Iterate over the blobs at some places, to look at their heads and first bytes.
+
+        Taking the next one leaves the one before. Several come in one request where they are
+        small; what is wrong with one is raised by that one alone.
+
+        Examples
+        --------
+        >>> column = odps.table("media").blobs("content", limit=5)
+        >>> [glance.open().read(4) for glance in column.glances([0, 1])]
+        [b'\\xff\\xd8\\xff\\xe0', b'\\x89PNG']
+        """
+        return iter_glances([self._blobs[place] for place in places], cancel)
+
+    def pick(self, places: Sequence[int]) -> BlobColumn:
+        """Return the blobs at some places, in that order, with what is known of their rows."""
+        known = range(len(self._blobs)) if self._labels is None else self._labels
+        captions = self._captions
+        return BlobColumn(
+            [self._blobs[place] for place in places],
+            title=self._title,
+            captions=None if captions is None else [captions[place] for place in places],
+            labels=[known[place] for place in places],
+            source=self._source,
+            name=self._name,
+        )
+
+    @overload
+    def __getitem__(self, index: int) -> Blob: ...
+    @overload
+    def __getitem__(self, index: slice) -> BlobColumn: ...
+    def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
+        if isinstance(index, slice):
+            return self.pick(range(len(self._blobs))[index])
+        return self._blobs[index]
+
+    def __len__(self) -> int:
+        return len(self._blobs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_gallery": None}
+
+    def __repr__(self) -> str:
+        return f"BlobColumn({self._summary} of {self._title})"
+
+    def _ipython_display_(self) -> None:
+        if self._gallery is None:
+            from odps_nb.notebook.gallery.view import Gallery
+
+            self._gallery = Gallery(self, summary=self.summary)
+        self._gallery._ipython_display_()  # NotImplementedError: no notebook, IPython asks below
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
+        from odps_nb.notebook.gallery.view import mimebundle
+
+        return shown_or_error(self, lambda: mimebundle(self, summary=self.summary))
