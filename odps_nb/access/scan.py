@@ -27,7 +27,7 @@ from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable
-from odps_nb.terms import Split, TextMode, TimeUnit
+from odps_nb.terms import Split, TextMode, TimeUnit, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -436,5 +436,4 @@ def _no_bound(where: str) -> ArgumentError:
 
 
 def _short(value: object) -> str:
-    text = repr(list(value) if isinstance(value, tuple) else value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return shorten(repr(list(value) if isinstance(value, tuple) else value), 80)

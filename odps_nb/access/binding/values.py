@@ -1,8 +1,7 @@
 """Converts values of Python, NumPy, pandas, Arrow and polars to the few types that SQL has.
 
-A value is converted by what it holds: times keep their nanoseconds, and a subclass of ``str``,
-``int`` or ``date`` is its base value, whatever its own ``__str__`` returns. A library is used only
-if it is loaded: a value of its own cannot exist otherwise.
+Times keep their nanoseconds; a subclass of ``str``, ``int`` or ``date`` becomes its base value,
+whatever its own ``__str__`` returns. Libraries that are not loaded are not imported.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ _TICK = datetime.timedelta(microseconds=1)
 _LENGTHS = {"W": 7 * _DAY, "D": _DAY, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 _LENGTHS |= {"ms": 10**6, "us": 1000, "ns": 1}
 _PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
-_MONTHS = {"Y": 12, "M": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +146,15 @@ def _of_datetime64(value: Any) -> PlainValue:
     if count is None:
         return None
     unit = _unit_of(value)
-    if unit in _MONTHS:
-        year, month = divmod(1970 * 12 + count * _MONTHS[unit], 12)
-        return _date(year, month + 1, 1, value)
-    nanoseconds = _nanoseconds(count, unit, value)
-    if unit in ("W", "D"):
-        days = nanoseconds // _DAY
-        try:
-            return (_EPOCH + datetime.timedelta(days=days)).date()
-        except OverflowError:
-            raise _outside(value) from None
-    return Time(nanoseconds, is_instant=False)
+    if unit in ("Y", "M", "W", "D"):
+        day = value.astype("datetime64[D]").item()
+        if not isinstance(day, datetime.date):  # a number
+            raise ArgumentError(
+                f"{value!r} is outside of the years 1 to 9999",
+                hint="bind a time within these years",
+            )
+        return day
+    return Time(_nanoseconds(count, unit, value), is_instant=False)
 
 
 def _of_timedelta64(value: Any) -> Duration | None:
@@ -166,7 +162,7 @@ def _of_timedelta64(value: Any) -> Duration | None:
     if count is None:
         return None
     unit = _unit_of(value)
-    if unit in _MONTHS:
+    if unit in ("Y", "M"):
         raise ArgumentError(
             f"{value!r} has no fixed length",
             hint="bind days or seconds: numpy.timedelta64(30, 'D')",
@@ -302,15 +298,3 @@ _BASES: tuple[tuple[Any, Any], ...] = (
     ((bytes, bytearray, memoryview), lambda value: memoryview(value).tobytes()),
     ((list, tuple, set, frozenset, range, deque, KeysView, ValuesView), _listed),
 )
-
-
-def _date(year: int, month: int, day: int, value: object) -> datetime.date:
-    if not 1 <= year <= 9999:
-        raise _outside(value)
-    return datetime.date(year, month, day)
-
-
-def _outside(value: object) -> ArgumentError:
-    return ArgumentError(
-        f"{value!r} is outside of the years 1 to 9999", hint="bind a time within these years"
-    )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Reference = str | bytes | BlobReference | Blob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fetch:
     """How to fetch: connection, coding, progress."""
 

@@ -69,8 +69,7 @@ def _fits(value: Decimal, kind: DecimalType) -> bool:
 def takes_pattern(column: Column, pattern: str) -> bool:
     """Whether Spark and the service must agree on ``column like pattern``.
 
-    So they do where ``%`` is all that has a meaning: what ``_`` counts as a character and what a
-    backslash escapes is not the same everywhere.
+    They do if only ``%`` has a meaning: ``_`` and a backslash mean different things.
     """
     return (
         column.type.code is TypeCode.STRING
@@ -80,12 +79,12 @@ def takes_pattern(column: Column, pattern: str) -> bool:
 
 
 def may_be_null_tested(column: Column) -> bool:
-    """Whether ``is null`` may be sent for a column: scalars whose values are what they seem."""
+    """Whether ``is null`` may be sent for a column."""
     return column.type.code in _NULL_TESTED
 
 
 def partition_value(column: Column, text: str) -> Value | None:
-    """Return the value of a partition as its column holds it; ``None`` where that is not sure."""
+    """Return the value of a partition in the type of its column; ``None`` if in doubt."""
     if text.startswith("__"):  # how a service may spell a null
         return None
     if column.type == PrimitiveType(TypeCode.STRING):

@@ -1,4 +1,4 @@
-"""`TableDataset`: a table as a pyarrow Dataset, which query engines hand columns and filters to."""
+"""`TableDataset`: a table as a pyarrow Dataset; engines push columns and filters down to it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,10 @@ _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it w
 def open_dataset(
     plan: ReadPlan, storage: StorageClient, read: Callable[[ReadPlan], Scan]
 ) -> TableDataset:
-    """Return the rows of a plan as a dataset; asks for the table's columns if they are not known.
+    """Return the rows of a plan as a dataset; ``read`` makes the scan of one query.
 
     Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
     plan names them.
-
-    Parameters
-    ----------
-    read
-        Makes the scan of one query.
     """
     if plan.increment is not None:
         raise ArgumentError(
@@ -63,41 +58,16 @@ def open_dataset(
     return TableDataset(plan, schema, storage, read)
 
 
-if TYPE_CHECKING:
-
-    class _Dataset:
-        """What type checkers know of pyarrow's class, which has no types."""
-
-        schema: pa.Schema
-
-        def __init__(self, schema: pa.Schema, children: list[Any]) -> None: ...
-
-        def to_table(
-            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
-        ) -> pa.Table: ...
-
-        def to_batches(
-            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
-        ) -> Generator[pa.RecordBatch, None, None]: ...
-
-        def take(self, indices: Any, **options: Any) -> pa.Table: ...
-
-else:
-    _Dataset = ds.UnionDataset
-
-
-class TableDataset(_Dataset):
+class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
     """The rows of a `Scan` as a pyarrow dataset; made by ``table.dataset()``.
 
-    Each query opens one read session: of the columns and partitions that it needs, and with as
-    much of its filter as the service surely understands alike. The whole filter is applied to
-    the rows that arrive, so the answer is that of a full read. Rows are streamed: hardly more is
-    in memory than 64 MiB. May be used from several threads, and in a forked child.
+    Each query opens one read session, of the columns and partitions that it needs. The service
+    prunes by part of the filter; the whole filter is applied to the rows that arrive. Rows are
+    streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
 
-    TIMESTAMPs have nanoseconds in its schema. A time that cannot be given in them makes a table
-    (`to_table`, `head`, `take`) one of microseconds, with an `OdpsNbWarning`; a stream, as DuckDB
-    and polars read it, keeps its schema and raises if it has no place for the time:
-    ``read(timestamp_unit="us").dataset()`` gives all times.
+    TIMESTAMPs have nanoseconds in its schema. If a time does not fit them, `to_table`, `head` and
+    `take` return microseconds, with an `OdpsNbWarning`; a stream, as DuckDB and polars read it,
+    raises: use ``read(timestamp_unit="us").dataset()``.
 
     Examples
     --------
@@ -167,13 +137,7 @@ class TableDataset(_Dataset):
         return self.scanner(filter=filter, **options).count_rows()
 
     def get_fragments(self, filter: pc.Expression | None = None) -> NoReturn:
-        """Raise: there are no files. `Scan.splits` can be read one by one.
-
-        Raises
-        ------
-        StateError
-            Always.
-        """
+        """Raise `StateError`: there are no files. `Scan.splits` can be read one by one."""
         raise _unsupported(
             "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
         )

@@ -1,7 +1,4 @@
-"""`SplitTask`: one split of a read session, read by whoever holds it, in any process.
-
-`SessionTask` is what it shares with others that read a session in another process.
-"""
+"""`SplitTask`: one split of a read session, to be read in any process."""
 
 from __future__ import annotations
 
@@ -31,9 +28,8 @@ if TYPE_CHECKING:
 class SessionTask:
     """What is needed to read rows of a session; pickled without keys.
 
-    In the process that made it, it reads over the connection there. In another one it opens a
-    client of its own, with the same settings and with the keys that the environment, the profile
-    file or the keyring has there.
+    The process that made it reads over its connection. Another process opens a client with the same
+    settings, and with the keys of its own environment, profile file or keyring.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -47,7 +43,7 @@ class SessionTask:
         if self.connected is not None:
             yield self.connected()
             return
-        with _client(dict(self.settings)) as storage:
+        with StorageClient(profile_from_settings(dict(self.settings))) as storage:
             yield storage
 
     def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -58,9 +54,6 @@ class SessionTask:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "connected": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +88,7 @@ class SplitTask(SessionTask):
 
 
 def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitTask]:
-    """Open the session of a scan, and return one task for each of its splits.
-
-    Parameters
-    ----------
-    storage
-        Gives the client of this process.
-    """
+    """Open the session of a scan, and return one task for each of its splits."""
     if scan.plan.limit is not None:
         raise ArgumentError(
             "a limit does not apply to tasks, which do not know of each other",
@@ -126,7 +113,3 @@ def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ..
     """Return what another process needs to connect as this one does, without keys."""
     settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
     return tuple(settings.items())
-
-
-def _client(settings: dict[str, Any]) -> StorageClient:
-    return StorageClient(profile_from_settings(settings))

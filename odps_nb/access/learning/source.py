@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadPlan
 
 WORKERS = 4
-"""Chunks that a process reads at a time; there are several processes."""
+"""Chunks that each process reads concurrently."""
 GROUP = 1024
 """Chunks whose connections and threads are shared."""
 
@@ -33,9 +33,8 @@ GROUP = 1024
 class RowSource(SessionTask):
     """What is needed to read rows by their numbers in any process; pickled without keys.
 
-    ``filter`` is applied here: rows keep the numbers that they have without it. ``read_ahead``
-    bounds the bytes that are fetched before they are asked for. ``partitions`` are those that the
-    session was opened for; none: the whole table.
+    ``filter`` is applied here: rows keep the numbers that they have without it. ``read_ahead`` is
+    the maximum of bytes to buffer. Without ``partitions`` the session is of the whole table.
     """
 
     read_ahead: int
@@ -54,18 +53,16 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)``, from the one that has row ``at`` on.
+        """Iterate over the windows of ``[low, high)`` from the one with row ``at`` on.
 
-        Yields
-        ------
-        Where a window begins in the sequence, and its rows in their order.
+        Each comes after its place in the sequence.
         """
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
                 table = self._shuffled(pieces, order, epoch=epoch, at=start)
-                pieces.clear()  # the rows are in memory once while they are given
+                pieces.clear()  # so that the rows are in memory only once
                 yield start, table
 
     def _shuffled(
@@ -115,13 +112,7 @@ def _cut(
 
 
 def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-    """Open the session of a scan, to read it by row numbers.
-
-    Parameters
-    ----------
-    session_id
-        The session that is wanted: it is used if it is not over, otherwise a new one.
-    """
+    """Open a session of a scan, to read it by row numbers: that of the id unless it has expired."""
     plan, row_filter = _without_condition(scan)
     numbered = _numbered(scan, plan, session_id)
     session, storage = numbered.session, scan.connection.storage
