@@ -1,7 +1,4 @@
-"""Basic values used everywhere: table names, partition specs, splits, blob references.
-
-Pure values: no I/O, no wire format beyond what users type.
-"""
+"""Basic values used everywhere: table names, partition specs, splits, blob references."""
 
 from __future__ import annotations
 
@@ -17,28 +14,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 from odps_nb.errors import ArgumentError, visible
-
-__all__ = [
-    "STRICT_TEXT",
-    "BlobReference",
-    "Compression",
-    "IndexSplit",
-    "PartitionSpec",
-    "RowRangeSplit",
-    "SessionStatus",
-    "Split",
-    "SplitMode",
-    "TableName",
-    "TextMode",
-    "TextOptions",
-    "TimeUnit",
-    "WriteMode",
-    "check_partition_value",
-    "count_of",
-    "format_bytes",
-    "is_name",
-    "shorten",
-]
 
 # Names are checked before they reach a URL or a SQL text: impossible names are refused here.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
@@ -62,10 +37,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Accept ``None``, a name in any case, or a member; anything else is an `ArgumentError`.
-
-        Members of the enumerations of pyodps, and their names, are accepted, too.
-        """
+        """Accept ``None``, a member, a name in any case, also members and names of pyodps."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -87,13 +59,7 @@ _COMPRESSIONS = {
 
 
 class TextMode(str, Enum):
-    """What a read does with text that is not UTF-8.
-
-    Examples
-    --------
-    >>> TextMode.of("replace")
-    <TextMode.REPLACE: 'replace'>
-    """
+    """What a read does with text that is not UTF-8."""
 
     STRICT = "strict"
     REPLACE = "replace"
@@ -101,7 +67,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Accept a member, its value in any case, or ``None`` for the default (strict)."""
+        """Accept a member, its value in any case, or ``None`` (strict)."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -114,22 +80,14 @@ class TextMode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How a read gives its text.
-
-    Parameters
-    ----------
-    mode
-        What becomes of text that is not UTF-8.
-    char_padding
-        Whether CHAR(n) keeps the blanks with which the service pads it to n characters.
-    """
+    """How a read returns text: with ``char_padding``, CHAR(n) keeps its trailing blanks."""
 
     mode: TextMode = TextMode.STRICT
     char_padding: bool = False
 
     @classmethod
     def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
-        """Check what a user says: ``text`` as `TextMode.of` takes it."""
+        """Check arguments of a user; ``text`` is as for `TextMode.of`."""
         if not isinstance(char_padding, bool):
             raise ArgumentError(
                 f"char_padding is {char_padding!r}, not a boolean",
@@ -140,7 +98,6 @@ class TextOptions:
 
 
 STRICT_TEXT = TextOptions()
-"""The default of a read."""
 
 
 class SplitMode(str, Enum):
@@ -195,11 +152,8 @@ class TableName:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        for part, value in (
-            ("project", self.project),
-            ("schema", self.schema),
-            ("table", self.table),
-        ):
+        for part in ("project", "schema", "table"):
+            value = getattr(self, part)
             if value is not None and not _NAME.fullmatch(value):
                 raise ArgumentError(
                     f"{value!r} is not a valid {part} name",
@@ -213,18 +167,14 @@ class TableName:
 
         ``project`` and ``schema`` are the defaults of the connection.
         """
-        if not isinstance(text, str):  # callers may pass a value of a DataFrame
-            raise ArgumentError(
-                f"a table name is text, not a {type(text).__name__}",
-                hint="write table, project.table or project.schema.table",
-            )
-        parts = [part.strip().strip("`") for part in text.split(".")]
-        if len(parts) == 1:
-            return cls(project=project, schema=schema, table=parts[0])
-        if len(parts) == 2:
-            return cls(project=parts[0], table=parts[1])
-        if len(parts) == 3:
-            return cls(project=parts[0], schema=parts[1], table=parts[2])
+        parts = text.split(".") if isinstance(text, str) else []  # may come from a DataFrame
+        match [part.strip().strip("`") for part in parts]:
+            case [table]:
+                return cls(project=project, schema=schema, table=table)
+            case [project, table]:
+                return cls(project=project, table=table)
+            case [project, schema, table]:
+                return cls(project=project, schema=schema, table=table)
         raise ArgumentError(
             f"{text!r} is not a table name",
             hint="write table, project.table or project.schema.table",
@@ -238,8 +188,8 @@ class TableName:
 class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
-    The service may have partitions whose values no request can name unambiguously (see
-    `check_partition_value`); a list of partitions shows them, `of` and `checked` refuse them.
+    Values that no request can name unambiguously (see `check_partition_value`) may be listed;
+    `of` and `checked` refuse them.
     """
 
     items: tuple[tuple[str, str], ...] = ()
@@ -266,7 +216,7 @@ class PartitionSpec:
         return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
 
     def checked(self) -> PartitionSpec:
-        """Return this spec, if a request can name it unambiguously."""
+        """Return this spec; raise unless a request can name it unambiguously."""
         for key, value in self.items:
             _checked(key, value, f"{key}={value}")
         return self
@@ -305,9 +255,9 @@ _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef
 def check_partition_value(key: str, value: str) -> None:
     """Refuse a value of a partition key that a request cannot name unambiguously.
 
-    Requests name partitions as ``key=value,key=value`` without quotes, and parsers of that text are
-    known to strip blanks and quotes and to split at ``,``, ``/`` and ``=``: another partition would
-    be read or replaced.
+    Requests name partitions as ``key=value,key=value`` without quotes. Parsers of that text strip
+    blanks and quotes and split at ``,``, ``/`` and ``=``: they would read or replace another
+    partition.
     """
     problem = _doubt(value)
     if problem:
@@ -334,7 +284,7 @@ def _doubt(value: str) -> str:
 
 
 def _value_text(key: str, value: object) -> str:
-    """Return the text of a mapping's value; types without one exact text form are refused."""
+    """Return the text of a mapping's value; refuse types without one exact text form."""
     if isinstance(value, str):
         return str.__str__(value)  # also of a subclass with another str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
@@ -399,8 +349,7 @@ Split = IndexSplit | RowRangeSplit
 class BlobReference:
     """The opaque token that names a blob; ``token`` is its standard base64 text.
 
-    The wire has three forms of one reference (``docs/protocol.md`` section 6.5); this value
-    holds the text, and the two constructors convert from the other forms.
+    For the other forms on the wire see ``docs/protocol.md`` section 6.5.
     """
 
     token: str

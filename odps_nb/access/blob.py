@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
 from odps_nb.access.checks import is_missing
-from odps_nb.access.saving import file_name_for, save_stream
+from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
-from odps_nb.terms import BlobReference, format_bytes
+from odps_nb.terms import BlobReference, format_bytes, shorten
 
 if TYPE_CHECKING:
     import builtins
@@ -35,18 +35,14 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _RECEIVE_BUFFER = 128 << 10  # while only a head is wanted
 MAX_PIXELS = 40_000_000
-"""Pixels of the largest picture that is decoded unless more are allowed; as for previews."""
+"""Default maximum of pixels of a picture to decode; as for previews."""
 MAX_BYTES = 1 << 30
-"""Bytes of the largest blob that is converted unless more are allowed, also when unpacked."""
-_HEAD = 1 << 16  # what is looked at to recognise a blob
+"""Default maximum of bytes of a blob to convert, also when unpacked."""
+_HEAD = 1 << 16  # bytes from which a blob is recognised
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
-    """Return the reference in a value of a BLOB column or in a handle.
-
-    Text and bytes are the base64 text that a read gives (``docs/protocol.md`` section 6.5); the raw
-    bytes that an upload returns need `BlobReference.from_raw`.
-    """
+    """Return the reference in a value of a BLOB column (base64 text or bytes) or in a handle."""
     if isinstance(value, BlobReference):
         return value
     if isinstance(value, Blob):
@@ -65,8 +61,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 class Blob:
     """Handle of one blob; made by ``odps.blob(reference)``.
 
-    `size`, `mime_type` and `file_name` cost one small request at their first use: they come at the
-    head of a blob's stream, which is then closed.
+    `size`, `mime_type` and `file_name` cost one small request at their first use.
 
     Examples
     --------
@@ -85,7 +80,6 @@ class Blob:
 
     @property
     def _storage(self) -> StorageClient:
-        """The client of its connection, which another process opens at the first use."""
         source: Any = self._source
         storage: StorageClient = getattr(source, "storage", source)
         return storage
@@ -126,9 +120,9 @@ class Blob:
         Raises
         ------
         NotFoundError
-            The reference names nothing.
+            There is no such blob.
         ChecksumError, TruncatedError
-            The bytes arrived damaged or not all of them.
+            The bytes arrived damaged or incomplete.
         """
         with self.open() as stream:
             data = stream.read()
@@ -145,20 +139,20 @@ class Blob:
         Parameters
         ----------
         seek
-            Give a file that can seek, for zipfile, Pillow, pyarrow, PyAV and others. It fetches the
-            blob from its first byte to the last one that is read, and at most 1 MiB more; what it
-            fetched it keeps until it is closed, 8 MiB in memory, more in a temporary file without a
-            name. **Reading the tail costs the whole blob**: the protocol has no ranges. Without it
-            the file is read forward only, keeps nothing, and costs one request each time.
+            Return a file that can seek, for zipfile, Pillow, pyarrow, PyAV and others. It fetches
+            the blob from its first byte to the last one that is read, and at most 1 MiB more, and
+            keeps that until it is closed: 8 MiB in memory, more in a temporary file. **Reading the
+            tail costs the whole blob**: the protocol has no ranges. Without it the file is
+            forward-only.
         cache
-            With ``seek``: look for the blob on this machine's disk, and keep it there once all of
-            it was read, so that opening it again costs no request. The folder is private to the
-            user; the connection's setting ``blob_cache`` says how much it holds, or ``"off"``.
+            With ``seek``: use the cache on this machine's disk, so that opening a blob again costs
+            no request once all of it was read. The folder is private to the user; the setting
+            ``blob_cache`` of the connection is its size, or ``"off"``.
 
         Raises
         ------
         NotFoundError
-            The reference names nothing.
+            There is no such blob.
 
         Examples
         --------
@@ -182,8 +176,8 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is complete, or it does not appear. A folder as ``path`` gets a safe form of the
-        blob's own name, with a number if that is taken.
+        The file is complete, or not created. In a folder it gets a safe form of the blob's own
+        name, with a number if that is taken.
 
         Raises
         ------
@@ -191,15 +185,16 @@ class Blob:
             The file exists and ``overwrite`` is not set, or the folder does not exist.
         """
         target = Path(path).expanduser()
-        into_folder = target.is_dir()
-        if into_folder:
-            target /= file_name_for(self.file_name, self.mime_type, self._reference.token)
+        name = ""
+        if target.is_dir():
+            name = file_name_for(self.file_name, self.mime_type, self._reference.token)
         with self.open() as stream:
             chunks = iter(lambda: stream.read(_CHUNK), b"")
-            saved, size = save_stream(
-                chunks, target, overwrite=overwrite, number_if_taken=into_folder
-            )
-        self._size, self._verified = size, True
+            if name:
+                saved = Folder(target).save(chunks, name)
+            else:
+                saved = save_stream(chunks, target, overwrite=overwrite)
+        self._size, self._verified = saved.stat().st_size, True
         return saved
 
     def to_pil(
@@ -211,25 +206,23 @@ class Blob:
     ) -> Image.Image:
         """Return a picture as a decoded ``PIL.Image.Image``; of a moving one the first frame.
 
-        What the bytes are is recognised from them, never from the stated media type. They are
-        decoded in a process aside, which is bounded in memory and time: a file that was made to
-        crash a decoder does not end yours. Pixels are as the file has them; what colours they mean
-        is in ``info``: ``icc_profile``, ``gamma``, ``srgb``, ``chromaticity``. Needs Pillow. Like
-        `to_numpy`, `to_text` and `to_table` it costs one request, or none if the blob is cached;
-        see `open`.
+        The format is recognised from the bytes, not from the stated media type. They are decoded in
+        a separate process, bounded in memory and time, so that a malicious file cannot crash yours.
+        Pixels are as in the file; ``info`` has their colour space (``icc_profile``, ``gamma``,
+        ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table` it costs one request,
+        or none if the blob is cached; see `open`.
 
         Parameters
         ----------
         max_pixels, max_bytes
-            Pixels of the picture, and bytes of the blob, that are accepted.
+            Maximum pixels of the picture, and bytes of the blob.
         trusted
-            Decode it in this process: faster for many small pictures, for files that you made.
+            Decode it in this process: faster for many small pictures, for files of your own.
 
         Raises
         ------
         ConversionError
-            The bytes are no picture, one that was damaged before its upload, or one that stopped
-            the decoder.
+            The bytes are no picture, or the decoder cannot read it.
         LimitExceededError
             The picture has more pixels, or the blob more bytes; nothing was decoded.
         MissingDependencyError
@@ -278,10 +271,10 @@ class Blob:
         Parameters
         ----------
         encoding
-            Name of the encoding. By default the one that the text states (byte order mark, XML,
-            HTML, ``coding:``), else UTF-8, else one guessed by ``charset-normalizer``.
+            Name of the encoding. Default: the one that the text states (byte order mark, XML, HTML,
+            ``coding:``), else UTF-8, else a guess of ``charset-normalizer``.
         max_bytes
-            Bytes of the blob that are accepted.
+            Maximum bytes of the blob.
 
         Raises
         ------
@@ -306,33 +299,30 @@ class Blob:
         """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
-        comments (lines that begin with ``#``) are left out. A text of Hive, whose fields end with
-        ``\\x01``, has no names and ``\\N`` for null. The file is read in a process aside, as in
-        `to_pil`.
+        comments (``#``) are skipped. A text of Hive, whose fields end with ``\\x01``, has no names
+        and ``\\N`` for null. Parsed in a separate process, as in `to_pil`.
 
         Parameters
         ----------
         encoding
             Of a text; see `to_text`.
         separator
-            The character between the fields of a text; by default a tab, ``,``, ``;`` or ``|``, as
-            the first lines tell.
+            The character between fields. Default: a tab, ``,``, ``;`` or ``|``, by the first lines.
         ragged
-            Accept lines with fewer or more fields than the first one: missing fields are empty, and
-            further ones get columns ``f3``, ``f4``, … by their place. By default such a line is an
-            error: the text may be cut.
+            Accept lines with fewer or more fields than the first one: missing fields are empty,
+            further ones get columns ``f3``, ``f4``, …. Otherwise such a line is an error, since the
+            text may be truncated.
         max_bytes
-            Bytes that are accepted: of the blob, and of its rows when unpacked.
+            Maximum bytes of the blob, and of its unpacked rows.
         trusted
-            Read it in this process: for files that you made.
+            Parse it in this process: for files of your own.
 
         Raises
         ------
         ConversionError
-            The bytes are no table of these, one that was damaged before its upload, or one that
-            stopped the parser.
+            The bytes are no such table, or the parser cannot read it.
         LimitExceededError
-            There is more of it.
+            The blob or its rows exceed ``max_bytes``.
 
         Examples
         --------
@@ -395,9 +385,7 @@ class Blob:
         return hash(self._reference)
 
     def __repr__(self) -> str:
-        known = [
-            repr(self._reference.token[:21] + ("…" if len(self._reference.token) > 21 else ""))
-        ]
+        known = [repr(shorten(self._reference.token, 22))]
         known += [self._head.mime_type] if self._head and self._head.mime_type else []
         known += [format_bytes(self._size)] if self._size is not None else []
         return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
@@ -419,10 +407,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[Glance, None, None]:
-    """Iterate over blobs to look at; taking the next one leaves the one before.
-
-    Several come in one request where they are small. The handles learn the heads.
-    """
+    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn.glances`."""
     from odps_nb.client.blob import glances
 
     if not blobs:
@@ -439,7 +424,7 @@ def iter_glances(
 
 
 def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what a notebook shows; an error becomes three lines instead of a traceback."""
+    """Return what a notebook shows, an error as three lines instead of a traceback."""
     try:
         return make()
     except OdpsNbError as error:
@@ -448,15 +433,15 @@ def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapp
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewBlob:
-    """A blob to be written, with the type and name that readers will be told.
+    """A blob to be written, with its media type and file name.
 
     Parameters
     ----------
     data
-        Bytes, a path, a file object opened in binary mode (read to its end), or a picture of PIL
-        or an array of numpy, encoded as ``image_format`` of `Table.write` says.
+        Bytes, a path, a binary file object (read to its end), or a PIL picture or numpy array,
+        encoded as ``image_format`` of `Table.write` says.
     mime_type
-        E.g. ``image/png``; guessed from the name where there is one.
+        E.g. ``image/png``. Default: guessed from the name.
     file_name
         E.g. ``cat.png``; taken from a path. Stored by API version 3 only.
 

@@ -14,6 +14,7 @@ from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
 
+WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
 """``True``: the table, or the named partition; ``"partitions"``: those that get rows; ``"all"``:
@@ -129,7 +130,7 @@ def check_overwrite(
 ) -> bool:
     """Return whether a write replaces rows; refuse arguments that could replace more than meant.
 
-    ``takes_all`` is false where the partitions that get rows are not known in the end.
+    ``takes_all`` is false if a write does not know in the end which partitions got rows.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":
@@ -162,7 +163,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
         return
     code = column.type.code
     good = True
-    if code in _WHOLE_NUMBERS:
+    if code in WHOLE_NUMBERS:
         good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
     elif code is TypeCode.DATE:
         try:
@@ -177,9 +178,6 @@ def _check_spelling(value: str | None, column: Column) -> None:
             if code is TypeCode.DATE
             else "write digits, without leading zeros",
         )
-
-
-_WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 
 
 def require(module: str) -> Any:

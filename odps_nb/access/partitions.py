@@ -1,8 +1,7 @@
 """Chooses the partitions of a read, and tells the rows and size of each partition.
 
-``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
-Ranges and ``latest`` are resolved from the service's list of partitions when a read is planned, so
-a plan holds exact specs only.
+``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``. A
+plan holds exact specs only: the others are resolved from the service's list of partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import PartitionLike, check_partition, did_you_mean
+from odps_nb.access.checks import WHOLE_NUMBERS, PartitionLike, check_partition, did_you_mean
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
@@ -38,7 +37,6 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _TEXTS = (TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 
 
@@ -182,12 +180,12 @@ def _holds(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
 
 
 def _comparable(value: str, column: Column) -> Any:
-    """Return a partition value in the order of its type; ``None`` if it is no value of the type."""
+    """Return a partition value as a value of its type; ``None`` if it is none."""
     code = column.type.code
     if code in _TEXTS:
         return value
     try:
-        if code in _NUMBERS:
+        if code in WHOLE_NUMBERS:
             return int(value)
         if code is TypeCode.DATE:
             return datetime.date.fromisoformat(value)
@@ -199,10 +197,9 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the spec of the largest first-level value that has rows.
+    """Return the spec of the largest first-level value that has rows, as ``max_pt`` of SQL does.
 
-    That is what ``max_pt`` of MaxCompute's SQL returns (vendor's manual, *MAX_PT*), but numbers
-    are compared by value.
+    Unlike there, numbers are compared by value.
     """
     first = schema.partition_columns[0]
 
@@ -224,12 +221,21 @@ def _latest(
 
 
 def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> bool:
-    if info.record_count is None and info.size is None and info.spec.has_name:
-        from odps_nb.client.catalog import control_call
-        from odps_nb.wire.control import GetPartition
-
-        info = control_call(storage, GetPartition(table=table, partition=info.spec))
+    if info.record_count is None and info.size is None:
+        info = _fetched(info, table, storage)
     return info.record_count != 0 if info.size is None else bool(info.size or info.record_count)
+
+
+def _fetched(
+    info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
+) -> PartitionInfo:
+    """Return a listed partition with its details, if a request can name it."""
+    from odps_nb.client.catalog import control_call
+    from odps_nb.wire.control import GetPartition
+
+    if not info.spec.has_name:
+        return info
+    return control_call(storage, GetPartition(table=table, partition=info.spec), cancel=token)
 
 
 # -- rows and size ------------------------------------------------------------------------------
@@ -237,7 +243,7 @@ def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDetails:
-    """One partition of a table; ``None`` where the service does not tell.
+    """One partition of a table; ``None`` for what the service does not report.
 
     Parameters
     ----------
@@ -246,7 +252,7 @@ class PartitionDetails:
     rows, bytes
         Number of rows, and their size on the service.
     created, modified
-        When it was made, and when its rows were changed last, in UTC.
+        When it was created, and when its rows were last changed, in UTC.
     """
 
     partition: str
@@ -259,34 +265,22 @@ class PartitionDetails:
 def fetch_details(
     storage: StorageClient, table: TableName, under: PartitionSpec
 ) -> list[PartitionDetails]:
-    """Return the details of each partition: one request for a page of the list, one for each."""
+    """Return the details of each partition, with one request for each."""
     from odps_nb.client.catalog import iter_partitions
     from odps_nb.client.parallel.fan_out import fan_out
 
     def fetch(info: PartitionInfo, token: CancelToken) -> Iterator[PartitionDetails]:
-        yield _details(storage, table, info, token)
+        found = _fetched(info, table, storage, token)
+        yield PartitionDetails(
+            partition=str(info.spec),
+            rows=found.record_count,
+            bytes=found.size,
+            created=_moment(found.created_at),
+            modified=_moment(found.modified_at),
+        )
 
     jobs = [partial(fetch, info) for info in iter_partitions(storage, table, under=under)]
     return list(fan_out(jobs, size=lambda _: 0, cancel=storage.operation()))
-
-
-def _details(
-    storage: StorageClient, table: TableName, listed: PartitionInfo, token: CancelToken
-) -> PartitionDetails:
-    from odps_nb.client.catalog import control_call
-    from odps_nb.wire.control import GetPartition
-
-    info = listed
-    if listed.spec.has_name:  # others can be listed, but no request can name them
-        request = GetPartition(table=table, partition=listed.spec)
-        info = control_call(storage, request, cancel=token)
-    return PartitionDetails(
-        partition=str(listed.spec),
-        rows=info.record_count,
-        bytes=info.size,
-        created=_moment(info.created_at),
-        modified=_moment(info.modified_at),
-    )
 
 
 def _moment(seconds: int | None) -> datetime.datetime | None:

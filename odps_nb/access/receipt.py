@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from odps_nb.terms import PartitionSpec, TableName, format_bytes
+from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -14,7 +14,7 @@ class Receipt:
     Parameters
     ----------
     table, partition
-        Where the rows are; the partition is empty for a whole table or dynamic partitions.
+        Where the rows are; no partition for a whole table or dynamic partitions.
     rows, bytes
         Rows committed, and their size as Arrow before compression (bytes).
     blobs, blob_bytes
@@ -22,13 +22,13 @@ class Receipt:
     session_id
         The write session, for support.
     streams
-        Number of upload lanes.
+        Number of write streams.
     seconds
         From the first request to the confirmed commit.
     resumed
-        How many of the rows an earlier call had sent (`Connection.write_files` with ``resume``).
+        Rows that an earlier call had sent (`Connection.write_files` with ``resume``).
     verb
-        What became of the rows: ``added``, ``replaced``, ``upserted`` or ``deleted``.
+        ``added``, ``replaced``, ``upserted`` or ``deleted``.
 
     Examples
     --------
@@ -52,10 +52,9 @@ class Receipt:
     verb: str | None = None
 
     def __repr__(self) -> str:
-        what = f"{self.rows:,} row{'' if self.rows == 1 else 's'}, {format_bytes(self.bytes)}"
+        what = f"{count_of(self.rows, 'row')}, {format_bytes(self.bytes)}"
         if self.blobs:
-            plural = "" if self.blobs == 1 else "s"
-            what += f", {self.blobs:,} blob{plural} of {format_bytes(self.blob_bytes)}"
+            what += f", {count_of(self.blobs, 'blob')} of {format_bytes(self.blob_bytes)}"
         if self.resumed:
             what += f" ({self.resumed:,} rows from an earlier call)"
         where = f"{self.table} ({self.partition})" if self.partition.items else str(self.table)

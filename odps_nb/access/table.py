@@ -1,7 +1,4 @@
-"""`Table`: the handle of a table, its metadata, and methods to read it and write to it.
-
-Making one sends no request; metadata are fetched once, at the first use.
-"""
+"""`Table`: the handle of a table, its metadata, and methods to read it and write to it."""
 
 from __future__ import annotations
 
@@ -137,28 +134,16 @@ class Table(ForEngines):
         ArgumentError
             The table has no partitions.
         """
-        if not self.schema.partition_columns:
-            raise ArgumentError(f"{self._name} has no partitions")
-        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
-        found = [
-            one.spec for one in iter_partitions(self._connection.storage, self._name, under=spec)
-        ]
+        spec, storage = self._under(under), self._connection.storage
+        found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
         if not spec.items:
             self._partition_count = len(found)
         return found
 
     def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
-        """Return rows, size and times of each partition; one request for each of them.
+        """Return rows, size and times of each partition, with one request for each.
 
-        Parameters
-        ----------
-        under
-            As for `partitions`.
-
-        Raises
-        ------
-        ArgumentError
-            The table has no partitions.
+        ``under`` and errors are as for `partitions`.
 
         Examples
         --------
@@ -171,10 +156,12 @@ class Table(ForEngines):
         """
         from odps_nb.access.partitions import fetch_details
 
+        return fetch_details(self._connection.storage, self._name, self._under(under))
+
+    def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
             raise ArgumentError(f"{self._name} has no partitions")
-        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
-        return fetch_details(self._connection.storage, self._name, spec)
+        return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:
         """Drop the cached metadata; the next use fetches it again."""
@@ -220,70 +207,69 @@ class Table(ForEngines):
         changes: bool = False,
         session_id: str | None = None,
     ) -> Scan:
-        """Plan a read; rows are transferred when a result of the `Scan` is used.
+        """Plan a read; a result of the `Scan` transfers the rows.
 
         Parameters
         ----------
         columns
-            Names in the order wanted; ``None`` for all, partition columns last.
+            Names in the wanted order. Default: all, partition columns last.
         where
             A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``:
             comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``,
-            arithmetic, a few functions (``docs/filters.md``). The service leaves out blocks of
-            rows by it, and each row is looked at again here, so it is exact; what could not be
-            exact is refused.
+            arithmetic, a few functions (``docs/filters.md``). The service skips blocks of rows by
+            it, and the client filters the others exactly.
         params
-            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``, as
-            for `Connection.sql`; ``{name}`` stands for the name of a column.
+            Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
             One or several: ``"ds=2024-01-01"``, also a part of the levels; a range such as
             ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the largest
-            first level that has rows. Values are compared by the type of the column. Ranges and
-            ``"latest"`` are resolved by this call, from the service's list of partitions.
+            first level that has rows. Values are compared by the type of the column. This call
+            resolves ranges and ``"latest"``.
         limit
-            Rows at most.
+            Maximum number of rows.
         splits, split_bytes
-            How many parts to read side by side, or how big each is (bytes); not both.
+            Number of parts to read concurrently, or bytes of each; not both.
         compression
-            ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
+            ``"zstd"`` or ``"lz4"``, for a slow network.
         timestamp_unit
-            Unit of TIMESTAMPs. ``"us"``: microseconds; finer digits are cut. ``"ns"``: nanoseconds,
-            which the service gives from 1970-01-01 to 2038-01-19 only. Default: nanoseconds, and
-            microseconds, with an `OdpsNbWarning`, where a time lies outside.
+            Unit of TIMESTAMPs: ``"us"`` cuts finer digits; ``"ns"`` is limited by the service to
+            1970-01-01 to 2038-01-19. Default: nanoseconds, or microseconds, with an
+            `OdpsNbWarning`, if a time lies outside.
         text
-            What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
-            ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all
-            text of data columns as bytes, nested text too (``docs/types-and-times.md``).
+            What to do with text that is not UTF-8: ``"strict"`` raises, ``"replace"`` reads U+FFFD
+            for each invalid sequence, ``"binary"`` reads all text of data columns as bytes, nested
+            text too (``docs/types-and-times.md``).
         char_padding
-            Keep the blanks with which the service pads CHAR(n) to n characters. By default they are
-            stripped, nested ones too, so that ``df[df.c == "ab"]`` finds rows.
+            Keep the blanks with which the service pads CHAR(n). By default they are stripped,
+            nested ones too, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
-            Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
-            no more than that is fetched to find out.
+            Maximum bytes of Arrow data; a larger result is a `LimitExceededError`, raised without
+            fetching more.
         progress
-            Who is shown the progress; by default what suits the place, with ``False`` nobody.
+            Progress display, or a `ProgressListener`. By default a card in a notebook and a line in
+            a terminal; ``False`` disables it.
         since, until
-            Only what came after the one, up to the other: a version (``scan.session`` has the
-            ``latest_version``, with which the next read goes on), or a moment in the project's
-            time zone, as a naive datetime or text. Of a table with a primary key that is the last
-            state of each row that was added or updated; deleted ones do not come.
+            Read only changes after ``since`` and up to ``until``: each is a version
+            (``scan.session.latest_version`` is the ``since`` of the next read), or a time in the
+            project's time zone, as a naive datetime or text. With a primary key: the last state of
+            each row that was added or updated, without deleted rows.
         changes
-            Every change instead, of a table with a primary key, with a column ``_change`` at the
-            end: ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
+            Read every change of a table with a primary key, with a last column ``_change``:
+            ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
         session_id
-            A read session that was opened elsewhere (`Scan.session_id`) and is not over: the same
-            snapshot is read again. Say ``columns``, ``where`` and ``since`` as they were said
-            there: a session that was opened with a condition has left out rows by it, and does
-            not tell.
+            Read the snapshot of a session that was opened elsewhere (`Scan.session_id`). Pass
+            ``columns``, ``where`` and ``since`` as they were passed there: the session may have
+            skipped rows by a condition.
 
         Raises
         ------
         NotFoundError
-            No such table or column; close names are in the hint. Or no partition in a range.
+            No such table or column (the hint has close names), or no partition in a range.
         ArgumentError
-            An argument that makes no sense; nothing was read.
+            An argument is invalid; nothing was read.
         ConflictError
-            A version in between replaced rows in a way that nobody keeps row by row.
+            A version in the range replaced rows (for example by an overwrite), so row-level changes
+            are not available.
 
         Examples
         --------
@@ -341,19 +327,9 @@ class Table(ForEngines):
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
 
-        One request where the service gives a preview of the table, otherwise a short read; and a
-        small one for each of the first blobs, so that their columns show what they are.
-
-        Parameters
-        ----------
-        partitions, columns
-            As for `read`.
-        decimals, dtype_backend, dtypes
-            As for `Scan.to_pandas`.
-        text, char_padding
-            As for `read`.
-        progress
-            Who is shown the progress; by default nobody.
+        One request if the service has a preview of the table, otherwise a short read; and a small
+        request for each of the first blobs. ``partitions``, ``columns``, ``text``, ``char_padding``
+        and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
         """
         from odps_nb.access.blobs.frames import blob_dtypes, learn_heads
         from odps_nb.access.partitions import choose_partitions
@@ -394,17 +370,7 @@ class Table(ForEngines):
     ) -> Explorer:
         """Return a view to page through, filter, sort and search; displays itself in a notebook.
 
-        The same as ``table.read().explore()``; for some columns or partitions explore a `read`.
-
-        Parameters
-        ----------
-        rows, sample, seed
-            As for `Scan.explore`.
-
-        Raises
-        ------
-        NotFoundError
-            No such table.
+        The same as ``table.read().explore()``, with its arguments: see `Scan.explore`.
 
         Examples
         --------
@@ -426,25 +392,25 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of the blobs of a column; their bytes are fetched when used.
+        """Return handles of the blobs of a column, whose bytes are fetched when used.
 
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image`` to a nested one; may be
-            left out where the table has only one.
+            The BLOB column, or a path such as ``pages.element.image`` to a nested one. Default: the
+            only one.
         limit
-            Blobs at most; by default all that there are. Nulls do not count.
+            Maximum number of blobs, without nulls. Default: all.
         keep
             Only blobs for which this is true, e.g. ``lambda blob: blob.size > 1000``; ``limit``
-            counts these. Asking a blob for its size, type or name costs a request.
-        where, params, partitions
+            counts these. The size, type or name of a blob costs a request.
+        where, params, partitions, progress
             As for `read`.
 
         Raises
         ------
         NotFoundError
-            No BLOB of that name; the hint lists those that are there.
+            No BLOB of that name; the hint lists those of the table.
 
         Examples
         --------
@@ -488,55 +454,53 @@ class Table(ForEngines):
         Parameters
         ----------
         data
-            A pandas or Spark DataFrame; a polars DataFrame or LazyFrame, an Arrow table, batch or
-            reader (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or
-            an iterator or generator of rows or tables, which is streamed in bounded memory. Rows
-            are dicts, dataclasses, named tuples, or tuples and lists with one value for each
-            column in the table's order. Columns are matched by name; absent ones become null. A
-            Series is one column. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
-            type are kept), a picture of PIL, an array of numpy, a binary file object, an
-            `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
+            A DataFrame of pandas, polars (also lazy) or Spark; an Arrow table, batch or reader
+            (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or an
+            iterator of rows or tables, which is streamed in bounded memory. Rows are dicts,
+            dataclasses, named tuples, or tuples and lists in the table's order of columns. Columns
+            are matched by name; absent ones become null. A Series is one column. A BLOB column
+            takes ``bytes``, a ``pathlib.Path`` (its name and type are kept), a PIL picture, a numpy
+            array, a binary file object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
-            The partition to write into, made if it is not there. Without it, or with a part of
-            it, the other partition columns are taken from the data, or computed of them where the
-            table is auto-partitioned (``trunc_time`` of a column, in UTC).
+            The partition to write into, created if missing. Other partition columns are taken from
+            the data, or computed if the table is auto-partitioned (``trunc_time`` of a column, in
+            UTC).
         overwrite
-            ``True``: replace what the table holds, or the one whole partition that is named.
+            ``True``: replace the rows of the table, or of the one whole ``partition``.
             ``"partitions"``: replace each partition that gets rows, and leave the others.
-            ``"all"``: replace all of them (below `partition`, if a part of one is named). Those
-            that get no row are dropped after the commit, one statement each: until then, and if
-            that fails, they are still there.
+            ``"all"``: replace all partitions (below a part of one in ``partition``). Those without
+            new rows are dropped after the commit, one statement each; they stay if that fails.
         workers
-            Streams written side by side; by default as many as the size suggests.
+            Number of streams to write concurrently. Default: chosen by size.
         compression
             ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
         image_format
-            What pictures and arrays of BLOB columns become: ``"png"``, ``"webp"`` (both without
-            loss), ``"jpeg"`` (with loss), or ``"npy"`` for arrays of any shape and numbers. What
-            it does not keep is refused before anything is sent.
+            Format of pictures and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
+            ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numbers. What it does not
+            keep is refused before anything is sent.
         decimals
-            ``"exact"``: a value with more digits after the point than its DECIMAL column has is
-            refused. ``"round"``: it is rounded half away from zero.
+            ``"exact"`` refuses a value with more decimal places than its DECIMAL column;
+            ``"round"`` rounds it half away from zero.
         text
             ``"exact"``: text fits text and binary columns only. ``"parse"``: text in a column of
-            numbers, times or booleans is read as such a value (``12.5``, ``2024-01-31 10:00:00``,
-            ``true``); other text is refused.
+            numbers, times or booleans is parsed (``12.5``, ``2024-01-31 10:00:00``, ``true``).
         create
-            Make the table if it is not there, with the types of ``docs/types-and-times.md``; one
-            that is there is written to as ever. If the write fails, a table that it made is
-            dropped again. For a comment or lifecycle see `Connection.create_table`.
+            Create a missing table, with the types of ``docs/types-and-times.md``; drop it again if
+            the write fails. For a comment or lifecycle see `Connection.create_table`.
         partitioned_by
-            With ``create``: names of columns of the data, ``"ds string"``, or a list of both. By
-            default the keys of ``partition``.
+            With ``create``: names of columns of the data, ``"ds string"``, or a list of both.
+            Default: the keys of ``partition``.
         index
-            ``True``: write the named levels of the index of pandas data as columns. ``False``:
-            leave the index out. By default it is left out with an `OdpsNbWarning` if it has names
-            or labels; a column of the table that is only in the index is an error.
+            ``True``: write the named levels of a pandas index as columns. ``False``: leave the
+            index out. Default: leave it out, with an `OdpsNbWarning` if it has names or labels; a
+            column of the table that is only in the index is an error.
+        progress
+            As for `read`.
 
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit: all of them are listed, with rows.
+            Columns, types or values do not fit; the error lists all of them, with rows.
         NotFoundError
             No such table, and ``create`` is not set.
 
@@ -583,15 +547,15 @@ class Table(ForEngines):
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
     ) -> OpenWrite:
-        """Open a write session for several steps: write at any time, from any process, commit once.
+        """Open a write session for several steps: write from any process, commit once.
 
         Parameters
         ----------
         partition, overwrite, compression, decimals, text
             As for `write`, without ``overwrite="all"``.
         session_id
-            Go on with a session that another process opened, by its id or (with its partition)
-            its ``handle``.
+            Resume a session that another process opened, by its ``handle``, or by its id and
+            ``partition``.
 
         Returns
         -------
@@ -601,9 +565,9 @@ class Table(ForEngines):
         Raises
         ------
         SessionExpiredError
-            There is no such session any more.
+            The session has expired.
         StateError
-            It is committed or aborted.
+            The session was committed or aborted.
 
         Examples
         --------
@@ -645,32 +609,30 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Replace rows with the same key, or add them; all in one commit, or none.
+        """Replace rows with the same key, or add them, in one commit or not at all.
 
         Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
-        so it should have one row per key. All rows go through one stream, which keeps their order.
+        so it should have one row per key.
 
         Parameters
         ----------
-        data, partition, index, compression, decimals, text
-            As for `write`. A column that the data lacks becomes null, also in rows that are there.
+        data, partition, index, compression, decimals, text, progress
+            As for `write`. A column that the data lacks becomes null, also in existing rows.
         deleted
-            A boolean column of the data that the table does not have: rows where it is true are
-            deleted by their key, in the same commit.
+            A boolean column of the data, not of the table: rows where it is true are deleted by
+            their key, in the same commit.
 
         Raises
         ------
         ArgumentError
             The table has no primary key.
         ConversionError
-            Columns, types or values do not fit: all of them are listed, with rows.
+            As for `write`.
 
         Examples
         --------
         >>> import pandas as pd
-        >>> result = odps.sql("CREATE TABLE doc_upsert (id BIGINT NOT NULL, v STRING,"
-        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
-        >>> table = odps.table("doc_upsert")
+        >>> table = odps.create_table("doc_upsert", "id bigint, v string", primary_key="id")
         >>> table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]})).verb
         'upserted'
         >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()
@@ -703,16 +665,15 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
+        """Delete the rows with these keys, in one commit or not at all; ignores unknown keys.
 
         Parameters
         ----------
         data
-            As for `write`, of which the columns of the key (and partition columns that
-            ``partition`` leaves open) are looked at and no others. Rows without names, such as
-            tuples, have the values of the key and then of those partition columns. For a key of
-            one column also a list, an array or a Series of its values.
-        partition, index, compression, text
+            As for `write`; only the columns of the key are used, and partition columns that
+            ``partition`` leaves open. Rows without names, such as tuples, have these values in this
+            order. For a key of one column also a list, an array or a Series of its values.
+        partition, index, compression, text, progress
             As for `write`.
 
         Raises
@@ -722,10 +683,9 @@ class Table(ForEngines):
 
         Examples
         --------
-        >>> result = odps.sql("CREATE TABLE doc_delete (id BIGINT NOT NULL, v STRING,"
-        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
-        >>> result = odps.sql("INSERT INTO doc_delete VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-        >>> table = odps.table("doc_delete")
+        >>> table = odps.create_table("doc_delete", "id bigint, v string", primary_key="id")
+        >>> table.upsert([(1, "a"), (2, "b"), (3, "c")]).rows
+        3
         >>> table.delete([1, 3]).rows
         2
         >>> table.read(["v"]).to_arrow().column("v").to_pylist()
@@ -748,7 +708,7 @@ class Table(ForEngines):
     # -- changes ------------------------------------------------------------------------------
 
     def truncate(self, partition: PartitionLike | None = None) -> None:
-        """Delete all rows of the table, or of one partition; the table or partition stays, empty.
+        """Delete all rows of the table or of one partition, which stays, empty.
 
         Raises
         ------
@@ -784,12 +744,12 @@ class Table(ForEngines):
         partition
             A value for each partition column, e.g. ``"ds=2024-01-01,hour=3"``.
         if_not_exists
-            Leave one that is there as it is.
+            Leave an existing one as it is.
 
         Raises
         ------
         ConflictError
-            It is there already.
+            The partition exists.
         """
         from odps_nb.client.table_changes import add_partition
 
@@ -803,12 +763,12 @@ class Table(ForEngines):
         Parameters
         ----------
         partition
-            A value for each partition column: a part of them could mean many partitions.
+            A value for each partition column.
 
         Raises
         ------
         NotFoundError
-            There is none, and ``if_exists`` is not set.
+            No such partition, and ``if_exists`` is not set.
         """
         from odps_nb.client.table_changes import drop_partition
 
@@ -910,10 +870,7 @@ def _time_unit(text: str | None) -> TimeUnit | None:
 
 
 def _opened_read(table: Table) -> Scan:
-    """Return a read of the whole table with its session open, and its columns with comments.
-
-    Both are asked for at the same time.
-    """
+    """Return a read of the whole table: session and columns are fetched at the same time."""
 
     def ask() -> None:
         with suppress(OdpsNbError):  # the session will tell

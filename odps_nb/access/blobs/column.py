@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
 from odps_nb.access.blobs.many import Fetch, References, save_blobs
+from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 class BlobColumn(Sequence[Blob]):
     """Blobs of one column, in row order without nulls: a gallery in a notebook.
 
-    In Jupyter they can be filtered, sorted, searched, selected, enlarged and saved there; what is
-    selected is `selected`.
+    In Jupyter the user filters, sorts, searches, enlarges, saves and selects them (`selected`).
 
     Examples
     --------
@@ -52,8 +52,7 @@ class BlobColumn(Sequence[Blob]):
         self._labels = None if labels is None else tuple(labels)
         self._source = source
         self._gallery: Gallery | None = None
-        plural = "" if len(self._blobs) == 1 else "s"
-        self._summary = summary or f"{len(self._blobs):,} blob{plural}"
+        self._summary = summary or count_of(len(self._blobs), "blob")
 
     @property
     def title(self) -> str:
@@ -61,17 +60,17 @@ class BlobColumn(Sequence[Blob]):
         return self._title
 
     def caption(self, index: int) -> str:
-        """Return what a tile says besides what the blob is: its row, or its number here."""
+        """Return the caption of a tile: its row, or its number here."""
         return f"blob {index}" if self._captions is None else self._captions[index]
 
     @property
     def summary(self) -> str:
-        """How many these are of how many, e.g. ``first 24 of 47 blobs``."""
+        """Number of the blobs, e.g. ``first 24 of 47 blobs``."""
         return self._summary
 
     @property
     def selected(self) -> pd.Series[Any]:
-        """The references of the blobs that are selected in its gallery, by the index of their rows.
+        """The references of the blobs selected in the gallery, by the index of their rows.
 
         Without an index, as of ``table.blobs``, by their numbers here. ``df.loc[found.index]`` are
         the rows, ``found.odps.save(folder)`` saves the blobs.
@@ -85,10 +84,9 @@ class BlobColumn(Sequence[Blob]):
         return self.pick(places).references()
 
     def close(self) -> None:
-        """Close its gallery, and free what that holds; the static page stays. Idempotent.
+        """Close the gallery and forget what is `selected`; the static page stays. Idempotent.
 
-        What is selected there is forgotten: take `selected` before. Displayed again, the column
-        makes a new gallery.
+        Displayed again, the column makes a new gallery.
         """
         gallery, self._gallery = self._gallery, None
         if gallery is not None:
@@ -134,10 +132,10 @@ class BlobColumn(Sequence[Blob]):
     def glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[Glance, None, None]:
-        """Iterate over the blobs at some places, to look at their heads and first bytes.
+        """Iterate over the blobs at some places, with their heads and first bytes.
 
-        Taking the next one leaves the one before. Several come in one request where they are
-        small; what is wrong with one is raised by that one alone.
+        Taking the next one closes the one before. Several small ones come in one request; an error
+        of one is raised by that one alone.
 
         Examples
         --------
@@ -148,7 +146,7 @@ class BlobColumn(Sequence[Blob]):
         return iter_glances([self._blobs[place] for place in places], cancel)
 
     def pick(self, places: Sequence[int]) -> BlobColumn:
-        """Return the blobs at some places, in that order, with what is known of their rows."""
+        """Return the blobs at some places, in that order, with captions and labels."""
         known = range(len(self._blobs)) if self._labels is None else self._labels
         captions = self._captions
         return BlobColumn(

@@ -1,4 +1,4 @@
-"""The blobs of a DataFrame's columns: what is known of them, and how they are fetched."""
+"""Fetches the blobs of a DataFrame's columns, and remembers their heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
-from odps_nb.terms import BlobReference, format_bytes
+from odps_nb.terms import BlobReference, count_of, format_bytes, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHOWN_NAME = 32
 _AT_A_TIME = 8
 _LEARNED = 20
-_PATIENCE = 3.0  # seconds that a look at the first rows waits for what it can do without
+_PATIENCE = 3.0  # seconds that `Table.head` waits for heads
 
 
 def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, Any]:
@@ -57,10 +57,7 @@ def tell_polars(columns: Iterable[Column]) -> None:
 
 
 def learn_heads(frame: pd.DataFrame) -> None:
-    """Ask for the heads of a few blobs, so that a small frame shows what they are.
-
-    What cannot be asked stays unknown.
-    """
+    """Fetch the heads of a few blobs, if possible, so that a small frame shows them."""
     for place, dtype in enumerate(frame.dtypes):
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
@@ -72,8 +69,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 class FrameBlobs:
     """Fetches the blobs of columns that were read together, and remembers their heads.
 
-    What was learned stays with the columns and what is derived from them; it is pickled with
-    them, as is the connection, without its credentials.
+    Pickled with the columns: known heads, and the connection without its credentials.
     """
 
     def __init__(
@@ -97,9 +93,7 @@ class FrameBlobs:
         head = self._heads.get(reference) or (handle and handle.head)
         if not head:
             return short_name(reference)
-        name = " ".join(visible(head.file_name).split())
-        if len(name) > _SHOWN_NAME:
-            name = name[: _SHOWN_NAME - 1] + "…"
+        name = shorten(" ".join(visible(head.file_name).split()), _SHOWN_NAME)
         kind = visible(head.mime_type.split(";")[0].strip()) or "blob"
         return " · ".join(part for part in (name, kind, format_bytes(head.size)) if part)
 
@@ -110,9 +104,9 @@ class FrameBlobs:
         *,
         seconds: float | None = None,
     ) -> list[BlobHead | None]:
-        """Return the head of each blob, ``None`` for a null; side by side, each asked once.
+        """Return the head of each blob, ``None`` for a null; fetch concurrently, each once.
 
-        After ``seconds`` what has not come is cancelled, and so is the call.
+        After ``seconds`` the call is cancelled.
         """
         texts = _texts(references)
         wanted = [text for text in dict.fromkeys(texts) if text and text not in self._heads]
@@ -160,11 +154,6 @@ class FrameBlobs:
             fn(blob)
 
         return self._open().each_blob(references, told, **options)
-
-    def handles(self, references: Sequence[Any]) -> Iterator[Blob | None]:
-        """Iterate over handles; what they learn is known here, too."""
-        for text in _texts(references):
-            yield None if text is None else self._handle(text)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -244,18 +233,11 @@ def frame_gallery(
     for label, (reference, *others) in zip(rows, values, strict=True):
         if len(blobs) == limit:
             break
-        (blob,) = source.handles([reference])
-        if blob is not None:
-            blobs.append(blob)
+        if not is_missing(reference):
+            blobs.append(source._handle(reference_of(reference).token))
             captions.append(_caption(label, beside, others))
             labels.append(label)
-    return BlobColumn(
-        blobs,
-        title=column,
-        captions=captions,
-        labels=labels,
-        source=source,
-    )
+    return BlobColumn(blobs, title=column, captions=captions, labels=labels, source=source)
 
 
 def _column_names(frame: Any) -> list[Any]:
@@ -286,7 +268,7 @@ def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
 
 
 MAX_COUNTED = 10_000
-"""Rows of which all references are counted, to tell of how many blobs these are the first."""
+"""Maximum number of rows of which all references are counted for the summary."""
 
 
 def gather_blobs(
@@ -296,7 +278,7 @@ def gather_blobs(
     scan_of: Callable[[str], Scan],
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
-    """Read references, split after split, until there are enough that are to be kept."""
+    """Read references, split after split, until there are enough to keep; see `Table.blobs`."""
     if limit is not None and limit < 0:
         raise ArgumentError(f"limit is {limit}; it must not be negative")
     path = find_blob_path(column, table.schema, table.name)
@@ -323,8 +305,8 @@ def gather_blobs(
 
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
     """Return what ``limit`` blobs are the first of; empty if they are all."""
-    first = f"first {limit:,} blob{'' if limit == 1 else 's'}"
-    if searched:  # the next one may be far away: it is not looked for
+    first = f"first {count_of(limit, 'blob')}"
+    if searched:  # the next one may be far away
         return first
     if next(rest, None) is None:
         return ""

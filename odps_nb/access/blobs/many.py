@@ -1,7 +1,4 @@
-"""Fetches many blobs into memory, into files of a folder, or for a function.
-
-Each distinct reference is fetched once; its positions in the input are kept.
-"""
+"""Fetches many blobs into memory, into files of a folder, or for a function."""
 
 from __future__ import annotations
 
@@ -134,7 +131,6 @@ def save_blobs(
 ) -> list[Path | None]:
     """Write each distinct blob to a file of its own; see `Connection.save_blobs`."""
     target = Folder(Path(folder).expanduser(), overwrite=overwrite)
-    target.check()
     paths: list[Path | None] = [None] * references.total
 
     def save(blob: StreamedBlob) -> None:

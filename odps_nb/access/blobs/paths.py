@@ -90,27 +90,24 @@ def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]
 
     The path starts below the column. Nulls stay, and the input is not changed.
     """
-    return _map(value, odps, (), change)
 
+    def mapped(value: Any, odps: OdpsType, *path: str) -> Any:
+        if value is None:
+            return None
+        if isinstance(odps, ArrayType):
+            return [mapped(one, odps.element, *path, "element") for one in value]
+        if isinstance(odps, MapType):
+            pairs = value.items() if isinstance(value, dict) else value
+            return [
+                (mapped(key, odps.key, *path, "key"), mapped(one, odps.value, *path, "value"))
+                for key, one in pairs
+            ]
+        if isinstance(odps, StructType):
+            types = {member.name: member.type for member in odps.fields}
+            return {
+                name: mapped(one, types[name], *path, name) if name in types else one
+                for name, one in dict(value).items()
+            }
+        return change(value, path) if odps.code is TypeCode.BLOB else value
 
-def _map(value: Any, odps: OdpsType, path: BlobPath, change: Callable[[Any, BlobPath], Any]) -> Any:
-    if value is None:
-        return None
-    if isinstance(odps, ArrayType):
-        return [_map(one, odps.element, (*path, "element"), change) for one in value]
-    if isinstance(odps, MapType):
-        pairs = value.items() if isinstance(value, dict) else value
-        return [
-            (
-                _map(key, odps.key, (*path, "key"), change),
-                _map(one, odps.value, (*path, "value"), change),
-            )
-            for key, one in pairs
-        ]
-    if isinstance(odps, StructType):
-        types = {member.name: member.type for member in odps.fields}
-        return {
-            name: _map(one, types[name], (*path, name), change) if name in types else one
-            for name, one in dict(value).items()
-        }
-    return change(value, path) if odps.code is TypeCode.BLOB else value
+    return mapped(value, odps)
