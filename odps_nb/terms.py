@@ -15,6 +15,28 @@ from enum import Enum
 
 from odps_nb.errors import ArgumentError, visible
 
+__all__ = [
+    "STRICT_TEXT",
+    "BlobReference",
+    "Compression",
+    "IndexSplit",
+    "PartitionSpec",
+    "RowRangeSplit",
+    "SessionStatus",
+    "Split",
+    "SplitMode",
+    "TableName",
+    "TextMode",
+    "TextOptions",
+    "TimeUnit",
+    "WriteMode",
+    "check_partition_value",
+    "count_of",
+    "format_bytes",
+    "is_name",
+    "shorten",
+]
+
 # Names are checked before they reach a URL or a SQL text: impossible names are refused here.
 _NAME = re.compile(r"[^\W\d]\w{0,127}", re.UNICODE)
 _KEY = re.compile(r"\w{1,128}", re.UNICODE)  # columns may begin with a digit

@@ -13,8 +13,8 @@ from typing import Any, Literal, SupportsIndex
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.type_facts import TYPE_FACTS
 
-WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
 """``True``: the table, or the named partition; ``"partitions"``: those that get rows; ``"all"``:
@@ -163,7 +163,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
         return
     code = column.type.code
     good = True
-    if code in WHOLE_NUMBERS:
+    if TYPE_FACTS[code].kind == "INTEGER":
         good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
     elif code is TypeCode.DATE:
         try:

@@ -17,6 +17,13 @@ from odps_nb.access.elsewhere import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
+from odps_nb.client.catalog import (
+    create_table,
+    drop_table,
+    list_projects,
+    list_schemas,
+    list_tables,
+)
 from odps_nb.errors import StateError
 from odps_nb.terms import (
     BlobReference,
@@ -168,8 +175,6 @@ class Connection:
         pattern
             Only names like this, e.g. ``ord*``, in any case.
         """
-        from odps_nb.client.catalog import list_tables
-
         return list_tables(self.storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
@@ -187,8 +192,6 @@ class Connection:
         >>> odps.schemas()
         ['default']
         """
-        from odps_nb.client.catalog import list_schemas
-
         return list_schemas(self.storage, pattern)
 
     def projects(self, pattern: str | None = None) -> list[str]:
@@ -201,8 +204,6 @@ class Connection:
         >>> odps.projects()
         ['local']
         """
-        from odps_nb.client.catalog import list_projects
-
         return list_projects(self.storage, pattern)
 
     def create_table(
@@ -277,7 +278,6 @@ class Connection:
         from odps_nb.access.writing.creating import create_with_rows
         from odps_nb.access.writing.new_columns import has_rows, is_spark_type
         from odps_nb.access.writing.rows import WriteOptions
-        from odps_nb.client.catalog import create_table
         from odps_nb.client.sql.definitions import TableOptions
 
         table = self.table(name)
@@ -309,8 +309,6 @@ class Connection:
         NotFoundError
             No such table, and ``if_exists`` is not set.
         """
-        from odps_nb.client.catalog import drop_table
-
         drop_table(self.storage, self.table(name).name, if_exists=if_exists)
 
     def write_files(

@@ -6,6 +6,7 @@ plan holds exact specs only: the others are resolved from the service's list of 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import operator
 import re
@@ -15,10 +16,11 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import WHOLE_NUMBERS, PartitionLike, check_partition, did_you_mean
+from odps_nb.access.checks import PartitionLike, check_partition, did_you_mean
 from odps_nb.errors import ArgumentError, NotFoundError
-from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
@@ -37,7 +39,6 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-_TEXTS = (TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,16 +182,14 @@ def _holds(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
 
 def _comparable(value: str, column: Column) -> Any:
     """Return a partition value as a value of its type; ``None`` if it is none."""
-    code = column.type.code
-    if code in _TEXTS:
+    kind = TYPE_FACTS[column.type.code].kind
+    if kind in ("TEXT", "CHAR"):
         return value
-    try:
-        if code in WHOLE_NUMBERS:
+    with contextlib.suppress(ValueError):
+        if kind == "INTEGER":
             return int(value)
-        if code is TypeCode.DATE:
+        if kind == "DATE":
             return datetime.date.fromisoformat(value)
-    except ValueError:
-        return None
     return None
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
-from odps_nb.access.checks import check_count
+from odps_nb.access.checks import check_count, require
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.read.checks import asks_for_micro
@@ -242,7 +242,6 @@ class RowForms(ABC):
         >>> odps.sql("select count(*) as rows from orders where id = 1000001").to_polars().item()
         1
         """
-        from odps_nb.access.checks import require
         from odps_nb.access.engines.polars_frame import to_polars
 
         require("polars")  # before rows are read

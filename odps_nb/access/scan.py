@@ -12,7 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
+from odps_nb.access.engines.dataset import TableDataset, open_dataset
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.engines.split_task import SplitTask, split_tasks
+from odps_nb.access.learning.source import RowSource, open_source
 from odps_nb.access.progress import listener_of
 from odps_nb.access.row_forms import RowForms
 from odps_nb.client.calls.cancel import CancelToken
@@ -33,9 +36,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.access.engines.dataset import TableDataset
-    from odps_nb.access.engines.split_task import SplitTask
-    from odps_nb.access.learning.source import RowSource
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
 
@@ -219,8 +219,6 @@ class Scan(RowForms, ForEngines):
         return self._copy(plan, self._session)
 
     def _dataset(self) -> TableDataset:
-        from odps_nb.access.engines.dataset import open_dataset
-
         if self._reopens is not None:
             raise ArgumentError(
                 "a dataset opens a session of its own for each query",
@@ -234,15 +232,11 @@ class Scan(RowForms, ForEngines):
         )
 
     def _split_tasks(self) -> list[SplitTask]:
-        from odps_nb.access.engines.split_task import split_tasks
-
         if self._max_bytes is not None:
             raise _no_bound("tasks, which read the rows themselves")
         return split_tasks(self, lambda: self._connection.storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-        from odps_nb.access.learning.source import open_source
-
         if self._max_bytes is not None:
             raise _no_bound("rows for learning, which come epoch after epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.blobs.frames import blob_dtypes, gather_blobs, learn_heads
 from odps_nb.access.checks import (
     Overwrite,
     PartitionLike,
@@ -16,7 +17,16 @@ from odps_nb.access.checks import (
     check_whole_partition,
 )
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.partitions import PartitionDetails, choose_partitions, fetch_details
 from odps_nb.access.progress import listener_of
+from odps_nb.access.reading.first_rows import preview_rows
+from odps_nb.access.reading.planning import ReadOptions, plan_read
+from odps_nb.access.scan import Scan
+from odps_nb.access.writing.creating import write_table
+from odps_nb.access.writing.open_write import OpenWrite, open_write
+from odps_nb.access.writing.pictures import ImageFormat
+from odps_nb.access.writing.rows import WriteOptions
+from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import (
     fetch_primary_key,
@@ -25,6 +35,7 @@ from odps_nb.client.catalog import (
     table_exists,
 )
 from odps_nb.client.read.increments import Bound, Increment, plan_increment
+from odps_nb.client.table_changes import add_partition, drop_partition, truncate_table
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
@@ -46,10 +57,7 @@ if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
     from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.connection import Connection
-    from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.receipt import Receipt
-    from odps_nb.access.scan import Scan
-    from odps_nb.access.writing.open_write import OpenWrite
     from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import TableInfo
@@ -154,8 +162,6 @@ class Table(ForEngines):
         >>> pd.DataFrame(odps.table("orders").partition_details()).rows.sum()
         np.int64(2048000)
         """
-        from odps_nb.access.partitions import fetch_details
-
         return fetch_details(self._connection.storage, self._name, self._under(under))
 
     def _under(self, partition: PartitionLike | None) -> PartitionSpec:
@@ -278,9 +284,6 @@ class Table(ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        from odps_nb.access.reading.planning import ReadOptions, plan_read
-        from odps_nb.access.scan import Scan
-
         increment = None
         if since is not None or until is not None or changes:
             increment = self._increment(since, until, changes=changes)
@@ -331,9 +334,6 @@ class Table(ForEngines):
         request for each of the first blobs. ``partitions``, ``columns``, ``text``, ``char_padding``
         and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
         """
-        from odps_nb.access.blobs.frames import blob_dtypes, learn_heads
-        from odps_nb.access.partitions import choose_partitions
-        from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
@@ -418,8 +418,6 @@ class Table(ForEngines):
         >>> pictures[0].file_name, pictures[0].bytes()[:4]
         ('mandelbrot.png', b'\\x89PNG')
         """
-        from odps_nb.access.blobs.frames import gather_blobs
-
         scan_of = self.read
         return gather_blobs(
             self,
@@ -519,10 +517,6 @@ class Table(ForEngines):
         >>> odps.drop_table("doc_write"), odps.drop_table("doc_write_new")
         (None, None)
         """
-        from odps_nb.access.writing.creating import write_table
-        from odps_nb.access.writing.pictures import ImageFormat
-        from odps_nb.access.writing.rows import WriteOptions
-
         options = WriteOptions(
             partition=PartitionSpec.of(partition),
             overwrite=overwrite,
@@ -585,8 +579,6 @@ class Table(ForEngines):
         7
         >>> odps.drop_table("doc_open_write")
         """
-        from odps_nb.access.writing.open_write import open_write
-
         spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
         return open_write(
             self,
@@ -641,8 +633,6 @@ class Table(ForEngines):
         ['insert', 'insert']
         >>> odps.drop_table("doc_upsert")
         """
-        from odps_nb.access.writing.upserting import change_rows
-
         return change_rows(
             self,
             data,
@@ -692,8 +682,6 @@ class Table(ForEngines):
         ['b']
         >>> odps.drop_table("doc_delete")
         """
-        from odps_nb.access.writing.upserting import change_rows
-
         return change_rows(
             self,
             data,
@@ -730,8 +718,6 @@ class Table(ForEngines):
         False
         >>> odps.drop_table("doc_truncate")
         """
-        from odps_nb.client.table_changes import truncate_table
-
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection.storage, self._name, spec)
         self.reload()
@@ -751,8 +737,6 @@ class Table(ForEngines):
         ConflictError
             The partition exists.
         """
-        from odps_nb.client.table_changes import add_partition
-
         spec = self._one_partition(partition)
         add_partition(self._connection.storage, self._name, spec, if_not_exists=if_not_exists)
         self.reload()
@@ -770,8 +754,6 @@ class Table(ForEngines):
         NotFoundError
             No such partition, and ``if_exists`` is not set.
         """
-        from odps_nb.client.table_changes import drop_partition
-
         spec = self._one_partition(partition)
         drop_partition(self._connection.storage, self._name, spec, if_exists=if_exists)
         self.reload()

@@ -10,19 +10,25 @@ import re
 from decimal import Decimal
 
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
+from odps_nb.type_facts import TYPE_FACTS
 
 MAX_PARTITIONS = 1000  # named one by one in a request
 
 Value = bool | int | float | str | datetime.date | Decimal
 
-_BITS = {TypeCode.TINYINT: 8, TypeCode.SMALLINT: 16, TypeCode.INT: 32, TypeCode.BIGINT: 64}
 # Before it calendars differ: a day has another name in each.
 _FIRST_DATE = datetime.date(1600, 1, 1)
-_NULL_TESTED = {
-    *_BITS,
-    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.CHAR),
-    *(TypeCode.VARCHAR, TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.DECIMAL),
-}
+_NULL_TESTED = (
+    "INTEGER",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+    "BOOLEAN",
+    "TEXT",
+    "CHAR",
+    "DATE",
+    "INSTANT",
+)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
@@ -33,9 +39,9 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     that one side would have to cast.
     """
     code = column.type.code
-    if code in _BITS:
+    if TYPE_FACTS[code].kind == "INTEGER":
         # The least number of each width is left out: MaxCompute keeps that of BIGINT for itself.
-        return type(value) is int and abs(value) < 1 << (_BITS[code] - 1)
+        return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)
     if code is TypeCode.BOOLEAN:
@@ -80,7 +86,7 @@ def takes_pattern(column: Column, pattern: str) -> bool:
 
 def may_be_null_tested(column: Column) -> bool:
     """Whether ``is null`` may be sent for a column."""
-    return column.type.code in _NULL_TESTED
+    return TYPE_FACTS[column.type.code].kind in _NULL_TESTED
 
 
 def partition_value(column: Column, text: str) -> Value | None:
@@ -89,7 +95,7 @@ def partition_value(column: Column, text: str) -> Value | None:
         return None
     if column.type == PrimitiveType(TypeCode.STRING):
         return text
-    if column.type.code in _BITS and _INTEGER.fullmatch(text):
+    if TYPE_FACTS[column.type.code].kind == "INTEGER" and _INTEGER.fullmatch(text):
         return int(text)
     if column.type.code is TypeCode.DATE:
         try:

@@ -27,8 +27,9 @@ from odps_nb.client.sql.result import iter_result_rows
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
-from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS, MIN_BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -44,16 +45,11 @@ READERS = 4
 STEP_ROWS = 4_000
 """Rows of a result that are read at a time for a condition."""
 
-# Whoever asks for all rows in an order means a full scan, and the query inside may have an order.
+# An order of all rows needs a full scan, and the query inside may have an order, too.
 _SORT_SETTINGS = {
     "odps.sql.allow.fullscan": "true",
     "odps.sql.validate.orderby.limit": "false",
 }
-_NO_ORDER = (
-    *(TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT),
-    *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
-    *(TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
-)
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
 _WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
@@ -420,7 +416,8 @@ class _Job:
         settings: Mapping[str, str] | None = None,
     ) -> Rows:
         known = next((one for one in rows.columns if one.name == column), None)
-        if known is None or known.type.code in _NO_ORDER:
+        facts = None if known is None else TYPE_FACTS[known.type.code]
+        if facts is None or (facts.kind in ("OTHER", "BYTES") and not facts.width):
             raise ArgumentError(f"rows cannot be sorted by {column!r}")
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"

@@ -315,12 +315,7 @@ class OpenStream:
         self.version: int = lane.version
         self._held: list[pa.RecordBatch] = []
         self._size = self._rows = 0
-        self._uploader = BlobUploader(
-            stream=lane,
-            target=owner._target,
-            column_ids=lane.schema.column_ids,
-            copy=owner._table.connection.blob,
-        )
+        self._uploader = BlobUploader(lane, owner._target, owner._table.connection)
 
     @property
     def rows(self) -> int:

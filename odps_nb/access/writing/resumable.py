@@ -191,12 +191,7 @@ class _Upload:
         first = sum(map(len, self.arrived.values()))
         name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # new also after a crash
         with self.session.open_stream(name) as stream:
-            uploader = BlobUploader(
-                stream=stream,
-                target=self.target,
-                column_ids=stream.schema.column_ids,
-                copy=self.table.connection.blob,
-            )
+            uploader = BlobUploader(stream, self.target, self.table.connection)
             batch = uploader.finish(chunk_of(group, first, self.target))
             for one in group:  # they are uploaded by now: what was sent is what the rows say
                 one.require_unchanged()

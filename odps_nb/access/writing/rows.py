@@ -202,12 +202,7 @@ class _Write:
         with open_write_stream(
             connection.storage, session, name, tracker=self.tracker, cancel=token
         ) as stream:
-            uploader = BlobUploader(
-                stream=stream,
-                target=self.target,
-                column_ids=stream.schema.column_ids,
-                copy=connection.blob,
-            )
+            uploader = BlobUploader(stream, self.target, connection)
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
             named: set[PartitionSpec] = set()
             if self.options.overwrite == "all":

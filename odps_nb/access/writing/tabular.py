@@ -46,26 +46,23 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
         from odps_nb.convert.python_rows import with_index
 
         return with_index(data, names, index=index)
+    no_rows = (str, bytes, bytearray, Mapping, np.ndarray)
+    special = is_spark(data) or _is_lazy(data) or _has_arrow(data)
+    if isinstance(data, Iterable) and not isinstance(data, no_rows) and not special:
+        return _of_items(data, names, index=index)
+    refuse_index(data, index=index)
     if is_spark(data):
-        refuse_index(data, index=index)
         return data
-    iterates = isinstance(data, Iterable) and not isinstance(data, (str, bytes, bytearray))
-    if _has_arrow(data) or isinstance(data, (Mapping, np.ndarray)) or not iterates:
-        refuse_index(data, index=index)
     if _is_lazy(data):
-        parts = data.collect_batches()
-        return Chunks(parts, names, empty=lambda: data.head(0).collect())
+        return Chunks(data.collect_batches(), names, empty=lambda: data.head(0).collect())
     if isinstance(data, np.ndarray) and data.ndim:
         from odps_nb.convert.python_rows import array_frame
 
         return array_frame(data, names)
-    if not _has_arrow(data):
-        if isinstance(data, Mapping):
-            from odps_nb.convert.python_rows import columns_frame
+    if isinstance(data, Mapping) and not _has_arrow(data):
+        from odps_nb.convert.python_rows import columns_frame
 
-            return columns_frame(data)
-        if iterates and not isinstance(data, np.ndarray):  # of no dimension
-            return _of_items(data, names, index=index)
+        return columns_frame(data)
     return as_arrow(data)
 
 

@@ -6,8 +6,9 @@ section 6.5), so that a blob which already exists is read and uploaded again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,9 +20,11 @@ from odps_nb.access.writing.sources import Chunk, Target
 from odps_nb.convert.arrow_schema import arrow_schema, fit_object_column
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, TruncatedError
 from odps_nb.schema import Column
-from odps_nb.terms import BlobReference, PartitionSpec
+from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.write.session import BlobItem, WriteStream
 
 
@@ -40,14 +43,16 @@ class _Leaf:
         return f"{self.name}[{self.row}]"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class BlobUploader:
-    """Uploads the blobs of chunks into one stream, and counts them."""
+    """Uploads the blobs of chunks into one stream, and counts them.
+
+    Blobs that exist already are read over ``source``.
+    """
 
     stream: WriteStream
     target: Target
-    column_ids: Mapping[str, int]
-    copy: Callable[[BlobReference], Blob]
+    source: StorageClient | Connection
     count: int = 0
     size: int = 0
     _reached: _Leaf | None = None
@@ -97,7 +102,7 @@ class BlobUploader:
         return leaves
 
     def _column_id(self, path: str) -> int:
-        for name, number in self.column_ids.items():
+        for name, number in self.stream.schema.column_ids.items():
             if name.casefold() == path.casefold():
                 return number
         raise ArgumentError(
@@ -137,7 +142,7 @@ class BlobUploader:
 
     def _content(self, leaf: _Leaf) -> Content:
         try:
-            return content_of(leaf.value, self.copy, self.target.image_format)
+            return content_of(leaf.value, partial(Blob, self.source), self.target.image_format)
         except ConversionError as error:
             error.column, error.row = leaf.name, leaf.row
             error.add_note(f"in {leaf}")
