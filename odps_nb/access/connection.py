@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, PartitionLike
 from odps_nb.access.elsewhere import Address, connect_again, remember
@@ -49,20 +49,10 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.many import BlobRecord
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.local.server.launch import LocalService
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
-
-
-class Service(Protocol):
-    """An embedded service that lives as long as the connection."""
-
-    @property
-    def root(self) -> str:
-        """The folder that it serves."""
-
-    def stop(self) -> None:
-        """End the process. Idempotent."""
 
 
 class Connection:
@@ -85,7 +75,7 @@ class Connection:
         self,
         profile: Profile | Callable[[], Profile],
         *,
-        service: Service | None = None,
+        service: LocalService | None = None,
         address: Address | None = None,
     ) -> None:
         self._profile, self._service = profile, service
@@ -186,11 +176,6 @@ class Connection:
         ------
         ServiceError
             The project has no schemas.
-
-        Examples
-        --------
-        >>> odps.schemas()
-        ['default']
         """
         return list_schemas(self.storage, pattern)
 
@@ -198,11 +183,6 @@ class Connection:
         """Return the names of the projects that the key may list, sorted.
 
         ``pattern`` is as for `tables`.
-
-        Examples
-        --------
-        >>> odps.projects()
-        ['local']
         """
         return list_projects(self.storage, pattern)
 
@@ -274,9 +254,13 @@ class Connection:
         >>> odps.drop_table("doc_users"), odps.drop_table("doc_copy")
         (None, None)
         """
-        from odps_nb.access.writing.columns import names_of, properties_of, schema_of
+        from odps_nb.access.writing.columns import (
+            has_rows,
+            names_of,
+            properties_of,
+            schema_of,
+        )
         from odps_nb.access.writing.creating import create_with_rows
-        from odps_nb.access.writing.new_columns import has_rows, is_spark_type
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.sql.definitions import TableOptions
 
@@ -294,10 +278,6 @@ class Connection:
             rows = WriteOptions(index=index, progress=progress)
             create_with_rows(table, columns, partitioned_by, options, rows)
             return table
-        if is_spark_type(columns):
-            from odps_nb.spark.writing.checks import table_columns
-
-            columns = table_columns(columns)
         create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 

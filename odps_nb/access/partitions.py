@@ -149,7 +149,7 @@ def _test(
     """Return whether the values of a partition are in a range; checks names and values."""
     exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
-    tests: list[tuple[str, Callable[[Any], bool], Column]] = []
+    tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
     for key, sign, value in wanted.bounds:
         column = keys.get(key.casefold())
         if column is None:
@@ -166,18 +166,15 @@ def _test(
                 code=_INVALID,
                 hint="pass a value of this type, or choose rows with where=",
             )
-        tests.append((column.name, partial(_holds, _COMPARE[sign], bound), column))
+        tests.append((column, _COMPARE[sign], bound))
 
     def test(values: Mapping[str, str]) -> bool:
         if any(values.get(key) != value for key, value in exact):
             return False
-        return all(holds(_comparable(values[name], column)) for name, holds, column in tests)
+        found = ((_comparable(values[one.name], one), holds, bound) for one, holds, bound in tests)
+        return all(value is not None and holds(value, bound) for value, holds, bound in found)
 
     return test
-
-
-def _holds(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
-    return value is not None and compare(value, bound)
 
 
 def _comparable(value: str, column: Column) -> Any:

@@ -41,29 +41,21 @@ def safe_name(stated: str) -> str:
     an ending on which a file manager acts, such as ``.scf``, gets ``_``.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
-    made = "".join("_" if _is_unseen(sign) else sign for sign in made)
+    made = "".join(
+        "_" if sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp") else sign
+        for sign in made
+    )
     while made != name:  # cutting it may leave a blank at the end, or the name of a device
-        name, made = made, _cut(_no_device(_not_loaded(_trimmed(made))))
+        name, made = made, re.sub(r"\s+", " ", made.strip()).strip(".")
+        made = _not_loaded(f"_{made}" if made.startswith("-") else made)
+        made = _cut(f"_{made}" if _DEVICES.match(made) else made)
     return name
-
-
-def _is_unseen(sign: str) -> bool:
-    return sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp")
 
 
 def _not_loaded(name: str) -> str:
     if _ACTED_ON.fullmatch(name):
         return f"{name}_"
     return f"blob-{name}" if _LOADED.fullmatch(name) and not name.startswith("blob-") else name
-
-
-def _trimmed(name: str) -> str:
-    name = re.sub(r"\s+", " ", name.strip()).strip(".")
-    return f"_{name}" if name.startswith("-") else name
-
-
-def _no_device(name: str) -> str:
-    return f"_{name}" if _DEVICES.match(name) else name
 
 
 def _cut(name: str) -> str:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
@@ -82,14 +83,18 @@ class Scan(RowForms, ForEngines):
         """Use new locks in a forked child: the parent may be opening the session."""
         self._lock, self._running = threading.RLock(), []
 
-    def __reduce__(self) -> Any:
-        """Pickle the plan and the session, without credentials, progress display or running reads.
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without running reads and progress display.
 
         A scan whose session is open reads the same snapshot elsewhere.
         """
         shown = False if self._progress is False else None
-        state = (self._max_bytes, shown, self._reopens, self._session, self._table_schema)
-        return _unpickled, (self._connection, self._plan, *state)
+        return {**self.__dict__, "_progress": shown, "_lock": None, "_running": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._after_fork()
+        renew_after_fork(self)
 
     # -- what it will give --------------------------------------------------------------------
 
@@ -241,7 +246,7 @@ class Scan(RowForms, ForEngines):
             raise _no_bound("rows for learning, which come epoch after epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
 
-    def _replanned(self, plan: ReadPlan, *, session_id: str | None = None) -> Scan:
+    def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
         """Return another read over the same connection; by default of the session named here."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
@@ -399,27 +404,10 @@ class Scan(RowForms, ForEngines):
         return f"Scan({', '.join(parts)})"
 
 
-def _unpickled(
-    connection: Connection,
-    plan: ReadPlan,
-    max_bytes: int | None,
-    progress: Progress,
-    session_id: str | None,
-    session: ReadSession | None,
-    table_schema: TableSchema | None,
-) -> Scan:
-    made = Scan(connection, plan, max_bytes=max_bytes, progress=progress, session_id=session_id)
-    made._session, made._table_schema = session, table_schema
-    return made
-
-
 def _alike(one: ReadSession, other: ReadSession) -> bool:
     """Whether two sessions may be of one snapshot, as far as the service tells."""
-
-    def told(session: ReadSession) -> tuple[object, ...]:
-        return session.latest_version, session.row_count, session.stored_rows, session.splits
-
-    return told(one) == told(other)
+    told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
+    return bool(told(one) == told(other))
 
 
 def _no_bound(where: str) -> ArgumentError:

@@ -70,10 +70,14 @@ class Result(RowForms):
         """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> Any:
-        session = self._session if self._whole is None else self._whole._session
-        state = session, self._limit, self._text, self._time_unit
-        return _unpickled, (self._connection, self._instance, *state)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_token": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._token = CancelToken() if self._whole is None else self._whole._token
+        self._after_fork()
+        renew_after_fork(self)
 
     def first(self, rows: int) -> Result:
         """Return the result limited to its first rows; only those are fetched.
@@ -319,16 +323,3 @@ class Result(RowForms):
         rows += " or more" if session is not None and session.is_cut and not self._limit else ""
         title = f"{self._instance.title!r}, " if self._instance.title else ""
         return f"Result({title}instance {self.instance_id}{rows})"
-
-
-def _unpickled(
-    connection: Connection,
-    instance: SqlInstance,
-    session: ResultSession | None,
-    limit: int | None,
-    text: TextOptions,
-    unit: TimeUnit,
-) -> Result:
-    made = Result(connection, instance, text=text)
-    made._session, made._limit, made._unit = session, limit, unit
-    return made

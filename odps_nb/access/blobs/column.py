@@ -74,11 +74,6 @@ class BlobColumn(Sequence[Blob]):
 
         Without an index, as of ``table.blobs``, by their numbers here. ``df.loc[found.index]`` are
         the rows, ``found.odps.save(folder)`` saves the blobs.
-
-        Examples
-        --------
-        >>> odps.table("media").blobs("content", limit=5).selected.tolist()
-        []
         """
         places: Sequence[int] = () if self._gallery is None else self._gallery.selection
         return self.pick(places).references()
@@ -93,13 +88,7 @@ class BlobColumn(Sequence[Blob]):
             gallery.close()
 
     def references(self) -> pd.Series[Any]:
-        """Return the references as a Series, as a read gives them.
-
-        Examples
-        --------
-        >>> odps.table("media").blobs("content", limit=2).references().odps.size().tolist()
-        [25861, 138014]
-        """
+        """Return the references as a Series, as a read gives them."""
         from odps_nb.convert.blob_series import reference_series
 
         texts = [blob.reference.token for blob in self._blobs]
@@ -136,12 +125,6 @@ class BlobColumn(Sequence[Blob]):
 
         Taking the next one closes the one before. Several small ones come in one request; an error
         of one is raised by that one alone.
-
-        Examples
-        --------
-        >>> column = odps.table("media").blobs("content", limit=5)
-        >>> [glance.open().read(4) for glance in column.glances([0, 1])]
-        [b'\\xff\\xd8\\xff\\xe0', b'\\x89PNG']
         """
         return iter_glances([self._blobs[place] for place in places], cancel)
 

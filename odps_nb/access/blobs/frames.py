@@ -108,9 +108,8 @@ class FrameBlobs:
 
         After ``seconds`` the call is cancelled.
         """
-        texts = _texts(references)
-        wanted = [text for text in dict.fromkeys(texts) if text and text not in self._heads]
-        wanted = [text for text in wanted if not self._from_handle(text)]
+        texts, known = _texts(references), self._known()
+        wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
             token = self._open().storage.operation()
             with ExitStack() as stack:
@@ -120,7 +119,8 @@ class FrameBlobs:
                     alarm.start()
                     stack.callback(alarm.cancel)
                 self._fetch(wanted, progress, token)
-        return [None if text is None else self._heads[text] for text in texts]
+            known |= self._heads
+        return [None if text is None else known[text] for text in texts]
 
     def gallery(
         self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
@@ -165,13 +165,6 @@ class FrameBlobs:
         if text not in self._handles:
             self._handles[text] = self._open().blob(text)
         return self._handles[text]
-
-    def _from_handle(self, text: str) -> bool:
-        handle = self._handles.get(text)
-        if handle is None or handle.head is None:
-            return False
-        self._heads[text] = handle.head
-        return True
 
     def _known(self) -> dict[str, BlobHead]:
         seen = {text: one.head for text, one in self._handles.items() if one.head is not None}
@@ -256,7 +249,7 @@ def _column_names(frame: Any) -> list[Any]:
 def _values(column: Any) -> list[Any]:
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(column, method):
-            return list(getattr(column, method)())
+            column = getattr(column, method)()
     return list(column)
 
 
@@ -275,7 +268,7 @@ def gather_blobs(
     table: Table,
     column: str | None,
     limit: int | None,
-    scan_of: Callable[[str], Scan],
+    read: Callable[[list[str]], Scan],
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
     """Read references, split after split, until there are enough to keep; see `Table.blobs`."""
@@ -287,7 +280,7 @@ def gather_blobs(
     if limit != 0:
         # One split at a time for a few references: the first rows are usually enough.
         workers = None if limit is None else 1
-        scan = scan_of(path[0])
+        scan = read([path[0]])
         with closing(_references(scan, path, workers)) as references:
             made = (Blob(table.connection, BlobReference.from_text(one)) for one in references)
             blobs = list(islice(made if keep is None else filter(keep, made), limit))

@@ -122,7 +122,9 @@ def to_dask(tasks: list[SplitTask], schema: pa.Schema, options: FrameOptions) ->
     with require("dask").config.set({"dataframe.convert-string": False}):
         if not tasks:
             return frames.from_pandas(empty, npartitions=1)
-        return frames.from_map(partial(_frame, options=options), tasks, meta=empty, label="odps")
+        return frames.from_map(
+            partial(SplitTask.frame, options=options), tasks, meta=empty, label="odps"
+        )
 
 
 def to_ray(tasks: list[SplitTask]) -> Any:
@@ -144,10 +146,6 @@ def to_ray(tasks: list[SplitTask]) -> Any:
             return [data.ReadTask(partial(_tables, task), known) for task in tasks]
 
     return data.read_datasource(SplitRows(), override_num_blocks=max(1, len(tasks)))
-
-
-def _frame(task: SplitTask, options: FrameOptions) -> Any:
-    return task.frame(options)
 
 
 def _tables(task: SplitTask) -> Iterator[pa.Table]:

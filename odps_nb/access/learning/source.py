@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -160,12 +161,11 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
-    """Return a scan without condition, of a session that is open."""
-    if session_id is None:
-        return scan if plan is scan.plan else scan._replanned(plan)
-    found = scan._replanned(plan, session_id=session_id)
-    try:
+    """Return a scan without condition, of the session with that id unless it has expired."""
+    if session_id is None and plan is scan.plan:
+        return scan
+    found = scan._replanned(plan, session_id)
+    with contextlib.suppress(SessionExpiredError, NotFoundError):
         found.session  # noqa: B018
-    except (SessionExpiredError, NotFoundError):
-        return scan._replanned(plan)
-    return found
+        return found
+    return scan._replanned(plan)

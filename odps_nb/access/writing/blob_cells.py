@@ -10,6 +10,7 @@ import io
 import mimetypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,21 +66,18 @@ def check_cells(
         if cell is None and not column.nullable:
             raise _misfit("a required cell is missing", column.name, row, value)
         try:
-            checked.append(map_blobs(cell, column.type, _checker(column, row, image_format)))
+            checked.append(map_blobs(cell, column.type, partial(_leaf, column, row, image_format)))
         except (TypeError, ValueError, AttributeError):
             wanted = format_type(column.type)
             raise _misfit(f"it is not of type {wanted}", column.name, row, value) from None
     return checked
 
 
-def _checker(column: Column, row: int, image_format: ImageFormat) -> Callable[[Any, BlobPath], Any]:
-    def check(leaf: Any, path: BlobPath) -> Any:
-        if is_missing(leaf):
-            return None
-        _check_leaf(leaf, ".".join((column.name, *path)), row, image_format)
-        return leaf
-
-    return check
+def _leaf(column: Column, row: int, image_format: ImageFormat, leaf: Any, path: BlobPath) -> Any:
+    if is_missing(leaf):
+        return None
+    _check_leaf(leaf, ".".join((column.name, *path)), row, image_format)
+    return leaf
 
 
 def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> None:

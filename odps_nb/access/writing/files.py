@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.checks import check_overwrite, check_partition
-from odps_nb.access.writing.columns import schema_of
+from odps_nb.access.writing.columns import partitioned, schema_of
 from odps_nb.access.writing.creating import NewTable, schema_of_target
 from odps_nb.access.writing.folder_files import Files, FolderFile
-from odps_nb.access.writing.new_columns import partitioned
 from odps_nb.access.writing.rows import WriteOptions, write_chunks
 from odps_nb.access.writing.sources import (
     BLOB_ROWS,

@@ -16,7 +16,7 @@ from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError, ConflictError, StateError
-from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName
+from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName, count_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,17 +113,7 @@ class OpenWrite:
         return self._session.ref
 
     def check(self) -> None:
-        """Check with the service that the session is open and has the partition given here.
-
-        Raises
-        ------
-        SessionExpiredError, NotFoundError
-            The service knows no such session (any more).
-        StateError
-            It is committed or aborted.
-        ArgumentError
-            It is of other partitions.
-        """
+        """Raise unless the session is open on the service and has the partition given here."""
         storage = self._table.connection.storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
@@ -176,22 +166,16 @@ class OpenWrite:
         return self._streams[name]
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Write rows into this process' own stream; return their number.
-
-        See `OpenStream.write`.
-        """
-        return self._own().write(data, index=index)
+        """Write rows into a default stream of this process, as `OpenStream.write`."""
+        self._require_open()
+        if self._default is None:
+            self._default = self.open_stream()
+        return self._default.write(data, index=index)
 
     def flush(self) -> None:
         """Send the rows buffered in streams of this process."""
         for stream in self._streams.values():
             stream.flush()
-
-    def _own(self) -> OpenStream:
-        self._require_open()
-        if self._default is None:
-            self._default = self.open_stream()
-        return self._default
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -288,11 +272,8 @@ class OpenWrite:
 
     def __repr__(self) -> str:
         state = "committed" if self._committed else "over" if self._session.is_over else "open"
-        count = len(self._streams)
-        return (
-            f"<OpenWrite {self._table.name} {self.session_id}, {count} "
-            f"stream{'' if count == 1 else 's'} here, {state}>"
-        )
+        streams = count_of(len(self._streams), "stream")
+        return f"<OpenWrite {self._table.name} {self.session_id}, {streams} here, {state}>"
 
     def _require_open(self) -> None:
         if self._session.is_over:

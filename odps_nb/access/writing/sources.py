@@ -139,10 +139,15 @@ def open_input(
         return WriteInput(lanes=(_chunks(data, target),))
     _require_columns(data, target)
     if is_pandas(data):
-        return _of_frame(data, target, workers)
+        frame = _frame_without_fixed(data, target)
+        plain, cells = _frame_parts(frame, target)
+        return _in_memory(plain, len(frame), cells, target, workers)
     if isinstance(data, pa.RecordBatchReader):
         return WriteInput(lanes=(_stream_chunks(data, target),))
-    return _of_table(_without_fixed(data, target), target, workers)
+    table = _without_fixed(data, target)
+    cells, names = _arrow_cells(table, target), _plain_names(table.schema, target)
+    plain = fit_table(table.select(names), target.plain, conversions=target.conversions)
+    return _in_memory(plain, table.num_rows, cells, target, workers)
 
 
 def _require_columns(table: Any, target: Target) -> None:
@@ -232,12 +237,6 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 # -- in memory ----------------------------------------------------------------------------------
 
 
-def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> WriteInput:
-    frame = _frame_without_fixed(frame, target)
-    plain, cells = _frame_parts(frame, target)
-    return _in_memory(plain, len(frame), cells, target, workers)
-
-
 def _frame_parts(
     frame: pd.DataFrame, target: Target, first_row: int = 0
 ) -> tuple[pa.Table, dict[str, list[Any]]]:
@@ -253,16 +252,6 @@ def _frame_parts(
         frame = frame if name is None else frame.drop(columns=[name])
     plain = from_pandas(frame, target.plain, conversions=target.conversions, first_row=first_row)
     return plain, cells
-
-
-def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInput:
-    cells = _arrow_cells(table, target)
-    plain = fit_table(
-        table.select(_plain_names(table.schema, target)),
-        target.plain,
-        conversions=target.conversions,
-    )
-    return _in_memory(plain, table.num_rows, cells, target, workers)
 
 
 def _plain_names(schema: pa.Schema, target: Target) -> list[str]:

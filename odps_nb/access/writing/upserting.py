@@ -19,13 +19,12 @@ from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import Compression, PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:
-    from odps_nb.access.checks import PartitionLike
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
-    from odps_nb.client.calls.progress import Progress
+    from odps_nb.access.writing.rows import WriteOptions
 
 _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
@@ -133,28 +132,14 @@ def _select(data: Any, names: Iterable[str]) -> Any:
 
 
 def change_rows(
-    table: Table,
-    data: Any,
-    partition: PartitionLike | None,
-    compression: str | Compression | None,
-    progress: Progress,
-    *,
-    index: bool | None,
-    delete: bool,
-    deleted: str | None = None,
-    conversions: Conversions = AS_THEY_ARE,
+    table: Table, data: Any, options: WriteOptions, *, delete: bool, deleted: str | None = None
 ) -> Receipt:
     """Upsert or delete rows; see `Table.upsert` and `Table.delete`."""
-    from odps_nb.access.writing.rows import WriteOptions, write_data
+    from odps_nb.access.writing.rows import write_data
 
-    options = WriteOptions(
-        partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),
-        compression=Compression.of(compression),
-        index=index,
-        conversions=conversions,
-        progress=progress,
-        change=_checked(table, delete=delete, deleted=deleted),
-    )
+    spec = check_partition(options.partition, table.schema, table.name)
+    change = _checked(table, delete=delete, deleted=deleted)
+    options = replace(options, partition=spec, change=change)
     receipt = write_data(table, data, options)
     table.reload()
     return receipt
