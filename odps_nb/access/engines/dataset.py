@@ -58,6 +58,15 @@ def open_dataset(
     return TableDataset(plan, schema, storage, read)
 
 
+def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
+    """Return a method that raises, for one of pyarrow's that a table cannot have."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise StateError(f"a dataset of a table does not support {what}", hint=hint)
+
+    return refuse
+
+
 class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
     """The rows of a `Scan` as a pyarrow dataset; made by ``table.dataset()``.
 
@@ -111,16 +120,16 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> TableScanner:
-        """Plan a query; it opens its session when its first rows are asked for.
+        """Plan a query, which opens its session when its first rows are read.
 
         Parameters
         ----------
         columns
-            Names, or names and expressions; ``None`` for all.
+            Names, or names and expressions. Default: all.
         filter
             A condition over columns of the dataset.
         batch_size
-            Rows of a batch at most. Other options of pyarrow have no meaning here.
+            Maximum rows of a batch. Other options of pyarrow are ignored.
         """
         return TableScanner(self, columns, self._both(filter), batch_size)
 
@@ -136,32 +145,18 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         """Count rows; without a filter the service does."""
         return self.scanner(filter=filter, **options).count_rows()
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> NoReturn:
-        """Raise `StateError`: there are no files. `Scan.splits` can be read one by one."""
-        raise _unsupported(
-            "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
-        )
-
-    def replace_schema(self, schema: pa.Schema) -> NoReturn:
-        """Raise: the columns are those of the table."""
-        raise _unsupported("another schema", "cast what is read: dataset.to_table().cast(schema)")
-
-    def sort_by(self, sorting: Any, **_: Any) -> NoReturn:
-        """Raise: it would collect the whole table."""
-        raise _unsupported("sort_by", _HINT)
-
-    def join(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise: it would collect the whole table."""
-        raise _unsupported("join", _HINT)
-
-    def join_asof(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise: it would collect the whole table."""
-        raise _unsupported("join_asof", _HINT)
-
-    def __reduce__(self) -> NoReturn:
-        raise _unsupported(
-            "pickling", "it holds a connection: in the other process, connect and call dataset()"
-        )
+    get_fragments = _refused(
+        "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
+    )
+    replace_schema = _refused(
+        "another schema", "cast what is read: dataset.to_table().cast(schema)"
+    )
+    sort_by = _refused("sort_by", _HINT)
+    join = _refused("join", _HINT)
+    join_asof = _refused("join_asof", _HINT)
+    __reduce__ = _refused(
+        "pickling", "it holds a connection: in the other process, connect and call dataset()"
+    )
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -377,7 +372,3 @@ def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
         return list(schema)
     found = (schema.find(name) for name in plan.columns)
     return [column for column in found if column is not None]
-
-
-def _unsupported(what: str, hint: str) -> StateError:
-    return StateError(f"a dataset of a table does not support {what}", hint=hint)

@@ -69,22 +69,14 @@ def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
     if is_spark(data):
         return _write_spark(table, data, options)
     zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
-    if options.change is None:
-        target = Target.of(
-            table.schema,
-            table.name,
-            options.partition,
-            conversions=zoned,
-            image_format=options.image_format,
-        )
-    else:
-        target = options.change.target(
-            table.schema, table.name, options.partition, conversions=zoned
-        )
-        data = options.change.narrowed(data, target, index=options.index)
-        if options.change.only_keys:
-            options = replace(options, index=None)  # no index is left
-    given = open_input(data, target, workers=options.workers, index=options.index)
+    change, index = options.change, options.index
+    make = Target.of if change is None else change.target
+    target = make(table.schema, table.name, options.partition, conversions=zoned)
+    target = replace(target, image_format=options.image_format)
+    if change is not None:
+        data = change.narrowed(data, target, index=index)
+        index = None if change.only_keys else index  # no index is left
+    given = open_input(data, target, workers=options.workers, index=index)
     return write_chunks(table, target, given, options)
 
 

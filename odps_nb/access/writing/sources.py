@@ -65,7 +65,6 @@ class Target:
         fixed: PartitionSpec,
         *,
         conversions: Conversions = AS_THEY_ARE,
-        image_format: ImageFormat = PNG,
     ) -> Target:
         """Make the target of a table; partition columns not fixed become required."""
         keys = {key for key, _ in fixed}
@@ -75,13 +74,7 @@ class Target:
             if column.name not in keys
         ]
         columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
-        return cls(
-            table=table,
-            columns=columns,
-            fixed=fixed,
-            conversions=conversions,
-            image_format=image_format,
-        )
+        return cls(table=table, columns=columns, fixed=fixed, conversions=conversions)
 
     @property
     def names(self) -> Names:
