@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
-from odps_nb.access.engines.dataset import TableDataset, open_dataset
 from odps_nb.access.engines.offered import ForEngines
 from odps_nb.access.engines.split_task import SplitTask, split_tasks
 from odps_nb.access.learning.source import RowSource, open_source
@@ -222,19 +221,6 @@ class Scan(RowForms, ForEngines):
             return self
         plan = replace(self._plan, columns=tuple(column.name for column in kept))
         return self._copy(plan, self._session)
-
-    def _dataset(self) -> TableDataset:
-        if self._reopens is not None:
-            raise ArgumentError(
-                "a dataset opens a session of its own for each query",
-                hint="leave out session_id, or use scan.reader()",
-            )
-        connection, bound, progress = self._connection, self._max_bytes, self._progress
-        return open_dataset(
-            self._plan,
-            connection.storage,
-            lambda plan: Scan(connection, plan, max_bytes=bound, progress=progress),
-        )
 
     def _split_tasks(self) -> list[SplitTask]:
         if self._max_bytes is not None:

@@ -14,19 +14,16 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
-from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.client.catalog import iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema, require_arrow_types
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.schema import Column, is_readable, text_as_binary
+from odps_nb.schema import is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
-    from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.plan import ReadPlan
-    from odps_nb.schema import TableSchema
 
 T = TypeVar("T")
 
@@ -37,25 +34,29 @@ _NO_FILES = "a table of MaxCompute has no files: read it with its dataset's scan
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
 
 
-def open_dataset(
-    plan: ReadPlan, storage: StorageClient, read: Callable[[ReadPlan], Scan]
-) -> TableDataset:
-    """Return the rows of a plan as a dataset; ``read`` makes the scan of one query.
+def open_dataset(scan: Scan) -> TableDataset:
+    """Return the rows of a scan as a dataset, each query of which is a scan of its own.
 
     Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
     plan names them.
     """
+    plan = scan.plan
+    if scan._reopens is not None:
+        raise ArgumentError(
+            "a dataset opens a session of its own for each query",
+            hint="leave out session_id, or use scan.reader()",
+        )
     if plan.increment is not None:
         raise ArgumentError(
             "a dataset is of the rows of a table, not of its changes",
             hint="use the scan itself: scan.reader(), scan.to_arrow()",
         )
-    schema = plan.schema or fetch_table(storage, plan.table).schema
+    schema = scan.table_schema
     if not plan.columns:
         kept = columns_with_types(schema, is_readable, "a dataset")
         if len(kept) < len(schema):
             plan = replace(plan, columns=tuple(column.name for column in kept))
-    return TableDataset(plan, schema, storage, read)
+    return TableDataset(scan._copy(plan, None))
 
 
 def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
@@ -88,16 +89,8 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     [{'id': 1000001, 'ds': '2024-01-01'}]
     """
 
-    def __init__(
-        self,
-        plan: ReadPlan,
-        table_schema: TableSchema,
-        storage: StorageClient,
-        read: Callable[[ReadPlan], Scan],
-        filter: pc.Expression | None = None,
-    ) -> None:
-        self._plan, self._table_schema, self._filter = plan, table_schema, filter
-        self._storage, self._read = storage, read
+    def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
+        self._scan, self._plan, self._filter = scan, scan.plan, filter
         arrow = self._arrow_schema()
         # What Arrow's C++ code makes of this object has no files, and says so when it is read.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
@@ -107,9 +100,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     @classmethod
     def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
         """Return the same rows as another dataset, of this class and with another filter."""
-        if filter is None:
-            filter = other._filter
-        return cls(other._plan, other._table_schema, other._storage, other._read, filter)
+        return cls(other._scan, other._filter if filter is None else filter)
 
     # -- queries ------------------------------------------------------------------------------
 
@@ -163,7 +154,11 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
         """Return the columns of the dataset, in the unit of its plan or another one."""
         text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
-        columns, zone = _shown(self._plan, self._table_schema), self._storage.profile.timezone
+        binary, zone = self._plan.text.mode is TextMode.BINARY, self._scan.profile.timezone
+        schema = self._scan.table_schema
+        schema = text_as_binary(schema) if binary else schema
+        found = map(schema.find, self._plan.columns or schema.names)
+        columns = [column for column in found if column is not None]
         require_arrow_types(columns, "a dataset")
         return narrow_schema(arrow_schema(columns, timestamp_unit=text, timezone=zone))
 
@@ -190,10 +185,10 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
     ) -> Scan | None:
         """Return the read of a query; ``None`` if no partition can have rows for it."""
-        storage, table = self._storage, self._plan.table
+        scan, storage, table = self._scan, self._scan.connection.storage, self._plan.table
         plan = plan_query(
             self._plan,
-            self._table_schema,
+            scan.table_schema,
             self.schema,
             columns=columns_of(columns, filter, self.schema),
             filter=filter,
@@ -201,7 +196,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         )
         if plan is not None and limit is not None and filter is None:
             plan = replace(plan, limit=limit if plan.limit is None else min(limit, plan.limit))
-        return None if plan is None else self._read(plan)
+        return None if plan is None else scan._copy(plan, None)
 
     def __repr__(self) -> str:
         filtered = "" if self._filter is None else ", filtered"
@@ -363,12 +358,3 @@ def _selected(
         group, schema=group[0].schema, columns=columns, filter=filter, use_threads=False
     )
     return scanner.to_table()
-
-
-def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
-    if plan.text.mode is TextMode.BINARY:
-        schema = text_as_binary(schema)
-    if not plan.columns:
-        return list(schema)
-    found = (schema.find(name) for name in plan.columns)
-    return [column for column in found if column is not None]
