@@ -1,7 +1,4 @@
-"""`Scan`: a planned read of a table, and its results.
-
-Its session is opened once, at the first use; from then on every result shows the same snapshot.
-"""
+"""`Scan`: a planned read of a table, and its results."""
 
 from __future__ import annotations
 
@@ -47,9 +44,8 @@ class Scan(RowForms, ForEngines):
     request). Results may be read several times and in several forms: all from one snapshot, until
     the session expires.
 
-    TIMESTAMPs come in nanoseconds. Where one of them cannot be given in nanoseconds, the
-    read begins again in microseconds, in a session of its own, with an `OdpsNbWarning`. It does
-    so while no row has been returned: `batches` and `reader` raise after that.
+    TIMESTAMPs come in nanoseconds. If one does not fit them, the read restarts in microseconds, in
+    a new session, with an `OdpsNbWarning`; `batches` and `reader` raise if they have returned rows.
 
     Examples
     --------
@@ -119,7 +115,7 @@ class Scan(RowForms, ForEngines):
 
     @property
     def session_id(self) -> str:
-        """The id of the read session: for support, and to read its snapshot in another process.
+        """The id of the read session: for support, or to read its snapshot in another process.
 
         Examples
         --------
@@ -137,7 +133,7 @@ class Scan(RowForms, ForEngines):
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows of the results; ``None`` if not known before reading (a filter)."""
+        """Number of rows of the results; ``None`` if unknown before reading (a filter)."""
         session = self.session
         if session.row_count is None or session.limit is None:
             return session.row_count
@@ -159,8 +155,8 @@ class Scan(RowForms, ForEngines):
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results in their order, as Arrow types.
 
-        A column of a type that odps_nb does not know is ``null`` here, and has the type in which
-        the service sends it, such as ``binary``, in the rows.
+        A column of a type that odps_nb does not know is ``null`` here; in the rows it has the type
+        in which the service sends it, such as ``binary``.
         """
         schema = self._shown_columns()
         unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
@@ -171,20 +167,21 @@ class Scan(RowForms, ForEngines):
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
-        Spark has microseconds only. Without a ``timestamp_unit``, the session is opened in
-        microseconds if it is not open, and later results of this read have them, too.
+        Spark has microseconds only. Without a ``timestamp_unit``, a session that is not open yet is
+        opened in microseconds, also for later results of this read.
 
         Parameters
         ----------
         progress
-            Told of every action while it reads; by default what suits the place.
+            As for `Table.read`; shows every action that reads.
 
         Raises
         ------
         MissingDependencyError
             Spark is not installed.
         ArgumentError
-            The read has ``max_bytes``: they bound what comes here, and nothing would.
+            The read has ``max_bytes``, which cannot be enforced because Spark tasks read the rows
+            directly.
         """
         from odps_nb.spark import read_scan
 
@@ -197,7 +194,7 @@ class Scan(RowForms, ForEngines):
         return read_scan(spark, self, progress=self._progress if progress is None else progress)
 
     def cancel(self) -> None:
-        """Cancel all reading of this scan, from any thread; the readers raise."""
+        """Cancel all reads of this scan, from any thread; they raise `CancelledError`."""
         with self._lock:
             running = list(self._running)
         for token in running:
@@ -357,7 +354,7 @@ class Scan(RowForms, ForEngines):
     def _opened(
         self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
-        """Return the read session; its opening is told to a tracker and cancelled by a token."""
+        """Return the read session, opened at the first use."""
         with self._lock:
             if self._session is None:
                 storage = self._connection.storage

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 class Result(RowForms):
     """A query on the service; made by ``odps.sql(…)``.
 
-    Rows are read over the Storage API, any number of times, for as long as the service keeps them.
-    A statement without rows (``create``, ``insert``) has an empty schema and no rows. In a project
-    that protects its data a key may read no more than the first 10,000 rows of a result: a larger
-    one is an `AccessDeniedError`, and `first` gives those rows.
+    Rows are read over the Storage API, any number of times, as long as the service keeps them. A
+    statement without rows (``create``, ``insert``) has an empty schema. In a project that protects
+    its data a key may read only the first 10,000 rows of a result: a larger one is an
+    `AccessDeniedError`, and `first` returns those rows.
 
     Examples
     --------
@@ -127,21 +127,20 @@ class Result(RowForms):
         return self._instance.instance_id
 
     def status(self) -> str:
-        """Return the state of the query now; one request.
+        """Return the state of the query; one request.
 
-        It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or
-        ``cancelled``.
+        One of ``running``, ``waiting``, ``suspended``, ``success``, ``failed``, ``cancelled``.
         """
         return fetch_status(self._connection.storage, self._instance)
 
     @property
     def sql(self) -> str:
-        """The text of the query, without the `settings` that it began with."""
+        """The text of the query, without leading `settings`."""
         return self._instance.sql
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The settings that were given for the query, in its text or beside it."""
+        """The settings of the query, from its text and the argument."""
         return dict(self._instance.settings)
 
     @property
@@ -160,14 +159,14 @@ class Result(RowForms):
 
     @property
     def row_count(self) -> int:
-        """Number of rows; waits for the query. An error where `is_cut`: nobody says how many."""
+        """Number of rows; waits for the query. Raises if `is_cut`: the service reports no total."""
         return self._cut(self._open(None).row_count)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the key may not read all of these rows, only `first` ones; waits for the query.
+        """Whether the key may read only the `first` 10,000 rows; waits for the query.
 
-        Of a result of exactly 10,000 rows nobody says whether it was cut: it counts as one.
+        True also for a result of exactly 10,000 rows, which the service does not distinguish.
         """
         return self._limit is None and self._opened(None).is_cut
 
@@ -177,14 +176,14 @@ class Result(RowForms):
         Parameters
         ----------
         timeout
-            Seconds; ``None`` waits for ever.
+            Maximum seconds. Default: no limit.
 
         Raises
         ------
         QueryError
             The query failed; the message is the service's own.
         RequestTimeoutError
-            It still runs after ``timeout``; it is not cancelled.
+            The query still runs after ``timeout``; it is not cancelled.
         """
         storage = self._connection.storage
         self._await(storage.operation(self._token), timeout=timeout)
@@ -192,11 +191,7 @@ class Result(RowForms):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the result as Arrow types; waits for the query.
-
-        A column of a type that odps_nb does not know is ``null`` here, and has the type in which
-        the service sends it, such as ``binary``, in the rows.
-        """
+        """The columns of the result as Arrow types, as `Scan.arrow_schema`; waits for the query."""
         return self._columns(self._zone)
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
