@@ -98,11 +98,6 @@ class Connection:
         return self._profile
 
     @property
-    def _has_profile(self) -> bool:
-        """Whether the credentials are known already; ``False`` before the first use elsewhere."""
-        return isinstance(self._profile, Profile)
-
-    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed

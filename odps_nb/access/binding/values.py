@@ -104,12 +104,12 @@ def _of_pandas(value: object) -> object:
     if value is pandas.NaT or value is pandas.NA:
         return None
     if isinstance(value, pandas.Timestamp):
-        found = _of_datetime64(value.to_datetime64())
+        found = _of_numpy_time(value.to_datetime64())
         if isinstance(found, Time):
             return Time(found.nanoseconds, is_instant=value.tz is not None)
         return found
     if isinstance(value, pandas.Timedelta):
-        return _of_timedelta64(value.to_timedelta64())
+        return _of_numpy_time(value.to_timedelta64())
     if isinstance(value, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
         found = _listed(value)
         if getattr(value.dtype, "kind", "O") == "f":
@@ -129,10 +129,8 @@ def _of_numpy(value: object) -> object:
         return None if value.mask else plain(value.data[()])
     if isinstance(value, numpy.ndarray):
         return _listed(value) if value.ndim else plain(value[()])
-    if isinstance(value, numpy.datetime64):
-        return _of_datetime64(value)
-    if isinstance(value, numpy.timedelta64):
-        return _of_timedelta64(value)
+    if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
+        return _of_numpy_time(value)
     if isinstance(value, numpy.generic):
         item = value.item()
         if not isinstance(item, (numpy.generic, tuple)):
@@ -140,63 +138,37 @@ def _of_numpy(value: object) -> object:
     return _UNKNOWN
 
 
-def _of_datetime64(value: Any) -> PlainValue:
-    """Return a date for units of a day and longer, else a time."""
-    count = _count_of(value)
-    if count is None:
+def _of_numpy_time(value: Any) -> PlainValue:
+    """Return a length of time, a date for units of a day and longer, or else a time."""
+    import numpy
+
+    if numpy.isnat(value):
         return None
-    unit = _unit_of(value)
-    if unit in ("Y", "M", "W", "D"):
-        day = value.astype("datetime64[D]").item()
+    unit, step = numpy.datetime_data(value.dtype)
+    is_time = isinstance(value, numpy.datetime64)
+    if is_time and unit in ("Y", "M", "W", "D"):
+        day: object = value.astype("datetime64[D]").item()
         if not isinstance(day, datetime.date):  # a number
             raise ArgumentError(
                 f"{value!r} is outside of the years 1 to 9999",
                 hint="bind a time within these years",
             )
         return day
-    return Time(_nanoseconds(count, unit, value), is_instant=False)
-
-
-def _of_timedelta64(value: Any) -> Duration | None:
-    count = _count_of(value)
-    if count is None:
-        return None
-    unit = _unit_of(value)
     if unit in ("Y", "M"):
         raise ArgumentError(
             f"{value!r} has no fixed length",
             hint="bind days or seconds: numpy.timedelta64(30, 'D')",
         )
-    return Duration(_nanoseconds(count, unit, value))
-
-
-def _count_of(value: Any) -> int | None:
-    """Return the number of base units; ``None`` for NaT."""
-    import numpy
-
-    if numpy.isnat(value):
-        return None
-    return int(value.view("int64")) * int(numpy.datetime_data(value.dtype)[1])
-
-
-def _unit_of(value: Any) -> str:
-    import numpy
-
-    return str(numpy.datetime_data(value.dtype)[0])
-
-
-def _nanoseconds(count: int, unit: str, value: object) -> int:
-    if unit in _LENGTHS:
-        return count * _LENGTHS[unit]
-    if unit not in _PARTS:
+    length, parts = _LENGTHS.get(unit, 1), _PARTS.get(unit, 1)
+    if unit == "generic":
         raise ArgumentError(f"{value!r} has no unit", hint="give it one: 'datetime64[s]'")
-    nanoseconds, rest = divmod(count, _PARTS[unit])
+    nanoseconds, rest = divmod(int(value.view("int64")) * step * length, parts)
     if rest:
         raise ArgumentError(
             f"{value!r} has digits below a nanosecond",
             hint="round it: value.astype('datetime64[ns]'), or 'timedelta64[ns]'",
         )
-    return nanoseconds
+    return Time(nanoseconds, is_instant=False) if is_time else Duration(nanoseconds)
 
 
 # -- Arrow, polars, and other columns --------------------------------------------------------------
@@ -273,17 +245,9 @@ def _of_python(value: object) -> object:
 def _datetime(value: datetime.datetime) -> Time:
     base = datetime.datetime
     moment = base.combine(base.date(value), base.timetz(value))
-    if moment.tzinfo is None:
-        return Time((moment - _EPOCH) // _TICK * 1000, is_instant=False)
     offset = moment.utcoffset()
-    if offset is None:
-        return Time((moment.replace(tzinfo=None) - _EPOCH) // _TICK * 1000, is_instant=False)
-    ticks = (moment.replace(tzinfo=None) - _EPOCH) // _TICK - offset // _TICK
-    return Time(ticks * 1000, is_instant=True)
-
-
-def _timedelta(value: datetime.timedelta) -> Duration:
-    return Duration(datetime.timedelta.__floordiv__(value, _TICK) * 1000)
+    since = moment.replace(tzinfo=None) - _EPOCH - (offset or datetime.timedelta())
+    return Time(since // _TICK * 1000, is_instant=offset is not None)
 
 
 # datetime before date: it is a subclass.
@@ -294,7 +258,7 @@ _BASES: tuple[tuple[Any, Any], ...] = (
     (Decimal, Decimal),
     (datetime.datetime, _datetime),
     (datetime.date, lambda value: datetime.date.fromisoformat(datetime.date.isoformat(value))),
-    (datetime.timedelta, _timedelta),
+    (datetime.timedelta, lambda v: Duration(datetime.timedelta.__floordiv__(v, _TICK) * 1000)),
     ((bytes, bytearray, memoryview), lambda value: memoryview(value).tobytes()),
     ((list, tuple, set, frozenset, range, deque, KeysView, ValuesView), _listed),
 )
