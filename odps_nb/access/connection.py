@@ -25,14 +25,7 @@ from odps_nb.client.catalog import (
     list_tables,
 )
 from odps_nb.errors import StateError
-from odps_nb.terms import (
-    BlobReference,
-    Compression,
-    PartitionSpec,
-    TableName,
-    TextOptions,
-    shorten,
-)
+from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, TextOptions, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,12 +242,7 @@ class Connection:
         >>> odps.drop_table("doc_users"), odps.drop_table("doc_copy")
         (None, None)
         """
-        from odps_nb.access.writing.columns import (
-            has_rows,
-            names_of,
-            properties_of,
-            schema_of,
-        )
+        from odps_nb.access.writing.columns import has_rows, names_of, properties_of, schema_of
         from odps_nb.access.writing.creating import create_with_rows
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.sql.definitions import TableOptions

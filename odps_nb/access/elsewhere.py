@@ -58,10 +58,9 @@ def _profile_here(address: Address) -> Profile:
     """Find credentials: of an open connection, of an embedded service, or configured."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
-    here = [
-        one for one in list(_OPEN.values()) if isinstance(one._profile, Profile) and not one.closed
-    ]
-    for connection in reversed(here):
+    for connection in reversed(list(_OPEN.values())):
+        if connection.closed or not isinstance(connection._profile, Profile):
+            continue
         there = dict(connection._address.settings)
         if all(settings.get(name) == there.get(name) for name in ("endpoint", "project")):
             fixed: dict[str, Any] = {

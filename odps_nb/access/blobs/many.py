@@ -43,14 +43,7 @@ class Fetch:
 
 
 class References:
-    """References given as a list, a column of pandas or Arrow, or a `BlobColumn`.
-
-    Examples
-    --------
-    >>> named = References(["aGk=", None, "aG8=", "aGk="])
-    >>> named.total, list(named.positions.values())
-    (4, [[0, 3], [2]])
-    """
+    """References given as a list, a column of pandas or Arrow, or a `BlobColumn`."""
 
     def __init__(self, values: Iterable[Reference | None]) -> None:
         self.positions: dict[BlobReference, list[int]] = {}

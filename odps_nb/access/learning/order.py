@@ -29,16 +29,6 @@ class EpochOrder:
 
     ``chunk_rows`` are read in one go and stay neighbours until ``window_rows`` are permuted
     together. Without ``shuffle``, chunks and rows keep the order of the session.
-
-    Examples
-    --------
-    >>> order = EpochOrder(rows=10, chunk_rows=4, window_rows=6, seed=1)
-    >>> [str(chunk) for chunk in order.chunks(epoch=0, low=0, high=10)]
-    ['rows 8…10', 'rows 4…8', 'rows 0…4']
-    >>> [str(chunk) for chunk in order.chunks(epoch=0, low=4, high=8)]
-    ['rows 6…8', 'rows 0…2']
-    >>> order.permutation(epoch=0, at=0, count=6).tolist()
-    [1, 4, 5, 0, 2, 3]
     """
 
     rows: int
@@ -91,13 +81,6 @@ def slice_of(rows: int, shard: int, shards: int, *, even: bool) -> tuple[int, in
 
     Shards differ by one row at most. With ``even`` they do not, and fewer rows than there are
     shards are left out, at the end of the sequence.
-
-    Examples
-    --------
-    >>> [slice_of(7, shard, 3, even=False) for shard in range(3)]
-    [(0, 2), (2, 4), (4, 7)]
-    >>> [slice_of(7, shard, 3, even=True) for shard in range(3)]
-    [(0, 2), (2, 4), (4, 6)]
     """
     if even:
         return rows // shards * shard, rows // shards * (shard + 1)
