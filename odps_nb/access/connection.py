@@ -292,17 +292,9 @@ class Connection:
     ) -> Receipt:
         """Write the files of a folder to a table, one row each, in one commit.
 
-        ===============  ==========  ================================================
-        column           type        holds
-        ===============  ==========  ================================================
-        ``path``         STRING      the path below the folder, with ``/``
-        ``name``         STRING      the file's name
-        ``size``         BIGINT      its bytes
-        ``mime_type``    STRING      what its first bytes are; its name decides where
-                                     they leave it open (``.docx`` is a zip)
-        ``modified``     TIMESTAMP   when it was changed last
-        ``content``      BLOB        the file, with its name and type
-        ===============  ==========  ================================================
+        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
+        (bytes), ``mime_type`` STRING (by the first bytes, or by the name if they leave it open, as
+        of ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
 
         Files are streamed in the order of their paths, in bounded memory. After an error nothing is
         written.
@@ -402,13 +394,6 @@ class Connection:
         -------
         Uploader
             Displays itself as the last line of a cell; ``receipt`` is that of the last commit.
-
-        Examples
-        --------
-        >>> picker = odps.upload("photos", accept="image/*")
-        >>> picker
-        <Uploader to local.photos, nothing chosen>
-        >>> picker.close()
         """
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.notebook.upload.uploader import Uploader
@@ -699,13 +684,7 @@ class Connection:
         params: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> SqlCost:
-        """Return the service's estimate of the cost of a query, with arguments as for `sql`.
-
-        Examples
-        --------
-        >>> odps.sql_cost("select * from orders where ds = '2024-01-02'").complexity
-        1.0
-        """
+        """Return the service's estimate of the cost of a query, with arguments as for `sql`."""
         from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.query import estimate_sql
 

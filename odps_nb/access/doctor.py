@@ -26,7 +26,7 @@ _TIMEOUT = 10.0
 _PATIENCE = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check; ``optional`` is for what only some features need."""
 
@@ -50,9 +50,9 @@ def examine(
     function that returns it, or ``None`` for the one of `connect`; ``online`` asks the service.
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
-    yield Check(name="Python", verdict="ok", found=f"{python} on {platform.system()}")
+    yield Check("Python", "ok", f"{python} on {platform.system()}")
     libraries = ("odps-nb", "pyarrow", "pandas", "numpy", "requests", "zstandard", "lz4")
-    yield Check(name="Libraries", verdict="ok", found=_versions(libraries))
+    yield Check("Libraries", "ok", _versions(libraries))
     yield _checksums()
     yield _java()
     yield _optional("Spark", ("pyspark",), "spark", "for DataFrames in Spark")
@@ -83,8 +83,8 @@ def _checksums() -> Check:
     found = f"CRC32C by {crc32c.IMPLEMENTATION}"
     if not crc32c.IS_FAST:
         to_do = "pip install crc32c; blobs are slow without it"
-        return Check(name="Checksums", verdict="optional", found=found, to_do=to_do)
-    return Check(name="Checksums", verdict="ok", found=found)
+        return Check("Checksums", "optional", found, to_do)
+    return Check("Checksums", "ok", found)
 
 
 def _java() -> Check:
@@ -92,30 +92,22 @@ def _java() -> Check:
         java = find_java()
     except MissingDependencyError as error:
         to_do = f"only Spark needs it: {error.hint}"
-        return Check(name="Java", verdict="optional", found=error.message, to_do=to_do)
+        return Check("Java", "optional", error.message, to_do)
     found = f"Java {java.version} in {java.home} ({java.source})"
-    return Check(name="Java", verdict="ok", found=found)
+    return Check("Java", "ok", found)
 
 
 def _optional(name: str, packages: tuple[str, ...], extra: str, why: str) -> Check:
     found, lost = _versions(packages), [one for one in packages if _version(one) is None]
     if lost:
-        return Check(
-            name=name,
-            verdict="optional",
-            found=f"{', '.join(lost)} not installed" + (f"; {found}" if found else ""),
-            to_do=f"{why}: pip install 'odps-nb[{extra}]'",
-        )
-    return Check(name=name, verdict="ok", found=found)
+        found = f"{', '.join(lost)} not installed" + (f"; {found}" if found else "")
+        return Check(name, "optional", found, f"{why}: pip install 'odps-nb[{extra}]'")
+    return Check(name, "ok", found)
 
 
 def _widgets() -> Check:
-    check = _optional(
-        "Notebook",
-        ("ipython", "ipywidgets", "pillow", "tqdm"),
-        "notebook",
-        "for magics and pictures",
-    )
+    packages = ("ipython", "ipywidgets", "pillow", "tqdm")
+    check = _optional("Notebook", packages, "notebook", "for magics and pictures")
     kernel = _version("ipykernel")  # comes with Jupyter, not with our extra
     if kernel is not None:
         check = replace(check, found=f"{check.found}, ipykernel {kernel}")
@@ -131,23 +123,21 @@ def _profile(
     from odps_nb.client.auth.profile import Profile
 
     if isinstance(wanted, Profile):
-        return wanted, Check(name="Profile", verdict="ok", found=repr(wanted))
+        return wanted, Check("Profile", "ok", repr(wanted))
     try:
         profile = wanted() if callable(wanted) else Profile.resolve(wanted)
     except OdpsNbError as error:
         # The embedded service needs no profile; a missing one matters only if it was named.
         missing = wanted is None and isinstance(error, ConfigError)
         verdict: Verdict = "optional" if missing else "bad"
-        return None, Check(
-            name="Profile", verdict=verdict, found=error.message, to_do=error.hint or ""
-        )
-    return profile, Check(name="Profile", verdict="ok", found=repr(profile))
+        return None, Check("Profile", verdict, error.message, error.hint or "")
+    return profile, Check("Profile", "ok", repr(profile))
 
 
 def ask_once(profile: Profile) -> Check:
     """Check with one request, without retries, whether the service accepts the key."""
     with _client(profile, timeout=_PATIENCE) as storage:
-        return _try("Endpoint", lambda: _ask(storage)[0])
+        return _try("Endpoint", lambda: _ask(storage, []))
 
 
 def _client(profile: Profile, *, timeout: float) -> StorageClient:
@@ -158,15 +148,16 @@ def _client(profile: Profile, *, timeout: float) -> StorageClient:
     return StorageClient(profile, options=once)
 
 
-def _ask(storage: StorageClient) -> tuple[str, str]:
-    """Ask for the project; return that the service answers, and its date."""
+def _ask(storage: StorageClient, dates: list[str]) -> str:
+    """Ask for the project, note the date of the response, and return that the service answers."""
     from odps_nb.wire.calls import Scope
     from odps_nb.wire.control import GetProject
 
     project = storage.profile.project
     request = GetProject(project=project).encode(scope=Scope(curr_project=project))
     headers, _ = storage.rest(request)
-    return f"{storage.profile.endpoint} answers", headers.get("Date") or ""
+    dates.append(headers.get("Date") or "")
+    return f"{storage.profile.endpoint} answers"
 
 
 def _service(profile: Profile) -> Iterator[Check]:
@@ -174,13 +165,7 @@ def _service(profile: Profile) -> Iterator[Check]:
 
     with _client(profile, timeout=_TIMEOUT) as storage:
         dates: list[str] = []
-
-        def ask() -> str:
-            told, date = _ask(storage)
-            dates.append(date)
-            return told
-
-        yield (reached := _try("Endpoint", ask))
+        yield (reached := _try("Endpoint", lambda: _ask(storage, dates)))
         if not reached.ok:
             return
         yield _clock(dates[0], storage.now())
@@ -190,20 +175,20 @@ def _service(profile: Profile) -> Iterator[Check]:
 
 def _try(name: str, ask: Callable[[], str]) -> Check:
     try:
-        return Check(name=name, verdict="ok", found=ask())
+        return Check(name, "ok", ask())
     except OdpsNbError as error:
         lines = explain(error)
         found = "; ".join(line for line in lines if not line.startswith("to do: "))
-        return Check(name=name, verdict="bad", found=found, to_do=error.hint or "")
+        return Check(name, "bad", found, error.hint or "")
 
 
 def _clock(date: str, now: float) -> Check:
     try:
         skew = now - parsedate_to_datetime(date).timestamp()
     except (TypeError, ValueError):
-        return Check(name="Clock", verdict="optional", found="the service sends no Date header")
+        return Check("Clock", "optional", "the service sends no Date header")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the service"
     if abs(skew) > MAX_SKEW:
         to_do = "set the clock of this machine: requests are refused beyond 15 minutes"
-        return Check(name="Clock", verdict="bad", found=found, to_do=to_do)
-    return Check(name="Clock", verdict="ok", found=found)
+        return Check("Clock", "bad", found, to_do)
+    return Check("Clock", "ok", found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -241,15 +242,8 @@ class Scan(RowForms, ForEngines):
 
     def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
         """Return a scan with this plan and session, whose reads `cancel` of this one leaves."""
-        made = Scan(
-            self._connection,
-            plan,
-            max_bytes=self._max_bytes,
-            progress=self._progress,
-            session_id=self._reopens,
-        )
-        made._session, made._table_schema = session, self._table_schema
-        made._fell_back = self._fell_back
+        made = copy.copy(self)
+        made._plan, made._session, made._progress = plan, session, self._progress
         return made
 
     @contextmanager

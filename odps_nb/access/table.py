@@ -170,15 +170,7 @@ class Table(ForEngines):
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or the given partition, exists now; one request each time.
-
-        Examples
-        --------
-        >>> odps.table("orders").exists(), odps.table("no_such_table").exists()
-        (True, False)
-        >>> odps.table("orders").exists("ds=1999-01-01")
-        False
-        """
+        """Whether the table, or the given partition, exists now; one request each time."""
         storage = self._connection.storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -679,17 +671,6 @@ class Table(ForEngines):
         ------
         NotFoundError
             No such table or partition.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> table = odps.create_table("doc_truncate", "id bigint", partitioned_by="ds string")
-        >>> table.write(pd.DataFrame({"id": [1, 2]}), partition="ds=2").rows
-        2
-        >>> table.truncate("ds=2")
-        >>> table.exists("ds=2"), table.read().row_count
-        (True, 0)
-        >>> odps.drop_table("doc_truncate")
         """
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection.storage, self._name, spec)

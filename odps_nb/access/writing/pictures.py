@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImageFormat:
     """A file format for pictures; ``modes`` are those of Pillow that it keeps unchanged."""
 
@@ -39,14 +39,10 @@ class ImageFormat:
 
 _PLAIN = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
 _FORMATS = {
-    "png": ImageFormat(
-        name="png", mime="image/png", suffix=".png", modes=_PLAIN | {"I;16", "I;16B"}
-    ),
-    "jpeg": ImageFormat(
-        name="jpeg", mime="image/jpeg", suffix=".jpg", modes=frozenset({"L", "RGB", "CMYK"})
-    ),
-    "webp": ImageFormat(name="webp", mime="image/webp", suffix=".webp", modes=_PLAIN),
-    "npy": ImageFormat(name="npy", mime="application/x-npy", suffix=".npy"),
+    "png": ImageFormat("png", "image/png", ".png", _PLAIN | {"I;16", "I;16B"}),
+    "jpeg": ImageFormat("jpeg", "image/jpeg", ".jpg", frozenset({"L", "RGB", "CMYK"})),
+    "webp": ImageFormat("webp", "image/webp", ".webp", _PLAIN),
+    "npy": ImageFormat("npy", "application/x-npy", ".npy"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 95}, "webp": {"lossless": True}}
 PNG = _FORMATS["png"]
