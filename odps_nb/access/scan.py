@@ -186,8 +186,7 @@ class Scan(RowForms, ForEngines):
         """
         from odps_nb.spark import read_scan
 
-        if self._max_bytes is not None:
-            raise _no_bound("Spark, whose tasks read the rows themselves")
+        self._require_unbounded("Spark, whose tasks read the rows themselves", limit=False)
         with self._lock:
             untouched = self._session is None and self._reopens is None
             if untouched and self._plan.timestamp_unit is None:
@@ -221,14 +220,23 @@ class Scan(RowForms, ForEngines):
         return self._copy(plan, self._session)
 
     def _split_tasks(self) -> list[SplitTask]:
-        if self._max_bytes is not None:
-            raise _no_bound("tasks, which read the rows themselves")
+        self._require_unbounded("tasks, which read the rows themselves")
         return split_tasks(self, lambda: self._connection.storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-        if self._max_bytes is not None:
-            raise _no_bound("rows for learning, which come epoch after epoch")
+        self._require_unbounded("rows for learning, which are shuffled epoch after epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
+
+    def _require_unbounded(self, what: str, *, limit: bool = True) -> None:
+        """Refuse bounds that readers in other processes cannot keep."""
+        bounds = {"max_bytes": self._max_bytes, "limit": self._plan.limit if limit else None}
+        for name, bound in bounds.items():
+            if bound is not None:
+                raise ArgumentError(
+                    f"{name} does not apply to {what}",
+                    argument=name,
+                    hint=f"leave {name}= out, or read fewer partitions",
+                )
 
     def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
         """Return another read over the same connection; by default of the session named here."""
@@ -385,13 +393,6 @@ def _alike(one: ReadSession, other: ReadSession) -> bool:
     """Whether two sessions may be of one snapshot, as far as the service tells."""
     told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
     return bool(told(one) == told(other))
-
-
-def _no_bound(where: str) -> ArgumentError:
-    return ArgumentError(
-        f"max_bytes does not apply to {where}",
-        hint="leave max_bytes out, or read fewer partitions",
-    )
 
 
 def _short(value: object) -> str:

@@ -17,7 +17,7 @@ from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.narrow_decimals import cast_columns
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError, SessionExpiredError
+from odps_nb.errors import SessionExpiredError
 from odps_nb.terms import Split
 
 if TYPE_CHECKING:
@@ -89,11 +89,6 @@ class SplitTask(SessionTask):
 
 def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitTask]:
     """Open the session of a scan, and return one task for each of its splits."""
-    if scan.plan.limit is not None:
-        raise ArgumentError(
-            "a limit does not apply to tasks, which do not know of each other",
-            hint="leave limit= out, and take head() of the result",
-        )
     shown = scan._shown_columns()
     require_arrow_types(shown, "a read in tasks")
     session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())

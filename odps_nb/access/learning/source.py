@@ -138,12 +138,6 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
 
 def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
     plan = scan.plan
-    if plan.limit is not None:
-        raise ArgumentError(
-            "a limit does not apply to rows that are shuffled",
-            argument="limit",
-            hint="leave limit= out, and stop after as many rows as you want",
-        )
     if plan.increment is not None:
         raise ArgumentError(
             "changes have no numbers, by which rows are shuffled",
