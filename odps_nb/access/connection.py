@@ -243,7 +243,7 @@ class Connection:
         (None, None)
         """
         from odps_nb.access.writing.columns import has_rows, names_of, properties_of, schema_of
-        from odps_nb.access.writing.creating import create_with_rows
+        from odps_nb.access.writing.creating import create_and_write
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.sql.definitions import TableOptions
 
@@ -259,7 +259,7 @@ class Connection:
         )
         if has_rows(columns):
             rows = WriteOptions(index=index, progress=progress)
-            create_with_rows(table, columns, partitioned_by, options, rows)
+            create_and_write(table, columns, partitioned_by, options, rows)
             return table
         create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
         return table

@@ -79,7 +79,7 @@ class NewTable:
             self.drop(error)
 
 
-def _create_and_write(
+def create_and_write(
     table: Table,
     data: Any,
     partitioned_by: str | Sequence[str] | None,
@@ -87,6 +87,12 @@ def _create_and_write(
     options: WriteOptions,
 ) -> Receipt:
     """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
+    if table_options.if_not_exists:
+        raise ArgumentError(
+            "if_not_exists= does not say what becomes of the rows if the table is there",
+            argument="if_not_exists",
+            hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
+        )
     storage = table.connection.storage
     columns, rows = columns_of(data, index=options.index)
     schema = partitioned(columns, partitioned_by, options.partition)
@@ -95,25 +101,10 @@ def _create_and_write(
     create_table(storage, table.name, schema, table_options)
     table.reload()
     with NewTable(storage, table.name) as made:
-        return write_data(table, rows, replace(options, index=None, before_commit=made.keep))
-
-
-def create_with_rows(
-    table: Table,
-    data: Any,
-    partitioned_by: str | Sequence[str] | None,
-    table_options: TableOptions,
-    options: WriteOptions,
-) -> None:
-    """Create a table with the columns and rows of the data; see `Connection.create_table`."""
-    if table_options.if_not_exists:
-        raise ArgumentError(
-            "if_not_exists= does not say what becomes of the rows if the table is there",
-            argument="if_not_exists",
-            hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
-        )
-    _create_and_write(table, data, partitioned_by, table_options, options)
+        options = replace(options, index=None, before_commit=made.keep)
+        receipt = write_data(table, rows, options)
     table.reload()
+    return receipt
 
 
 def write_table(
@@ -130,7 +121,7 @@ def write_table(
             "partitioned_by= is given without create=True", argument="partitioned_by"
         )
     if create and not table_exists(table.connection.storage, table.name):
-        return _create_and_write(table, data, partitioned_by, TableOptions(), options)
+        return create_and_write(table, data, partitioned_by, TableOptions(), options)
     schema = schema_of_target(table)
     check_same_partitions(partitioned_by, schema, table.name)
     spec = check_partition(options.partition, schema, table.name)
