@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from odps_nb.access.checks import require
-from odps_nb.access.engines.dataset import TableDataset, open_dataset
 from odps_nb.access.engines.split_task import SplitTask
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.access.scan import Scan
 
 
@@ -48,6 +48,8 @@ class ForEngines:
         >>> duckdb.sql("select min(id) from orders where ds = '2024-01-02'").fetchall()
         [(1231073,)]
         """
+        from odps_nb.access.engines.dataset import open_dataset  # loads pandas
+
         return open_dataset(self._whole())
 
     def scan_polars(self) -> pl.LazyFrame:
