@@ -131,34 +131,19 @@ class Connection:
     def table(self, name: str | TableName) -> Table:
         """Return the handle of a table; sends no request.
 
-        Parameters
-        ----------
-        name
-            ``table``, ``project.table`` or ``project.schema.table``.
-
-        Raises
-        ------
-        ArgumentError
-            This cannot be the name of a table.
+        ``name`` is ``table``, ``project.table`` or ``project.schema.table``; anything else is an
+        `ArgumentError`.
         """
         from odps_nb.access.table import Table
 
         return Table(self, self.profile.table(name))
 
     def tables(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the project's tables, sorted.
-
-        Parameters
-        ----------
-        pattern
-            Only names like this, e.g. ``ord*``, in any case.
-        """
+        """Return the names of the project's tables, sorted; of a pattern such as ``ord*``."""
         return list_tables(self.storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the project's schemas, sorted.
-
-        ``pattern`` is as for `tables`.
+        """Return the names of the project's schemas, sorted; of a pattern, as for `tables`.
 
         Raises
         ------
@@ -168,10 +153,7 @@ class Connection:
         return list_schemas(self.storage, pattern)
 
     def projects(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the projects that the key may list, sorted.
-
-        ``pattern`` is as for `tables`.
-        """
+        """Return the names of the projects that the key may list, as for `tables`."""
         return list_projects(self.storage, pattern)
 
     def create_table(

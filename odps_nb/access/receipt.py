@@ -11,24 +11,11 @@ from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
 class Receipt:
     """One commit. It exists only after the service has confirmed it.
 
-    Parameters
-    ----------
-    table, partition
-        Where the rows are; no partition for a whole table or dynamic partitions.
-    rows, bytes
-        Rows committed, and their size as Arrow before compression (bytes).
-    blobs, blob_bytes
-        Blobs uploaded with them, and their size.
-    session_id
-        The write session, for support.
-    streams
-        Number of write streams.
-    seconds
-        From the first request to the confirmed commit.
-    resumed
-        Rows that an earlier call had sent (`Connection.write_files` with ``resume``).
-    verb
-        ``added``, ``replaced``, ``upserted`` or ``deleted``.
+    ``bytes`` and ``blob_bytes`` are the sizes of rows (as Arrow, before compression) and blobs.
+    ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
+    write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
+    rows had been sent by an earlier call (`Connection.write_files` with ``resume``). ``verb`` is
+    ``added``, ``replaced``, ``upserted`` or ``deleted``; ``session_id`` is for support.
 
     Examples
     --------

@@ -129,15 +129,8 @@ class Table(ForEngines):
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the current partitions, in the service's order.
 
-        Parameters
-        ----------
-        under
-            Only those inside this partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``.
-
-        Raises
-        ------
-        ArgumentError
-            The table has no partitions.
+        ``under`` is a partial spec that they are inside of, e.g. ``ds=2024-01-01`` of ``ds, hour``.
+        Raises `ArgumentError` if the table has no partitions.
         """
         spec, storage = self._under(under), self._connection.storage
         found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
@@ -665,43 +658,25 @@ class Table(ForEngines):
     # -- changes ------------------------------------------------------------------------------
 
     def truncate(self, partition: PartitionLike | None = None) -> None:
-        """Delete all rows of the table or of one partition, which stays, empty.
-
-        Raises
-        ------
-        NotFoundError
-            No such table or partition.
-        """
+        """Delete all rows of the table or of one partition, which stays, empty."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection.storage, self._name, spec)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
-        """Create an empty partition; `write` creates its own if necessary.
-
-        Parameters
-        ----------
-        partition
-            A value for each partition column, e.g. ``"ds=2024-01-01,hour=3"``.
-        if_not_exists
-            Leave an existing one as it is.
+        """Create an empty partition, e.g. ``"ds=2024-01-01,hour=3"``; `write` creates its own.
 
         Raises
         ------
         ConflictError
-            The partition exists.
+            The partition exists, and ``if_not_exists`` is not set.
         """
         spec = self._one_partition(partition)
         add_partition(self._connection.storage, self._name, spec, if_not_exists=if_not_exists)
         self.reload()
 
     def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
-        """Drop one partition with its rows.
-
-        Parameters
-        ----------
-        partition
-            A value for each partition column.
+        """Drop one partition, named by all of its levels, with its rows.
 
         Raises
         ------
