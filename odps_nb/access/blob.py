@@ -278,10 +278,8 @@ class Blob:
 
         Raises
         ------
-        ConversionError
-            The bytes are no text of that encoding.
-        LimitExceededError
-            The blob has more bytes.
+        ConversionError, LimitExceededError
+            The bytes are no text of that encoding, or too many.
         """
         from odps_nb.convert.blob_content import as_text
 

@@ -241,14 +241,7 @@ def _fetched(
 class PartitionDetails:
     """One partition of a table; ``None`` for what the service does not report.
 
-    Parameters
-    ----------
-    partition
-        Keys and values, as ``partitions=`` takes them.
-    rows, bytes
-        Number of rows, and their size on the service.
-    created, modified
-        When it was created, and when its rows were last changed, in UTC.
+    ``partition`` is as in ``partitions=``; times are UTC, and ``modified`` is that of the rows.
     """
 
     partition: str

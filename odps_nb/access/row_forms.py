@@ -292,16 +292,14 @@ class RowForms(ABC):
         ----------
         rows
             Rows of a page.
-        sample
-            Number of rows that describe columns: nulls, distinct values, minimum, maximum,
-            distribution.
-        seed
-            Seed of the sample, to make it repeatable.
+        sample, seed
+            Number of rows that describe columns (nulls, distinct values, minimum, maximum,
+            distribution), and the seed of their choice.
 
         Raises
         ------
         MissingDependencyError
-            Without the extra ``notebook``.
+            The extra ``notebook`` is not installed.
         """
         from odps_nb.notebook.explore.explorer import explore
 

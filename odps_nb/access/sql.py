@@ -171,12 +171,7 @@ class Result(RowForms):
         return self._limit is None and self._opened(None).is_cut
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Wait until the query has succeeded.
-
-        Parameters
-        ----------
-        timeout
-            Maximum seconds. Default: no limit.
+        """Wait until the query has succeeded, for at most ``timeout`` seconds.
 
         Raises
         ------

@@ -109,7 +109,7 @@ class ForEngines:
         MissingDependencyError
             Ray is not installed: ``pip install 'odps-nb[ray]'``.
         ArgumentError
-            The scan has ``limit`` or ``max_bytes``, which no task could keep.
+            The scan has ``limit`` or ``max_bytes``.
         """
         return to_ray(self._whole()._with_types("a Ray Dataset")._split_tasks())
 

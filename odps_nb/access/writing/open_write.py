@@ -319,13 +319,10 @@ class OpenStream:
         return self._lane.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Buffer rows and return their number; blobs are uploaded at once.
+        """Buffer rows, as for `Table.write` without Spark DataFrames, and return their number.
 
-        Parameters
-        ----------
-        data, index
-            As for ``Table.write``, without Spark DataFrames. If an iterator or a reader fails,
-            the rows before stay in the stream; leave the session without a commit to drop them.
+        Blobs are uploaded at once. If an iterator or a reader fails, the rows before stay in the
+        stream; leave the session without a commit to drop them.
 
         Raises
         ------
@@ -362,10 +359,7 @@ class OpenStream:
     def close(self) -> StreamReceipt:
         """Send the buffered rows and close the stream, which can then be committed. Idempotent.
 
-        Returns
-        -------
-        StreamReceipt
-            What ``commit(streams=[…])`` takes, in another process too; may be pickled.
+        The receipt is for ``commit(streams=[…])``, in another process too; it may be pickled.
         """
         if not self._lane.closed:
             self.flush()

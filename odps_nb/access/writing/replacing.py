@@ -1,8 +1,7 @@
 """``overwrite="all"``: drops the old partitions that got no row, after the commit.
 
-An overwriting session replaces the partitions that get rows; whether it changes others is an open
-question (``docs/open-questions.md``). A failure between commit and drop leaves old rows beside the
-new ones, never fewer rows.
+An overwriting session replaces the partitions that get rows; for others see
+``docs/open-questions.md``. A failure between commit and drop leaves old rows, never fewer rows.
 """
 
 from __future__ import annotations
