@@ -198,11 +198,7 @@ class Blob:
         return saved
 
     def to_pil(
-        self,
-        *,
-        max_pixels: int = MAX_PIXELS,
-        max_bytes: int = MAX_BYTES,
-        trusted: bool = False,
+        self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> Image.Image:
         """Return a picture as a decoded ``PIL.Image.Image``; of a moving one the first frame.
 
@@ -238,11 +234,7 @@ class Blob:
         return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
 
     def to_numpy(
-        self,
-        *,
-        max_pixels: int = MAX_PIXELS,
-        max_bytes: int = MAX_BYTES,
-        trusted: bool = False,
+        self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> np.ndarray[Any, Any]:
         """Return the pixels of a picture, or the array of an ``.npy`` file.
 
@@ -334,12 +326,7 @@ class Blob:
         convert = blob_content.as_table if trusted else blob_conversion.table
         mime = self._recognise(data)
         return convert(
-            data,
-            mime,
-            max_bytes=max_bytes,
-            encoding=encoding,
-            separator=separator,
-            ragged=ragged,
+            data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator, ragged=ragged
         )
 
     def _content(self, max_bytes: int) -> builtins.bytes:

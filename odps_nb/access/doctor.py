@@ -117,9 +117,7 @@ def _widgets() -> Check:
     return check
 
 
-def _profile(
-    wanted: Profile | str | Callable[[], Profile] | None,
-) -> tuple[Profile | None, Check]:
+def _profile(wanted: Profile | str | Callable[[], Profile] | None) -> tuple[Profile | None, Check]:
     from odps_nb.client.auth.profile import Profile
 
     if isinstance(wanted, Profile):

@@ -234,9 +234,6 @@ def _fetched(
     return control_call(storage, GetPartition(table=table, partition=info.spec), cancel=token)
 
 
-# -- rows and size ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDetails:
     """One partition of a table; ``None`` for what the service does not report.

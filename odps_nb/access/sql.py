@@ -14,13 +14,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.row_forms import RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.client.sql.query import (
-    SqlInstance,
-    cancel_sql,
-    fetch_status,
-    stop_quietly,
-    wait_sql,
-)
+from odps_nb.client.sql.query import SqlInstance, cancel_sql, fetch_status, stop_quietly, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
@@ -51,11 +45,7 @@ class Result(RowForms):
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        instance: SqlInstance,
-        *,
-        text: TextOptions = STRICT_TEXT,
+        self, connection: Connection, instance: SqlInstance, *, text: TextOptions = STRICT_TEXT
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
         self._session: ResultSession | None = None

@@ -94,9 +94,6 @@ def _listed(values: Any) -> list[PlainValue]:
     return found
 
 
-# -- pandas -------------------------------------------------------------------------------------
-
-
 def _of_pandas(value: object) -> object:
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -116,9 +113,6 @@ def _of_pandas(value: object) -> object:
             return found
         return [None if isinstance(one, float) and math.isnan(one) else one for one in found]
     return _UNKNOWN
-
-
-# -- NumPy --------------------------------------------------------------------------------------
 
 
 def _of_numpy(value: object) -> object:
@@ -169,9 +163,6 @@ def _of_numpy_time(value: Any) -> PlainValue:
             hint="round it: value.astype('datetime64[ns]'), or 'timedelta64[ns]'",
         )
     return Time(nanoseconds, is_instant=False) if is_time else Duration(nanoseconds)
-
-
-# -- Arrow, polars, and other columns --------------------------------------------------------------
 
 
 def _of_arrow(value: object) -> object:
@@ -225,9 +216,6 @@ def _of_others(value: object) -> object:
         if type(found) is not type(value):
             return plain(found)
     return _UNKNOWN
-
-
-# -- Python ---------------------------------------------------------------------------------------
 
 
 def _of_python(value: object) -> object:

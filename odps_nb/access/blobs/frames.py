@@ -98,11 +98,7 @@ class FrameBlobs:
         return " · ".join(part for part in (name, kind, format_bytes(head.size)) if part)
 
     def heads(
-        self,
-        references: Sequence[Any],
-        progress: Progress = None,
-        *,
-        seconds: float | None = None,
+        self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
         """Return the head of each blob, ``None`` for a null; fetch concurrently, each once.
 

@@ -108,9 +108,6 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
     return True
 
 
-# -- partitions -------------------------------------------------------------------------------
-
-
 def _is_under(spec: PartitionSpec, wanted: Sequence[PartitionSpec]) -> bool:
     values = {key.casefold(): value for key, value in spec}
     return not wanted or any(
@@ -154,9 +151,6 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
             kind = arrow.field(column.name).type
             known &= pc.field(column.name) == pa.scalar(value, kind)
     return known
-
-
-# -- the condition that is sent ---------------------------------------------------------------
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:

@@ -109,9 +109,6 @@ def _cut(
                 pieces, left = [], min(size, high - begin)
 
 
-# -- in the process that has the connection ---------------------------------------------------
-
-
 def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -> RowSource:
     """Open a session of a scan, to read it by row numbers: that of the id unless it has expired."""
     plan, row_filter = _without_condition(scan)

@@ -46,10 +46,7 @@ STEP_ROWS = 4_000
 """Rows of a result that are read at a time for a condition."""
 
 # An order of all rows needs a full scan, and the query inside may have an order, too.
-_SORT_SETTINGS = {
-    "odps.sql.allow.fullscan": "true",
-    "odps.sql.validate.orderby.limit": "false",
-}
+_SORT_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
 _WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
@@ -423,11 +420,7 @@ class _Job:
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
         chosen = {**(settings or {}), **_SORT_SETTINGS}
         self._result = result = rows.connection.sql(
-            text,
-            settings=chosen,
-            text=shown.mode,
-            char_padding=shown.char_padding,
-            wait=False,
+            text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
         )
         try:
             result.wait()

@@ -135,9 +135,6 @@ def _data_columns(
     )
 
 
-# -- from data ----------------------------------------------------------------------------------
-
-
 def has_rows(data: Any) -> bool:
     """Whether this is data to be written, and not only a description of columns."""
     if isinstance(data, Mapping):  # of names to types, or of names to columns

@@ -67,10 +67,7 @@ def open_write(
             f"the session is of the partition {str(session.partition)!r}, not {str(partition)!r}"
         )
     resumed = OpenWrite(
-        table,
-        WriteSession(storage, session, cancel=token, owned=False),
-        compression,
-        conversions,
+        table, WriteSession(storage, session, cancel=token, owned=False), compression, conversions
     )
     resumed.check()
     return resumed

@@ -278,11 +278,7 @@ def _checked(given: list[Any], column: Column, target: Target, first_row: int) -
 
 
 def _in_memory(
-    plain: pa.Table,
-    rows: int,
-    cells: Mapping[str, list[Any]],
-    target: Target,
-    workers: int | None,
+    plain: pa.Table, rows: int, cells: Mapping[str, list[Any]], target: Target, workers: int | None
 ) -> WriteInput:
     plain = with_partitions(plain, target)
     if workers is None:

@@ -137,9 +137,6 @@ def _named_series(data: Any, names: Names) -> Any:
     return data
 
 
-# -- rows, and iterators of rows or tables --------------------------------------------------------
-
-
 def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
     """Return a list of rows as a DataFrame; an iterator, or a list of tables, as `Chunks`."""
     from odps_nb.convert.python_rows import rows_frame
