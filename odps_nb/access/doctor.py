@@ -1,7 +1,4 @@
-"""`examine` checks the installation, the profile and the service, and says what to fix.
-
-A check never raises, and shows no secret.
-"""
+"""Checks the installation, the profile and the service; never raises, and shows no secret."""
 
 from __future__ import annotations
 

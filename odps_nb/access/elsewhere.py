@@ -25,10 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The settings of a connection, without credentials.
-
-    ``root`` is the folder of an embedded service, with its keys in a file private to the user.
-    """
+    """Settings without credentials; ``root`` is the folder of an embedded service, with its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]

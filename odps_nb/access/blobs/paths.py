@@ -1,8 +1,4 @@
-"""Finds the BLOBs of a row by paths such as ``pages.element.image``.
-
-``docs/protocol.md`` section 3.11 names nested columns like this: ``element`` inside an ARRAY,
-``key`` and ``value`` inside a MAP, the member's name inside a STRUCT.
-"""
+"""Finds the BLOBs of a row by paths such as ``pages.element.image`` (``docs/protocol.md`` 3.11)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which literals mean the same to an engine (Spark, Arrow) and to the service.
-
-The type of the literal is that of the column, and no cast, collation or rounding decides.
-"""
+"""Which literals mean the same to an engine (Spark, Arrow) and to the service, without a cast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows to look at: pages by row number, rows by a condition, an order by SQL.
-
-`rows_of` gives an explorer what it needs of a `Scan` and of a `Result`: one request for a page.
-"""
+"""Rows for an explorer: pages by number (one request each), by a condition, ordered by SQL."""
 
 from __future__ import annotations
 
@@ -62,10 +59,7 @@ def name_in_sql(name: str) -> str:
 
 
 def rows_of(source: RowForms) -> Rows:
-    """Return what an explorer needs of a read or of the result of a query.
-
-    Text that is not UTF-8 is replaced, unless it comes as bytes: a page must show.
-    """
+    """Return the rows of a read or of a result; text that is not UTF-8 is replaced."""
     shown = source._replacing()
     if isinstance(shown, Scan):
         return _ScanRows(shown)
@@ -74,10 +68,7 @@ def rows_of(source: RowForms) -> Rows:
 
 
 class _ScanRows:
-    """The rows of a `Scan`; those without a condition have numbers.
-
-    `_ResultRows` has the same methods.
-    """
+    """The rows of a `Scan`; `_ResultRows` has the same methods."""
 
     def __init__(self, scan: Scan, columns: tuple[Column, ...] | None = None) -> None:
         self._scan, self._columns = scan, columns

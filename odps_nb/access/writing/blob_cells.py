@@ -1,7 +1,4 @@
-"""Checks the cells of BLOB columns in data to be written, before anything is sent.
-
-Refuses wrong types, missing files, and text where content was meant.
-"""
+"""Checks the cells of BLOB columns in data to be written, before anything is sent."""
 
 from __future__ import annotations
 

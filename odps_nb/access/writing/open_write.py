@@ -365,9 +365,7 @@ class OpenStream:
     def __enter__(self) -> OpenStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None and not self.failed:
             self.close()
         elif error is not None:

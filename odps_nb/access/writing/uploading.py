@@ -1,7 +1,7 @@
 """Uploads the blobs of chunks, and puts their references into the rows.
 
-References are valid only in the session and stream that returned them (``docs/protocol.md``
-section 6.5), so that a blob which already exists is read and uploaded again.
+A reference is valid only in its session and stream (``docs/protocol.md`` section 6.5), so an
+existing blob is read and uploaded again.
 """
 
 from __future__ import annotations
