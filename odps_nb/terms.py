@@ -185,10 +185,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
-        """Parse ``table``, ``project.table`` or ``project.schema.table``; back-quotes are allowed.
-
-        ``project`` and ``schema`` are the defaults of the connection.
-        """
+        """Parse ``table``, ``project.table`` or ``project.schema.table``, also in back-quotes."""
         parts = text.split(".") if isinstance(text, str) else []  # may come from a DataFrame
         match [part.strip().strip("`") for part in parts]:
             case [table]:
@@ -369,10 +366,7 @@ Split = IndexSplit | RowRangeSplit
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """The opaque token that names a blob; ``token`` is its standard base64 text.
-
-    For the other forms on the wire see ``docs/protocol.md`` section 6.5.
-    """
+    """The opaque token that names a blob, as base64 text (``docs/protocol.md`` section 6.5)."""
 
     token: str
 

@@ -223,12 +223,6 @@ class Blob:
             The picture has more pixels, or the blob more bytes; nothing was decoded.
         MissingDependencyError
             Pillow is not installed.
-
-        Examples
-        --------
-        >>> photo = odps.table("media").blobs("content", limit=1)[0]
-        >>> photo.to_pil().format
-        'JPEG'
         """
         data = self._content(max_bytes)
         return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
@@ -243,8 +237,7 @@ class Blob:
 
         Examples
         --------
-        >>> photo = odps.table("media").blobs("content", limit=1)[0]
-        >>> pixels = photo.to_numpy()
+        >>> pixels = odps.table("media").blobs("content", limit=1)[0].to_numpy()
         >>> pixels.shape[2], pixels.dtype
         (3, dtype('uint8'))
         """

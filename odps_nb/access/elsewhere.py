@@ -25,7 +25,7 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Settings without credentials; ``root`` is the folder of an embedded service, with its keys."""
+    """Settings without credentials; ``root``: folder of an embedded service, with its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
@@ -40,10 +40,9 @@ def remember(connection: Connection) -> None:
 def connect_again(
     address: Address, make: Callable[[Callable[[], Profile]], Connection]
 ) -> Connection:
-    """Return the connection of an address, or a new one if it is not open in this process.
+    """Return the connection of an address if it is open here, or a new one, which ``make`` makes.
 
-    ``make`` gets a function that finds the profile at the first use: without credentials it fails
-    in the caller's code.
+    Its profile is found at the first use: without credentials that fails in the caller's code.
     """
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:

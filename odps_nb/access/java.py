@@ -29,10 +29,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | None = None) -> Java:
-    """Return the first Java of version 17 or newer: ``JAVA_HOME``, ``PATH``, then `JVM_FOLDER`.
-
-    Of that folder it is the lowest version, which Spark has supported longest.
-    """
+    """Return the first Java of version 17 or newer: ``JAVA_HOME``, ``PATH``, then `JVM_FOLDER`."""
     env = os.environ if environ is None else environ
     seen: list[Java] = []
     for java in _candidates(env, jvm_folder or JVM_FOLDER):
@@ -57,6 +54,7 @@ def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
         yield from _at(Path(found).resolve().parent.parent, "PATH")
     homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
     rest = [java for home in sorted(homes) for java in _at(home, str(folder))]
+    # the lowest version is the one that Spark has supported longest
     yield from sorted(rest, key=lambda java: java.version)
 
 

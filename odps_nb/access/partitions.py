@@ -193,10 +193,7 @@ def _comparable(value: str, column: Column) -> Any:
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the spec of the largest first-level value that has rows, as ``max_pt`` of SQL does.
-
-    Unlike there, numbers are compared by value.
-    """
+    """Return the largest first-level value with rows, like ``max_pt`` of SQL; numbers by value."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:

@@ -142,12 +142,6 @@ class Table(ForEngines):
         """Return rows, size and times of each partition, with one request for each.
 
         ``under`` and errors are as for `partitions`.
-
-        Examples
-        --------
-        >>> (day,) = odps.table("orders").partition_details("ds=2024-01-02")
-        >>> day.rows, day.partition
-        (243008, 'ds=2024-01-02')
         """
         return fetch_details(self._connection.storage, self._name, self._under(under))
 

@@ -102,16 +102,7 @@ class BlobColumn(Sequence[Blob]):
         file_name: Callable[[int, BlobHead], str | None] | None = None,
         progress: Progress = None,
     ) -> list[Path | None]:
-        """Save the blobs as files of a folder, replacing none; see `Connection.save_blobs`.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     saved = odps.table("media").blobs("content", limit=2).save(folder)
-        ...     [path.name for path in saved]
-        ['mountains.jpg', 'mandelbrot.png']
-        """
+        """Save the blobs as files of a folder, replacing none; see `Connection.save_blobs`."""
         if not self._blobs:
             return []
         fetch = Fetch(storage=self._blobs[0]._storage, progress=progress)

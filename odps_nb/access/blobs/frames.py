@@ -67,10 +67,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 
 
 class FrameBlobs:
-    """Fetches the blobs of columns that were read together, and remembers their heads.
-
-    Pickled with the columns: known heads, and the connection without its credentials.
-    """
+    """Fetches the blobs of columns; pickled with known heads, and without credentials."""
 
     def __init__(
         self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
@@ -100,10 +97,7 @@ class FrameBlobs:
     def heads(
         self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return the head of each blob, ``None`` for a null; fetch concurrently, each once.
-
-        After ``seconds`` the call is cancelled.
-        """
+        """Return the head of each blob, ``None`` for a null; cancelled after ``seconds``."""
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:

@@ -82,10 +82,7 @@ def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
 
 
 def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]) -> Any:
-    """Return a cell with every BLOB leaf replaced by the result of ``change(leaf, path)``.
-
-    The path starts below the column. Nulls stay, and the input is not changed.
-    """
+    """Return a cell with each BLOB leaf that is no null replaced by ``change(leaf, path)``."""
 
     def mapped(value: Any, odps: OdpsType, *path: str) -> Any:
         if value is None:

@@ -1,7 +1,6 @@
-"""`Epochs`: the samples of a source, epoch by epoch and sharded, and their saved state.
+"""`Epochs`: the samples of a source, epoch by epoch, and their saved state.
 
-A *shard* is the part that one worker of one rank reads. A state holds, for each shard, the number
-of rows that it has returned; an epoch resumes there.
+A *shard* is the part that one worker of one rank reads; a state holds the rows that it returned.
 """
 
 from __future__ import annotations

@@ -54,10 +54,7 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)`` from the one with row ``at`` on.
-
-        Each comes after its place in the sequence.
-        """
+        """Iterate over the windows of ``[low, high)`` from row ``at`` on, with their places."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:

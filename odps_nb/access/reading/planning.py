@@ -48,11 +48,7 @@ def plan_read(
     timezone: str = "UTC",
     increment: Increment | None = None,
 ) -> ReadPlan:
-    """Return the plan of a read, for every front end.
-
-    The schema is fetched only to check names, the list of partitions only for a range or the
-    latest one.
-    """
+    """Return the plan of a read, for every front end; fetches the schema only to check names."""
     columns, where, partitions = options.columns, options.where, options.partitions
     if columns is not None and not isinstance(columns, Sized):
         raise ArgumentError(

@@ -171,10 +171,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
 def content_of(
     leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
 ) -> Content:
-    """Return the content to upload for a checked leaf; pictures and arrays are encoded.
-
-    ``copy`` makes the handle of a reference, to read the blob that is to be copied.
-    """
+    """Return the content to upload for a checked leaf; ``copy`` makes the handle of a reference."""
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)
     if isinstance(leaf, Blob):

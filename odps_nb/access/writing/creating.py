@@ -40,10 +40,7 @@ def name_the_way(error: NotFoundError) -> None:
 
 @dataclass(slots=True)
 class NewTable:
-    """A table during its first write: an error drops it, unless the commit was begun.
-
-    The outcome of a commit may be unknown, and its rows would be dropped too.
-    """
+    """A table during its first write: an error drops it, unless the commit was begun."""
 
     storage: StorageClient
     name: TableName

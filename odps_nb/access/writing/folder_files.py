@@ -61,11 +61,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFiles:
-    """The files of a folder, sorted by path within each folder; nothing is read of them.
-
-    Iterating walks the folder anew and holds the names of one folder at each depth.
-    The fields are the arguments of `Connection.write_files`.
-    """
+    """The files of a folder, sorted by path within each folder; see `Connection.write_files`."""
 
     folder: Path
     patterns: Sequence[str] = ("*",)

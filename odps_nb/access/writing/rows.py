@@ -35,11 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The checked arguments of ``Table.write``.
-
-    ``before_commit`` is called once, right before the commit request. ``cancel`` stops this write;
-    `Connection.cancel` stops it as well.
-    """
+    """The checked arguments of `Table.write`; ``before_commit`` is called once."""
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     overwrite: Overwrite = False
@@ -62,10 +58,7 @@ class WriteOptions:
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
-    """Write data of any kind and commit it once.
-
-    Any error before the commit, also an interrupt, aborts the session: nothing becomes visible.
-    """
+    """Write data of any kind and commit it once; an error before the commit aborts the session."""
     if is_spark(data):
         return _write_spark(table, data, options)
     zoned = replace(options.conversions, timezone=table.connection.profile.timezone)

@@ -109,11 +109,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write, as lanes: one write stream each, written in parallel.
-
-    ``rows`` is ``None`` for a stream, which has one lane; ``blob_bytes`` is the size of all blobs,
-    if known.
-    """
+    """The rows of a write, as lanes: one write stream each, written in parallel."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None

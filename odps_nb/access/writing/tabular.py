@@ -34,10 +34,7 @@ def _is_from(data: Any, package: str) -> bool:
 
 
 def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
-    """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`.
-
-    ``names`` are matched with Python rows; ``index`` says whether to write that of pandas data.
-    """
+    """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`."""
     if isinstance(data, Chunks):
         return data.bound(names)
     data = _named_series(data, names)

@@ -45,10 +45,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class BlobUploader:
-    """Uploads the blobs of chunks into one stream, and counts them.
-
-    Blobs that exist already are read over ``source``.
-    """
+    """Uploads the blobs of chunks into one stream; reads existing ones over ``source``."""
 
     stream: WriteStream
     target: Target

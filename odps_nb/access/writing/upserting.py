@@ -31,11 +31,7 @@ _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An upsert or a delete.
-
-    ``keys`` are the columns of the key; with ``only_keys`` (a delete) the write uses only those and
-    the partition columns of the data.
-    """
+    """An upsert, or with ``only_keys`` a delete, which uses only key and partition columns."""
 
     keys: tuple[str, ...]
     stamp: Stamp
