@@ -48,7 +48,7 @@ class NewTable:
     committing: bool = False
 
     def keep(self) -> None:
-        """Keep the table from now on; called before the commit."""
+        """Keep the table from now on: the outcome of a commit may be unknown."""
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
