@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.blob.glances import Glance
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.blob.seekable import SeekableBlob
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.storage import StorageClient
 
@@ -384,14 +384,14 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
-) -> Generator[Glance, None, None]:
+) -> Generator[StreamedBlob, None, None]:
     """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn.glances`."""
-    from odps_nb.client.blob import glances
+    from odps_nb.client.blob import streamed
 
     if not blobs:
         return
     references = [blob.reference for blob in blobs]
-    found = glances.iter_glances(blobs[0]._storage, references, cancel=cancel)
+    found = streamed.iter_glances(blobs[0]._storage, references, cancel=cancel)
     with closing(found):
         for blob, glance in zip(blobs, found, strict=True):
             try:

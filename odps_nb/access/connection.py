@@ -16,13 +16,8 @@ from odps_nb.access.elsewhere import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.client.catalog import (
-    create_table,
-    drop_table,
-    list_projects,
-    list_schemas,
-    list_tables,
-)
+from odps_nb.client.catalog import list_projects, list_schemas, list_tables
+from odps_nb.client.table_changes import create_table, drop_table
 from odps_nb.errors import StateError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, TextOptions, shorten
 
@@ -36,10 +31,10 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.cache import BlobCache
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobRecord
     from odps_nb.client.blob.streamed import StreamedBlob
+    from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.local.server.launch import LocalService
     from odps_nb.notebook.upload.uploader import Uploader

@@ -223,12 +223,11 @@ def _fetched(
     info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
 ) -> PartitionInfo:
     """Return a listed partition with its details, if a request can name it."""
-    from odps_nb.client.catalog import control_call
     from odps_nb.wire.control import GetPartition
 
     if not info.spec.has_name:
         return info
-    return control_call(storage, GetPartition(table=table, partition=info.spec), cancel=token)
+    return storage.control(GetPartition(table=table, partition=info.spec), cancel=token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blobs.frames import FrameBlobs
-    from odps_nb.client.blob.glances import Glance
     from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress
     from odps_nb.notebook.gallery.view import Gallery
@@ -111,7 +111,7 @@ class BlobColumn(Sequence[Blob]):
 
     def glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
-    ) -> Generator[Glance, None, None]:
+    ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at some places, with their heads and first bytes.
 
         Taking the next one closes the one before. Several small ones come in one request; an error

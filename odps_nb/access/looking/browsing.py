@@ -16,9 +16,8 @@ from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.client.read.placed import START, Place, Placed, iter_placed
 from odps_nb.client.read.plan import ReadPlan
-from odps_nb.client.read.splits import iter_split
+from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, iter_split
 from odps_nb.client.sql.definitions import quoted
 from odps_nb.client.sql.result import iter_result_rows
 from odps_nb.convert.references import present_batch
@@ -129,7 +128,7 @@ class _ScanRows:
         self._running = self._scan._copy(self._scan.plan, self._scan._session)
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
-    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
 
         Each batch comes with a place, at which another call may ``begin``, until `renewed`.
@@ -145,7 +144,7 @@ class _ScanRows:
             self._running = self._chosen[1]
         return self._placed(self._running, begin)
 
-    def _placed(self, scan: Scan, begin: Place) -> Generator[Placed, None, None]:
+    def _placed(self, scan: Scan, begin: RowPlace) -> Generator[Placed, None, None]:
         if scan.plan.limit is not None:
             some = scan.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
             with closing(some):
@@ -310,7 +309,7 @@ class _ResultRows:
                 token.check()
                 yield self._shown(batch)
 
-    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         self._token = token = CancelToken()
         row_filter = None if where is None else self._filter(where)
         for start in range(begin.row, self._readable.row_count, STEP_ROWS):
@@ -318,7 +317,7 @@ class _ResultRows:
             for batch in self._numbered(start, STEP_ROWS, token):
                 kept = batch if row_filter is None else row_filter.apply(batch)
                 if kept.num_rows:
-                    yield Place(0, row), self._shown(kept)
+                    yield RowPlace(0, row), self._shown(kept)
                 row += batch.num_rows
 
     def check(self, where: str) -> None:
