@@ -9,17 +9,11 @@ from odps_nb.client.calls.progress import Progress, ProgressListener, silent
 from odps_nb.errors import ArgumentError
 
 MakesListener = Callable[..., ProgressListener]
-"""Makes the display of one operation; its stop button, if it has one, calls ``on_cancel``."""
+"""Returns the display of one operation; its stop button calls ``on_cancel``."""
 
 
 def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return the listener for the first ``progress=`` value that is not ``None``.
-
-    Raises
-    ------
-    ArgumentError
-        It is neither a listener nor a bool.
-    """
+    """Return the listener for the first ``progress=`` value that is not ``None``."""
     for one in said:
         if one is False:
             return silent

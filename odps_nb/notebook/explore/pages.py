@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.paging import START, Placed, RowPlace
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.read.splits import START, Placed, RowPlace
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
 from odps_nb.schema import Column

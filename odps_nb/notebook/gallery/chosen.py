@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class WorkColumn(BlobColumnLike, Protocol):
-    """A column of which blobs can be selected and saved; `odps_nb.access.blob.BlobColumn`."""
+    """A column of which blobs can be selected and saved; `odps_nb.BlobColumn`."""
 
     def pick(self, places: Sequence[int], /) -> WorkColumn:
         """Return the blobs at some places, in that order."""

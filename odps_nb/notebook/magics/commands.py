@@ -21,7 +21,8 @@ from odps_nb.notebook.magics.command import PARTITIONS, TABLE, WHERE, Command, a
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.connection import Connection
     from odps_nb.notebook.explore.explorer import Explorer
 

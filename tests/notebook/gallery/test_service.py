@@ -2,7 +2,7 @@
 
 import pytest
 
-from odps_nb.access.blob import BlobColumn
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.notebook.gallery.view import Gallery, mimebundle
 from odps_nb.terms import BlobReference
 

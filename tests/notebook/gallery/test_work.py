@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from odps_nb.access.blob import BlobColumn
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.notebook.gallery import requests
 from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.notebook.live import twin
