@@ -27,7 +27,7 @@ from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.refusals import FarTime
-from odps_nb.local.sql.results import Rows
+from odps_nb.local.sql.results import ResultRows
 from odps_nb.local.sql.run import Job, SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
@@ -356,7 +356,7 @@ class Instances:
         with self._lock:
             self._running.pop(instance_id, None)
 
-    def _keep(self, instance_id: str, rows: Rows, unit: TimeUnit, stopper: Stopper) -> None:
+    def _keep(self, instance_id: str, rows: ResultRows, unit: TimeUnit, stopper: Stopper) -> None:
         schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
         with RowFileWriter(self._folder, schema) as writer:
             for batch in rows.batches:

@@ -69,7 +69,7 @@ _MAXCOMPUTE = frozenset(_FUNCTIONS.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class QueryNames:
     """The names of a query: places (line, column) by name in lower case, and those known."""
 
     columns: Mapping[str, tuple[int, int]]
@@ -126,10 +126,10 @@ def _parser_words(said: str, word: str) -> str:
 
 
 _QUOTED = r"[\"']([^\"']+)[\"']"
-Refusal = Callable[[re.Match[str], Names], Exception]
+Refusal = Callable[[re.Match[str], QueryNames], Exception]
 
 
-def refusal(said: str, names: Names) -> Exception:
+def refusal(said: str, names: QueryNames) -> Exception:
     """Return the error for what DuckDB says of a query, in the words of this service."""
     kind, _, rest = said.partition(": ")
     if not kind.endswith("Error"):
@@ -171,7 +171,7 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
     With ``plain`` the groups are types.
     """
 
-    def answer(found: re.Match[str], names: Names) -> Exception:
+    def answer(found: re.Match[str], names: QueryNames) -> Exception:
         groups = [_plain(group) for group in found.groups()] if plain else found.groups()
         at = names.columns.get(groups[0].casefold(), (1, 1)) if groups else (1, 1)
         return _semantic(message.format(*groups), at, advice.format(*groups))
@@ -184,7 +184,7 @@ def _fails(message: str, advice: str) -> Refusal:
     return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
-def _no_column(found: re.Match[str], names: Names) -> Exception:
+def _no_column(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1]
     shown = ", ".join(dict.fromkeys(names.known_columns))
     listed = f"check the name: the columns are {_cut(shown)}" if shown else ""
@@ -196,7 +196,7 @@ def _no_column(found: re.Match[str], names: Names) -> Exception:
     )
 
 
-def _no_table(found: re.Match[str], names: Names) -> Exception:
+def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].rpartition(".")[2]
     listed = f"check the names in FROM: {_cut(', '.join(names.known_tables))}"
     return _semantic(
@@ -210,7 +210,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rpartition(', ')[0]}, …"
 
 
-def _no_function(found: re.Match[str], names: Names) -> Exception:
+def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
     from odps_nb.local.sql.functions import function_names
 
     name = found[1]
@@ -221,7 +221,7 @@ def _no_function(found: re.Match[str], names: Names) -> Exception:
     return faults.lacks(f"function {name}", is_sure=is_sure, at=at)
 
 
-def _arguments(found: re.Match[str], names: Names) -> Exception:
+def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].removeprefix("mc_")
     known = name.casefold() in names.functions
     return _semantic(
@@ -231,7 +231,7 @@ def _arguments(found: re.Match[str], names: Names) -> Exception:
     )
 
 
-def _not_converted(found: re.Match[str], _names: Names) -> Exception:
+def _not_converted(found: re.Match[str], _names: QueryNames) -> Exception:
     kind = _DUCK_NAMES.get(found[2].split("(")[0], found[2])
     return _failure(
         f"the value {found[1]!r} cannot be converted to {kind}",

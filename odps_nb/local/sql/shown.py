@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.ddl import Place
-from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.sql.results import ResultRows, text_rows
 from odps_nb.local.sql.statements import Name, Show
 from odps_nb.local.sql.text_words import quoted
 from odps_nb.local.store.catalog import Catalog
@@ -21,13 +21,13 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import format_columns, format_text, format_type
 
 
-class Shown:
+class ShowRunner:
     """Runs SHOW and DESC statements; their rows are texts."""
 
     def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
         self._catalog, self._snapshots = catalog, snapshots
 
-    def rows(self, statement: Show, place: Place) -> Rows:
+    def rows(self, statement: Show, place: Place) -> ResultRows:
         """Return the rows of a statement."""
         names: Iterable[str]
         if statement.what in ("tables", "schemas"):
@@ -51,7 +51,7 @@ class Shown:
             return text_rows(("partition",), [(str(one).replace(",", "/"),) for one in specs])
         return self._described(statement, table, place)
 
-    def _described(self, statement: Show, table: Table, place: Place) -> Rows:
+    def _described(self, statement: Show, table: Table, place: Place) -> ResultRows:
         if statement.within is not None:
             facts = self._facts_of_partition(table, statement.within, place)
             return text_rows(("property", "value"), list(facts))

@@ -111,7 +111,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangeRows:
     """UPDATE … SET column = expression, or without values DELETE FROM …; both with WHERE."""
 
     name: Name
@@ -170,7 +170,7 @@ Statement = (
     | AlterTable
     | ChangeColumn
     | Insert
-    | Change
+    | ChangeRows
     | Merge
     | Show
     | ChangeSchema
