@@ -12,6 +12,7 @@ from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.sql.macros import FAR
 from odps_nb.local.sql.tokenizer import is_keyword
+from odps_nb.terms import shorten
 from odps_nb.wire.calls.errors import with_advice
 
 _SHOWN = 200
@@ -187,7 +188,7 @@ def _fails(message: str, advice: str) -> Refusal:
 def _no_column(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1]
     shown = ", ".join(dict.fromkeys(names.known_columns))
-    listed = f"check the name: the columns are {_cut(shown)}" if shown else ""
+    listed = f"check the name: the columns are {shorten(shown, _SHOWN)}" if shown else ""
     if name.casefold() in map(str.casefold, names.known_columns):
         listed = "check that the subquery or table in FROM gives it under this name"
     advice = did_you_mean(name, names.known_columns) or listed
@@ -198,16 +199,12 @@ def _no_column(found: re.Match[str], names: QueryNames) -> Exception:
 
 def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].rpartition(".")[2]
-    listed = f"check the names in FROM: {_cut(', '.join(names.known_tables))}"
+    listed = f"check the names in FROM: {shorten(', '.join(names.known_tables), _SHOWN)}"
     return _semantic(
         f"there is no table or alias {name} in FROM",
         names.columns.get(name.casefold(), (1, 1)),
         did_you_mean(name, names.known_tables) or listed,
     )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rpartition(', ')[0]}, …"
 
 
 def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
