@@ -23,7 +23,7 @@ CSV_ROWS = 10_000
 _STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "Suspended": ("",)}
 
 
-class Instances:
+class InstanceRoutes:
     """Answers requests about SQL instances; rights are checked where a statement resolves names."""
 
     def __init__(self, service: Service) -> None:
