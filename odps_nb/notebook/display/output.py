@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 
 def show(bundle: Mapping[str, str], *, display_id: str | None = None) -> None:
@@ -20,3 +21,13 @@ def replace(bundle: Mapping[str, str], *, display_id: str) -> None:
     update_display(  # type: ignore[no-untyped-call]  # IPython's own
         dict(bundle), raw=True, display_id=display_id
     )
+
+
+def close_widget(widget: Any) -> None:
+    """Take a widget out of the browser and of the kernel's list of widgets.
+
+    Its layout and style are widgets, too, and stay on that list when it is closed alone.
+    """
+    parts = [getattr(widget, name, None) for name in ("layout", "style")]
+    for one in (widget, *(part for part in parts if part is not None)):
+        one.close()

@@ -1,34 +1,26 @@
 """`Explorer`: the widget of ``explore()``, over a `RowView`.
 
-Nothing that came from the service is widget state: pages, profiles and pictures go to the browser
-as messages, and the saved notebook has the static view alone. Requests of the browser are small
-messages, too; they are numbers and texts, and never code.
+Pages, profiles and pictures go to the browser as messages; the saved notebook has the static view
+alone. Requests of the browser are numbers and texts, never code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import (
-    ArgumentError,
-    CancelledError,
-    OdpsNbError,
-    visible,
-)
-from odps_nb.lifetime import end_at_exit
+from odps_nb.errors import ArgumentError, visible
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import Shown, first_found, profile_words, shown_bundle
 from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
 from odps_nb.notebook.explore.view import Choice, RowView
-from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
-from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 
 if TYPE_CHECKING:
@@ -59,14 +51,14 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
+    _lane = "page"
+    _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled"}
 
     def __init__(self, view: RowView) -> None:
         super().__init__()
         self._view = view
         self._static: tuple[Page, str] | None = None
         self._start = 0
-        self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
-        end_at_exit(self)
 
     @property
     def code(self) -> str:
@@ -84,8 +76,8 @@ class Explorer(LiveView):
         self._view.close()
 
     def end(self) -> None:
-        """Stop, called when the interpreter exits."""
-        self._lanes.close()
+        """Stop what it reads; called when the interpreter exits, too."""
+        super().end()
         self._view.stop()
         self._view.stop_profile()
 
@@ -108,7 +100,7 @@ class Explorer(LiveView):
         view = self._view
         rows = min(STATIC_ROWS, page.count)
         cells = [column[:rows] for column in page.columns]
-        first = replace(page, count=rows, data=_as_json(cells))
+        first = replace(page, count=rows, data=json.dumps(cells, ensure_ascii=False).encode())
         pictures = thumbnails(view, first, most=6) if view.profile is not None else None
         shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
         self._static = (first, note)
@@ -116,41 +108,19 @@ class Explorer(LiveView):
 
     # -- requests of the browser ----------------------------------------------------------------
 
-    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
-        if not isinstance(content, Mapping):
-            return
-        known: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "ready": self._ready,
-            "page": self._turn,
-            "bar": self._filter,
-            "unfilter": self._unfilter,
-            "search": self._search,
-            "sort": self._sort,
-            "profile": self._profile_all,
-            "cancel": self._cancel,
-            "cell": self._cell,
-            "blobs": self._blobs,
-        }
-        act = known.get(str(content.get("do")))
-        if act is None:
-            return
-        try:
-            act(content)
-        except (OdpsNbError, *MALFORMED) as error:
-            self._send(problem_message("page", error))
-
-    def _ready(self, _: Mapping[str, Any]) -> None:
+    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self._view))
-        self._turn({"start": self._start})
+        self._turn(self._start)
         if self._view.profile is not None:
             self._send(profile_message(self._view))
         elif self._view.all_rows != 0:
-            self._lanes.run("profile", self._describe)
+            self._run("profile", self._describe)
 
-    def _turn(self, content: Mapping[str, Any]) -> None:
-        start = int(content["start"])
-        self._lanes.run("page", lambda token: self._send_page(start, token))
+    def _on_page(self, content: Mapping[str, Any], _: object) -> None:
+        self._turn(int(content["start"]))
+
+    def _turn(self, start: int) -> None:
+        self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
         page = self._view.page(start, token)
@@ -168,31 +138,31 @@ class Explorer(LiveView):
             self._view.choose(choice, token)
             self._send_page(0, token)
 
-        self._lanes.run("page", work)
+        self._run("page", work)
 
-    def _filter(self, content: Mapping[str, Any]) -> None:
+    def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
         self._choose(self._view.bar(int(content["column"]), int(content["bar"])))
 
-    def _unfilter(self, content: Mapping[str, Any]) -> None:
+    def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
         kept = list(self._view.choice.conditions)
         del kept[int(content["index"])]
         self._choose(replace(self._view.choice, conditions=tuple(kept)))
 
-    def _search(self, content: Mapping[str, Any]) -> None:
+    def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
             raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
         self._choose(replace(self._view.choice, search=text))
 
-    def _sort(self, content: Mapping[str, Any]) -> None:
+    def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
         number = content["column"]
         order = None if number is None else self._view.columns[int(number)].name
         descending = bool(content.get("descending"))
         self._choose(replace(self._view.choice, order=order, descending=descending))
 
-    def _cancel(self, content: Mapping[str, Any]) -> None:
+    def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         lane = str(content["lane"])
-        self._lanes.cancel(lane)
+        self._stop(lane)
         if lane == "profile":
             self._view.stop_profile()
         else:
@@ -208,15 +178,15 @@ class Explorer(LiveView):
             self._show_static(*self._static)
         self._view.prepare()
 
-    def _profile_all(self, _: Mapping[str, Any]) -> None:
+    def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
             told = Told(self._send, self._view.stop_profile, lane="profile")
             self._view.describe_all(told, token)
             self._send(profile_message(self._view))
 
-        self._lanes.run("profile", work)
+        self._run("profile", work)
 
-    def _cell(self, content: Mapping[str, Any]) -> None:
+    def _on_cell(self, content: Mapping[str, Any], _: object) -> None:
         row, column = int(content["row"]), int(content["column"])
 
         def work(token: CancelToken) -> None:
@@ -233,9 +203,9 @@ class Explorer(LiveView):
             told = {"row": row, "column": column, "text": text, "cut": cut, "src": src}
             self._send({"kind": "cell", **told})
 
-        self._lanes.run("cell", work)
+        self._run("cell", work)
 
-    def _blobs(self, content: Mapping[str, Any]) -> None:
+    def _on_blobs(self, content: Mapping[str, Any], _: object) -> None:
         cells = [(int(row), int(column)) for row, column in content["cells"]][:24]
         start = int(content["start"])
 
@@ -245,22 +215,7 @@ class Explorer(LiveView):
             told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 
-        self._lanes.run(f"blobs {cells[0]}" if cells else "blobs", work)
-
-    def _tell_error(self, lane: str, error: BaseException) -> None:
-        if not isinstance(error, CancelledError):
-            self._send(problem_message(lane, error))
-        elif lane in ("page", "profile"):
-            self._send(problem_message(lane, "cancelled"))
-
-    def _tell_end(self, lane: str) -> None:
-        self._send({"kind": "idle", "lane": lane})
-
-
-def _as_json(cells: object) -> bytes:
-    import json
-
-    return json.dumps(cells, ensure_ascii=False).encode()
+        self._run(f"blobs {cells[0]}" if cells else "blobs", work)
 
 
 # -- messages to the browser, whose texts are data: it shows them as text ----------------------

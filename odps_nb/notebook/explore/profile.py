@@ -60,7 +60,7 @@ class ColumnProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class TableProfile:
     """The profiles of the columns, and of how many rows they are."""
 
     columns: tuple[ColumnProfile, ...]
@@ -72,7 +72,7 @@ class Profile:
 class Profiler:
     """Adds batches; `result` gives the profiles of their columns."""
 
-    def __init__(self, columns: Sequence[Column], *, before: Profile | None = None) -> None:
+    def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
         known: Iterable[ColumnProfile | None] = (
             before.columns if before is not None else [None] * len(columns)
         )

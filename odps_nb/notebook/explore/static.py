@@ -16,7 +16,7 @@ from odps_nb.errors import OdpsNbError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page, drawn_page
-from odps_nb.notebook.explore.profile import ColumnProfile, Profile
+from odps_nb.notebook.explore.profile import ColumnProfile, TableProfile
 from odps_nb.notebook.explore.thumbnails import Thumbnail, thumbnails
 from odps_nb.notebook.explore.view import RowView
 from odps_nb.schema import TypeCode
@@ -45,7 +45,7 @@ class Shown:
 
     view: RowView
     page: Page
-    profile: Profile | None = None
+    profile: TableProfile | None = None
     pictures: dict[tuple[int, int], Thumbnail] | None = None
     note: str = ""
 

@@ -30,7 +30,7 @@ from odps_nb.notebook.explore.conditions import (
     search_condition,
 )
 from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
-from odps_nb.notebook.explore.profile import Profile, Profiler, sample_label
+from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
 from odps_nb.schema import Column, TypeCode
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class RowView:
         self.columns: tuple[Column, ...] = self._rows.columns
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
-        self.profile: Profile | None = None
+        self.profile: TableProfile | None = None
         self._clicked: dict[str, int] = {}  # condition → column whose bar it is
         self._lock = threading.Lock()
         self._read: Rows | None = None  # what `describe_all` reads
@@ -118,11 +118,6 @@ class RowView:
     def total(self) -> int | None:
         """Rows of the choice; ``None`` while it is not known."""
         return self._pager.total
-
-    @property
-    def known(self) -> int:
-        """Rows of the choice that are known to be there."""
-        return self._pager.known
 
     @property
     def all_rows(self) -> int | None:
@@ -285,7 +280,7 @@ class RowView:
 
     # -- profiles -------------------------------------------------------------------------------
 
-    def describe(self, cancel: CancelToken | None = None) -> Profile:
+    def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Describe the columns by a sample: some thousand rows at random places."""
         token, rows = cancel or CancelToken(), self._rows.twin()
         total, profiler = self.all_rows, Profiler(self.columns)
@@ -302,7 +297,7 @@ class RowView:
         if parts:
             profiler.add(pa.Table.from_batches(parts))
         label = sample_label(count, total, random=total is not None)
-        self.profile = Profile(columns=profiler.result(), rows=count, total=total, label=label)
+        self.profile = TableProfile(columns=profiler.result(), rows=count, total=total, label=label)
         return self.profile
 
     def _sampled(
@@ -322,7 +317,9 @@ class RowView:
             cancel=token,
         )
 
-    def describe_all(self, progress: Progress = None, cancel: CancelToken | None = None) -> Profile:
+    def describe_all(
+        self, progress: Progress = None, cancel: CancelToken | None = None
+    ) -> TableProfile:
         """Describe the columns by all rows: reads the table, in bounded memory.
 
         `stop_profile` ends it once it reads; a cancelled token ends it at any time.
@@ -342,7 +339,7 @@ class RowView:
             if self._read is rows:  # not that of a newer call
                 self._read = None
         label = f"all {count:,} rows"
-        self.profile = Profile(columns=profiler.result(), rows=count, total=count, label=label)
+        self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
         return self.profile
 
     # -- life -----------------------------------------------------------------------------------

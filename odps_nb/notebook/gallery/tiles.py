@@ -9,19 +9,20 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
 from odps_nb.notebook.display.html import BACKDROP
-from odps_nb.notebook.gallery.facts import Facts
-from odps_nb.notebook.gallery.page import BlobColumnLike, glances
+from odps_nb.notebook.gallery.chosen import Facts
 from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
 from odps_nb.notebook.preview.kind import differs
-from odps_nb.notebook.preview.peek import BlobLike
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
+from odps_nb.notebook.preview.tile import UNREAD, Tile, tile, unread_tile
 from odps_nb.terms import shorten
+
+if TYPE_CHECKING:
+    from odps_nb.access.blob import BlobColumn
 
 #: Bytes of messages that are kept.
 KEPT: Final = 16 * 1024 * 1024
@@ -39,7 +40,7 @@ Message = dict[str, Any]
 class Tiles:
     """Draws tiles of a column as messages; may be used by several threads."""
 
-    def __init__(self, column: BlobColumnLike, facts: Facts) -> None:
+    def __init__(self, column: BlobColumn, facts: Facts) -> None:
         self._column, self._facts = column, facts
         self._kept: OrderedDict[int, Message] = OrderedDict()
         self._bytes = 0
@@ -68,36 +69,28 @@ class Tiles:
 
         What is wrong with a blob, or with the way to it, is told in the message.
         """
-        with closing(glances(self._column, places, cancel)) as blobs:
+        with closing(self._column.glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
-                made = self._drawn(index, blob, TILE, _BUDGET)
-                if isinstance(made, OdpsNbError):
-                    yield self._failed(index, made)
-                else:
-                    self._facts.learn(index, made)
-                    yield self._keep(index, self._message(index, made, _TEXT))
+                try:
+                    made = tile(blob, size=TILE, fallback_name=f"blob {index}", budget=_BUDGET)
+                except OdpsNbError as error:
+                    yield self._failed(index, error)
+                    continue
+                self._facts.learn(index, made)
+                yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
         """Return the message of a blob that is looked at alone; it is not kept."""
-        with closing(glances(self._column, [index], cancel)) as blobs:
-            made = self._drawn(index, next(blobs), _LARGE, _LARGE_BUDGET)
-        if isinstance(made, OdpsNbError):
-            return self._failed(index, made)
+        name = f"blob {index}"
+        with closing(self._column.glances([index], cancel)) as blobs:
+            try:
+                made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
+            except OdpsNbError as error:
+                return self._failed(index, error)
         self._facts.learn(index, made)
         return {**self._message(index, made, _LARGE_TEXT), "player": player_of(made)}
 
     # -- inside -------------------------------------------------------------------------------
-
-    def _drawn(
-        self, index: int, blob: BlobLike | None, size: Size, budget: int
-    ) -> Tile | OdpsNbError:
-        name = f"blob {index}"
-        if blob is None:
-            return null_tile(size=size, name=name)
-        try:
-            return tile(blob, size=size, fallback_name=name, budget=budget)
-        except OdpsNbError as error:
-            return error
 
     def _keep(self, index: int, made: Message) -> Message:
         with self._lock:
@@ -130,21 +123,8 @@ class Tiles:
         }
 
     def _failed(self, index: int, error: OdpsNbError) -> Message:
-        return {
-            "index": index,
-            "name": f"blob {index}",
-            "words": "not read",
-            "row": shorten(visible(self._column.caption(index)), 400),
-            "kind": "",
-            "verified": False,
-            "declared": "",
-            "notes": [shorten(visible(error), 240)],
-            "failed": True,
-            "src": "",
-            "checked": False,
-            "text": "",
-            "rows": False,
-        }
+        made = unread_tile(str(error), size=TILE, name=f"blob {index}")
+        return self._message(index, made, _TEXT)
 
 
 def _size(message: Message) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from IPython.core import magic_arguments
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def parsed_as(name: str) -> Callable[[_Function], _Function]:
-    """Give a function a parser made of the `argument` decorators below this one."""
-    return cast(
-        "Callable[[_Function], _Function]",
-        magic_arguments.magic_arguments(name),  # type: ignore[no-untyped-call]  # IPython's own
-    )
+#: Gives a function a parser made of the `argument` decorators below this one.
+parsed_as: Callable[[str], Callable[[_Function], _Function]] = magic_arguments.magic_arguments
+#: Adds one argument, as `argparse.ArgumentParser.add_argument` would.
+argument: Callable[..., Callable[[_Function], _Function]] = magic_arguments.argument
 
 
-def argument(*names: str, **how: Any) -> Callable[[_Function], _Function]:
-    """Add one argument, as ``argparse.ArgumentParser.add_argument`` would."""
-    return cast(
-        "Callable[[_Function], _Function]",
-        magic_arguments.argument(*names, **how),  # type: ignore[no-untyped-call]  # IPython's own
-    )
+def together(*decorators: Callable[[Any], Any]) -> Callable[[_Function], _Function]:
+    """Return a decorator that applies some of them, the last one first."""
+
+    def decorate(function: _Function) -> _Function:
+        for one in reversed(decorators):
+            function = one(function)
+        return function
+
+    return decorate
 
 
 TABLE = argument("table", metavar="TABLE", help="table, project.table or project.schema.table.")

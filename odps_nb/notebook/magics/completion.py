@@ -1,7 +1,6 @@
 """Tab completion in ``%odps``: subcommands, options, tables, columns and partitions.
 
-`complete` is a pure function, `matcher` registers it with IPython. Names come from a `NameCache`,
-which waits for the service at most a moment.
+`complete` is a pure function, `matcher` registers it with IPython.
 """
 
 from __future__ import annotations
@@ -9,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
     from odps_nb.notebook.magics.command import Command
+    from odps_nb.notebook.magics.names import Lookup
 
 MAX_SHOWN = 200
 
@@ -27,19 +27,6 @@ _TABLE_CALL = re.compile(
 )
 _SQL_TABLE = re.compile(r"\b(?:from|join|into|table)\s+[`\w.]*$", re.IGNORECASE)
 _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
-
-
-class Names(Protocol):
-    """Names for completion; never waits for the service."""
-
-    def tables(self) -> Sequence[str]:
-        """Return table names."""
-
-    def columns(self, table: str) -> Sequence[str]:
-        """Return column names."""
-
-    def partitions(self, table: str) -> Sequence[str]:
-        """Return partitions as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +48,7 @@ class Known:
     """
 
     commands: Mapping[str, Command]
-    names: Names
+    names: Lookup
     variables: Callable[[], Iterable[str]] = tuple
     profiles: Callable[[], Iterable[str]] = tuple
     tables_of: Callable[[str], Sequence[str] | None] = lambda _: None
@@ -83,7 +70,9 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
         command, *args = here["rest"][: quoted.start()].split()
         table = _table_of(known.commands.get(command), args)
         fragment = _WORD.search(quoted["text"])
-        return _among(fragment[0] if fragment else "", known.names.columns(table) if table else ())
+        return _among(
+            fragment[0] if fragment else "", known.names("columns", table) if table else ()
+        )
     words = here["rest"].split()
     typed = "" if here["rest"][-1].isspace() else words.pop()
     if not words:
@@ -117,9 +106,9 @@ def _value_of(
     if option is None:
         return None
     if option.dest in ("columns", "column") and table:
-        return _among(typed.rpartition(",")[2], known.names.columns(table))
+        return _among(typed.rpartition(",")[2], known.names("columns", table))
     if option.dest == "partition" and table:
-        return _among(typed, known.names.partitions(table))
+        return _among(typed, known.names("partitions", table))
     if option.dest == "output":
         return _among(typed, known.variables(), "variable")
     return _among(typed, option.choices) if option.choices else None
@@ -132,7 +121,7 @@ def _positional(command: Command, place: int, typed: str, known: Known) -> Candi
         case ["source"]:
             return _among(typed, known.variables(), "variable")
         case ["table"]:
-            return _among(typed, known.names.tables(), "class")
+            return _among(typed, known.names("tables", ""), "class")
     return None if typed else _among(typed, command.option_strings())
 
 
@@ -152,17 +141,17 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
         return None
     if words[0] == "read":
         table = _table_of(known.commands.get("read"), words[1:])
-        return _among(fragment, names.columns(table)) if table else None
+        return _among(fragment, names("columns", table)) if table else None
     if words[0] not in ("sql", "spark"):
         return None
     if _SQL_TABLE.search(body):
-        return _among(fragment, names.tables(), "class")
+        return _among(fragment, names("tables", ""), "class")
     # what a query reads often stands behind the cursor: select am… from orders
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
-    columns = [column for table in tables for column in names.columns(table)]
+    columns = [column for table in tables for column in names("columns", table)]
     if "." in fragment:  # of an alias
         return _among(fragment.rpartition(".")[2], columns)
-    return _among(fragment, [*columns, *names.tables()])
+    return _among(fragment, [*columns, *names("tables", "")])
 
 
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:

@@ -75,7 +75,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 
     table = %odps schema TABLE gives its handle.
     """
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
     return table
 
@@ -90,7 +90,7 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
     """
     from odps_nb.access.checks import check_partition
 
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     if not table.schema.partition_columns:
         raise ArgumentError(f"{table.name} has no partitions")
     asked = parse_partition(args.partition) or PartitionSpec()

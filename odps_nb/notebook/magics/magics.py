@@ -1,7 +1,6 @@
 """The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand.
 
-The subcommands are in `commands`, `reading` and `spark_sql`. No variable is defined unless ``-o``
-asks for it.
+The subcommands are in `commands`. No variable is defined unless ``-o`` asks for it.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -40,9 +40,9 @@ from odps_nb.notebook.magics.arguments import (
 from odps_nb.notebook.magics.command import Command
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Options
-from odps_nb.notebook.magics.status import Operations
+from odps_nb.notebook.magics.reading import RESULT_TYPES
 from odps_nb.notebook.progress.flusher import MAX_HZ
+from odps_nb.notebook.progress.operations import Operations, Options
 
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
@@ -81,7 +81,7 @@ class OdpsMagics(Magics):
         help="Bytes beyond which %odps read asks for -n, -p, -w or --all; None: never.",
     ).tag(config=True)
     progress = Enum(
-        PROGRESS_MODES,
+        ("auto", "html", "text", "none"),
         default_value="auto",
         help="auto: a card in a notebook, a line in a terminal; or html, text, none.",
     ).tag(config=True)
@@ -113,16 +113,7 @@ class OdpsMagics(Magics):
 
     def options(self) -> Options:
         """Return the present settings."""
-        return Options(
-            result_type=self.result_type,
-            limit=self.limit,
-            ask_above=self.ask_above,
-            progress=self.progress,
-            refresh_hz=self.refresh_hz,
-            max_output_bytes=self.max_output_bytes,
-            preview_rows=self.preview_rows,
-            traceback=self.traceback,
-        )
+        return Options(**{one.name: getattr(self, one.name) for one in fields(Options)})
 
     @no_var_expand
     @needs_local_scope
@@ -210,7 +201,7 @@ class OdpsMagics(Magics):
     def _complete(self, before: str, after: str) -> completion.Candidates | None:
         known = completion.Known(
             commands=COMMANDS,
-            names=self.context.names(),
+            names=self.context.names,
             variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
             profiles=_profiles,
             tables_of=self.context.tables_of,

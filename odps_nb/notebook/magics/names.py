@@ -14,73 +14,67 @@ from collections.abc import Callable, Sequence
 
 from odps_nb.errors import OdpsNbError
 from odps_nb.lifetime import renew_after_fork
-from odps_nb.notebook.magics.completion import Names
 
 TIME_TO_LIVE = 60.0
 MAX_NAMES = 20_000
 _PATIENCE = 0.2
 
-
+Lookup = Callable[[str, str], Sequence[str]]
+"""Returns ``"tables"`` (of ``""``), or the ``"columns"`` or ``"partitions"`` of a table."""
 _Key = tuple[str, str]
 
 
 class NameCache:
     """Names of tables, columns and partitions; asked for again after ``ttl`` seconds.
 
-    ``source`` may be slow and may fail.
+    ``fetch`` may be slow and may fail.
     """
 
     def __init__(
         self,
-        source: Names,
+        fetch: Lookup,
         *,
         ttl: float = TIME_TO_LIVE,
         patience: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source, self._ttl, self._clock = source, ttl, clock
-        self._patience = patience
-        self._lock = threading.Lock()
-        self._answered = threading.Condition(self._lock)
+        self._fetch, self._ttl, self._clock, self._patience = fetch, ttl, clock, patience
         self._answers: set[_Key] = set()
         self._waited: set[_Key] = set()
         self._known: dict[_Key, tuple[str, ...]] = {}
         self._asked: dict[_Key, float] = {}
-        self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
         self._closed = False
+        self._after_fork()
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
         """Start a new thread when needed: threads do not survive a fork."""
-        self._lock, self._thread = threading.Lock(), None
-        self._answered = threading.Condition(self._lock)
-        self._wanted = queue.SimpleQueue()
+        self._answered = threading.Condition()
+        self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
 
-    def tables(self) -> tuple[str, ...]:
-        """Return the table names known now."""
-        return self._look_up(("tables", ""))
+    def look_up(self, kind: str, of: str = "") -> tuple[str, ...]:
+        """Return the names known now; see `Lookup`."""
+        key = (kind, of)
+        with self._answered:
+            self._ask(key)
+            if self._patience and not self._closed and key not in self._waited:
+                self._waited.add(key)  # once: a service that hangs must not hold up every Tab
+                self._answered.wait_for(lambda: key in self._answers, self._patience)
+            return self._known.get(key, ())
 
     def prefetch(self) -> None:
         """Ask for the table names, without waiting for them."""
-        with self._lock:
+        with self._answered:
             self._ask(("tables", ""))
 
-    def columns(self, table: str) -> tuple[str, ...]:
-        """Return the column names of a table known now."""
-        return self._look_up(("columns", table))
-
-    def partitions(self, table: str) -> tuple[str, ...]:
-        """Return the partitions of a table known now."""
-        return self._look_up(("partitions", table))
-
     def known(self, kind: str, of: str) -> tuple[str, ...] | None:
-        """Return names that are not older than ``ttl``, else ``None``; asks nobody.
+        """Return names that are not older than ``ttl``, else ``None``; makes no request.
 
         Waits, at most ``patience`` seconds, for names that the thread is asking for.
         """
         key = (kind, of)
-        with self._lock:
+        with self._answered:
             asked = self._asked.get(key)
             if asked is None or self._clock() - asked >= self._ttl:
                 return None
@@ -88,62 +82,43 @@ class NameCache:
             return self._known.get(key)
 
     def remember(self, kind: str, of: str, names: Sequence[str]) -> None:
-        """Take over ``tables``, ``columns`` or ``partitions`` that someone else asked for."""
-        key = (kind, of)
-        with self._lock:
-            self._known[key] = tuple(names[:MAX_NAMES])
-            self._asked[key] = self._clock()
-            self._answers.add(key)
-            self._answered.notify_all()
+        """Take over names that someone else asked for."""
+        with self._answered:
+            self._asked[kind, of] = self._clock()
+            self._put((kind, of), names)
 
     def close(self) -> None:
         """Stop the thread, after its present request if it waits for one. Idempotent."""
-        with self._lock:
+        with self._answered:
             self._closed = True
             thread, self._thread = self._thread, None
         if thread is not None:
             self._wanted.put(None)
             thread.join(_PATIENCE)
 
-    def _look_up(self, key: _Key) -> tuple[str, ...]:
-        with self._lock:
-            self._ask(key)
-            if self._patience and not self._closed and key not in self._waited:
-                self._waited.add(key)  # once: a service that hangs must not hold up every Tab
-                self._answered.wait_for(lambda: key in self._answers, self._patience)
-            return self._known.get(key, ())
+    def _put(self, key: _Key, names: Sequence[str] | None) -> None:
+        if names is not None:
+            self._known[key] = tuple(names[:MAX_NAMES])
+        self._answers.add(key)
+        self._answered.notify_all()
 
     def _ask(self, key: _Key) -> None:
         """Let the thread ask if that was never done or long ago; called under the lock."""
         now = self._clock()
         asked = self._asked.get(key)
-        if not self._closed and (asked is None or now - asked >= self._ttl):
-            self._asked[key] = now
-            self._wanted.put(key)
-            self._ensure_thread()
-
-    def _ensure_thread(self) -> None:
+        if self._closed or (asked is not None and now - asked < self._ttl):
+            return
+        self._asked[key] = now
+        self._wanted.put(key)
         if self._thread is None:
             self._thread = threading.Thread(target=self._refresh, name="odps-nb-names", daemon=True)
             self._thread.start()
 
     def _refresh(self) -> None:
         while (key := self._wanted.get()) is not None:
-            kind, table = key
-            found: Sequence[str] | None
             try:
-                found = self._fetch(kind, table)
+                found = self._fetch(*key)
             except OdpsNbError:
                 found = None  # completion has nothing to say then; a command would show the error
-            with self._lock:
-                if found is not None:
-                    self._known[key] = tuple(found[:MAX_NAMES])
-                self._answers.add(key)
-                self._answered.notify_all()
-
-    def _fetch(self, kind: str, table: str) -> Sequence[str]:
-        if kind == "tables":
-            return self._source.tables()
-        if kind == "columns":
-            return self._source.columns(table)
-        return self._source.partitions(table)
+            with self._answered:
+                self._put(key, found)

@@ -1,9 +1,8 @@
 """Answers the JupyterLab sidebar: projects, schemas, tables and columns, as values for JSON.
 
 The sidebar (``labextensions/`` of the repository) has its kernel evaluate `answer` as a user
-expression: nothing is executed in the notebook, nothing is defined there, no cell is numbered.
-It uses the connection of the magics and never makes one. Names of tables go through the cache
-that completion uses, both ways.
+expression, which executes no cell and defines nothing. It uses the connection of the magics and
+never makes one. Table names go through the cache that completion uses, both ways.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.errors import OdpsNbError, ServiceError, visible
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.magics.names import MAX_NAMES
+from odps_nb.notebook.progress.operations import loaded_magics
 
 if TYPE_CHECKING:
     from IPython.display import JSON
@@ -44,21 +44,18 @@ def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
     """
     from IPython.display import JSON
 
-    return JSON(_answer(kind, path, fresh=fresh))  # type: ignore[no-untyped-call]  # IPython's own
-
-
-def _answer(kind: str, path: Sequence[str], *, fresh: bool) -> dict[str, Any]:
-    from odps_nb.notebook.magics.options import loaded_magics
-
     magics = loaded_magics()
-    if magics is None or not magics.context.connected:
+    if magics is None or magics.context.cache is None:
         first = "%load_ext odps_nb, then %odps connect" if magics is None else "%odps connect"
-        return {"problem": ["No connection yet.", f"Run {first}."], "waiting": True}
-    context = magics.context
-    try:
-        return children(context.connection, context.cache(), kind, path, fresh=fresh)
-    except OdpsNbError as error:
-        return {"problem": error_lines(error), "waiting": False}
+        problem = ["No connection yet.", f"Run {first}."]
+        found: dict[str, Any] = {"problem": problem, "waiting": True}
+    else:
+        context, names = magics.context, magics.context.cache
+        try:
+            found = children(context.connection, names, kind, path, fresh=fresh)
+        except OdpsNbError as error:
+            found = {"problem": error_lines(error), "waiting": False}
+    return JSON(found)  # type: ignore[no-untyped-call]  # IPython's own
 
 
 def children(

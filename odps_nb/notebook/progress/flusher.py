@@ -6,7 +6,9 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.lifetime import Home
+from odps_nb.notebook.progress.operations import record
 
 # Jupyter Server drops messages beyond 1000/s in all; five a second look alive and cost nothing.
 MAX_HZ = 5.0
@@ -15,46 +17,62 @@ SHOW_AFTER = 0.3
 
 
 class Flusher:
-    """A thread that waits ``delay`` seconds, calls ``draw`` ``hz`` times a second, then ``last``.
+    """A progress listener that draws one operation; subclasses say how.
 
-    ``last`` runs in the same thread, and only if ``draw`` ran before. The thread has the context
-    variables of the thread that created it: ipykernel keeps there which cell an output belongs to.
+    Parameters
+    ----------
+    delay
+        Seconds before the first drawing; an operation that ends sooner has none.
+    hz
+        Drawings per second, at most `MAX_HZ`.
+    on_cancel
+        Cancels the operation, for ``%odps cancel``; ``None`` if only an interrupt can.
     """
 
     def __init__(
-        self,
-        draw: Callable[[], None],
-        last: Callable[[], None],
-        *,
-        hz: float = MAX_HZ,
-        delay: float = SHOW_AFTER,
+        self, *, delay: float, hz: float = MAX_HZ, on_cancel: Callable[[], None] | None = None
     ) -> None:
-        self._draw, self._last = draw, last
-        self._interval = 1 / min(max(hz, 0.1), MAX_HZ)
-        self._delay = delay
+        self._delay, self._interval = delay, 1 / min(max(hz, 0.1), MAX_HZ)
+        self._on_cancel = on_cancel
+        self._final: ProgressSnapshot | None = None
         self._stopped = threading.Event()
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(
-            target=lambda: context.run(self._run), name="odps-nb-flusher", daemon=True
-        )
+        self._thread: threading.Thread | None = None
         self._home = Home()
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, tracker: ProgressTracker) -> None:
+        """List the operation in ``%odps status``, and start to draw it."""
+        record(tracker, cancel=self._on_cancel)
+        if not self._is_shown():
+            return
+        context = contextvars.copy_context()  # ipykernel keeps there which cell this belongs to
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._run, tracker), name="odps-nb-flusher", daemon=True
+        )
         self._thread.start()
 
-    def stop(self) -> None:
-        """Call ``last`` if anything was drawn, and join the thread. Idempotent."""
-        if not self._home.is_here:
-            return  # the parent draws
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        """Draw the end if anything was drawn, and join the thread. Idempotent."""
+        self._final = snapshot
+        if self._thread is None or not self._home.is_here:
+            return  # in a forked child the parent draws
         self._stopped.set()
-        # An interrupt while joining leaves the thread to end by itself: it still draws the end.
+        # After an interrupt while joining, the thread still draws the end.
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run(self, tracker: ProgressTracker) -> None:
         if self._stopped.wait(self._delay):
             return
-        self._draw()
+        self._draw(tracker.snapshot())
         while not self._stopped.wait(self._interval):
-            self._draw()
-        self._last()
+            self._draw(tracker.snapshot())
+        if self._final is not None:
+            self._draw_end(self._final)
+
+    def _is_shown(self) -> bool:
+        return True
+
+    def _draw(self, snapshot: ProgressSnapshot) -> None:
+        raise NotImplementedError
+
+    def _draw_end(self, snapshot: ProgressSnapshot) -> None:
+        self._draw(snapshot)

@@ -1,7 +1,6 @@
 """Files that a browser sends in pieces, kept in a private folder until they are written.
 
-What a browser says of a file is text of a stranger: it names no file of this machine. Must not
-know: widgets, tables.
+What a browser says of a file is untrusted text: it never names a file of this machine.
 """
 
 from __future__ import annotations
@@ -88,11 +87,6 @@ class PickedFiles:
             )
         for number in range(len(announced)):
             self._path(number).touch(mode=0o600)
-
-    @property
-    def received(self) -> tuple[int, ...]:
-        """Bytes that came of each file."""
-        return tuple(self._came)
 
     @property
     def is_whole(self) -> bool:

@@ -2,8 +2,7 @@
 
 The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
 so that neither side holds more; then all files are written in one commit, in a thread. The saved
-notebook keeps a card that says what was written. The widget shows itself, and hides that card,
-once the kernel has answered it.
+notebook keeps a card that says what was written.
 """
 
 from __future__ import annotations
@@ -15,17 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.writing.files import write_files
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import (
-    CancelledError,
-    ConfigError,
-    OdpsNbError,
-)
-from odps_nb.lifetime import end_at_exit
+from odps_nb.errors import CancelledError, ConfigError, OdpsNbError
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, Html, bundle, element, join
-from odps_nb.notebook.live.lanes import MALFORMED, Lanes
-from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.notebook.upload.picked import Announced, PickedFiles, Wanted
 
 if TYPE_CHECKING:
@@ -36,7 +28,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 4  # pieces that are asked for and have not come
 _NO_WIDGET = "run the cell again to choose files"
-_LANE = "upload"
 _MAX_NAMES = 20  # of files that the card lists
 _WAITING, _DONE = STATUS.format("#1a73e8"), STATUS.format("#1e8e3e")
 _NOTHING = (
@@ -57,24 +48,22 @@ class Uploader(LiveView):
     """
 
     _script = Path(__file__).with_name("uploader.js")
+    _lane = "upload"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
         super().__init__()
         self._table, self._options = table, options
         self._create, self._accept = create, accept
-        self._shown = False
+        self._shown = self._writing = False
         self._picked: PickedFiles | None = None
-        self._run = 0  # number of the upload, so that pieces of an earlier one are known
+        self._number = 0  # of the upload, so that pieces of an earlier one are known
         self._pieces: Iterator[Wanted] = iter(())
-        self._writing = False
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
-        self._lanes = Lanes(tell_error=self._tell_error, tell_end=lambda _: None)
-        end_at_exit(self)
 
     def end(self) -> None:
         """Stop, and remove what came from the browser; called when the interpreter exits, too."""
-        self._lanes.close()
+        super().end()
         self._forget()
 
     def __repr__(self) -> str:
@@ -106,37 +95,21 @@ class Uploader(LiveView):
         return {"where": where, "accept": self._accept}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
-        super()._send({"run": self._run, **message}, *buffers)
+        super()._send({"run": self._number, **message}, *buffers)
 
     # -- requests of the browser ----------------------------------------------------------------
 
-    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
-        if not isinstance(content, Mapping):
-            return
-        try:
-            match content.get("do"):
-                case "ready":
-                    said = "" if self.receipt is None else _said(self.receipt)
-                    self._send({"kind": "ready", "said": said})
-                case "upload":
-                    self._begin(content)
-                case "piece" if not self._writing:
-                    self._take(content, buffers)
-                case "unreadable" if not self._writing:
-                    self._refuse(content)
-                case "cancel":
-                    self._cancel()
-        except (OdpsNbError, *MALFORMED) as error:
-            self._tell_error(_LANE, error)
+    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
+        said = "" if self.receipt is None else _said(self.receipt)
+        self._send({"kind": "ready", "said": said})
 
-    def _begin(self, content: Mapping[str, Any]) -> None:
+    def _on_upload(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:  # asked by another view of the same picker
             told = {"state": "failed", "lines": ["an upload of this picker is being written"]}
             self._send({"kind": "problem", "run": content["run"], **told})
             return
         self._forget()
-        self._run = int(content["run"])
+        self._number = int(content["run"])
         self.receipt = self.error = None
         self._picked = PickedFiles([Announced.of(one) for one in content["files"]])
         self._pieces = self._picked.wanted()
@@ -149,35 +122,41 @@ class Uploader(LiveView):
             wanted = {"file": next_one.file, "start": next_one.start, "size": next_one.size}
             self._send({"kind": "want", **wanted})
 
-    def _take(self, content: Mapping[str, Any], buffers: Sequence[Any]) -> None:
-        if self._picked is None or content["run"] != self._run:
-            return  # of an upload that was cancelled
-        piece = Wanted(int(content["file"]), int(content["start"]), int(content["size"]))
-        self._picked.put(piece, buffers[0])
-        self._ask()
-        self._write_if_whole()
+    def _expected(self, content: Mapping[str, Any]) -> PickedFiles | None:
+        """Return the files that a message adds to; ``None`` for one of an earlier upload."""
+        if self._writing or self._picked is None or content["run"] != self._number:
+            return None
+        return self._picked
 
-    def _refuse(self, content: Mapping[str, Any]) -> None:
-        if self._picked is not None and content["run"] == self._run:
-            name = self._picked.announced[int(content["file"])].name
+    def _on_piece(self, content: Mapping[str, Any], buffers: Sequence[Any]) -> None:
+        if (picked := self._expected(content)) is not None:
+            piece = Wanted(int(content["file"]), int(content["start"]), int(content["size"]))
+            picked.put(piece, buffers[0])
+            self._ask()
+            self._write_if_whole()
+
+    def _on_unreadable(self, content: Mapping[str, Any], _: object) -> None:
+        if (picked := self._expected(content)) is not None:
+            name = picked.announced[int(content["file"])].name
             raise ConfigError(
                 f"the browser cannot read {name}: {str(content['why'])[:200]}",
                 option="files",
                 hint="choose it again: it was moved, removed or changed since",
             )
 
-    def _cancel(self) -> None:
+    def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:
-            self._lanes.cancel(_LANE)  # whether it came in time, the write will tell
+            self._stop(self._lane)  # whether it came in time, the write will tell
         elif self._picked is not None:
-            self._tell_error(_LANE, CancelledError("the upload was cancelled; nothing was written"))
+            error = CancelledError("the upload was cancelled; nothing was written")
+            self._tell_error(self._lane, error)
 
     # -- writing --------------------------------------------------------------------------------
 
     def _write_if_whole(self) -> None:
         if self._picked is not None and self._picked.is_whole:
             picked, self._writing = self._picked, True
-            self._lanes.run(_LANE, lambda token: self._write(picked, token))
+            self._run(self._lane, lambda token: self._write(picked, token))
 
     def _write(self, picked: PickedFiles, token: CancelToken) -> None:
         listener = Told(self._send, token.cancel)
@@ -198,10 +177,14 @@ class Uploader(LiveView):
             return  # the rows are there; only telling it failed
         self.error = error
         self._forget()
-        ours = isinstance(error, OdpsNbError)
-        lines = error_lines(error) if ours else [f"{type(error).__name__}: {error}"[:400]]
+        lines = [f"{type(error).__name__}: {error}"[:400]]
+        if isinstance(error, OdpsNbError):
+            lines = error_lines(error)
         state = "cancelled" if isinstance(error, CancelledError) else "failed"
         self._send({"kind": "problem", "state": state, "lines": lines})
+
+    def _tell_end(self, lane: str) -> None:
+        pass  # "done" or "problem" says it
 
     def _forget(self) -> None:
         picked, self._picked, self._pieces = self._picked, None, iter(())

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 SQL = "%%odps sql -o daily\nselect ds, count(*) as n -- each day\nfrom orders"
 # 10,000 names as if the service had them; first those that %odps connect asks for in a thread
-FILL = """from odps_nb.notebook.magics.options import loaded_magics
+FILL = """from odps_nb.notebook.progress.operations import loaded_magics
 cache = loaded_magics().context.cache()
 while cache.known("tables", "") is None:
     pass

@@ -21,10 +21,10 @@ from odps_nb.notebook.display import html
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.gallery.page import Page
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.options import Options
 from odps_nb.notebook.preview.tile import mimebundle
 from odps_nb.notebook.progress.cards import CardListener, card_text
 from odps_nb.notebook.progress.line import _what
+from odps_nb.notebook.progress.operations import Options
 
 FORMULA = r"$\href{https://example.org}{N}$"
 UNSEEN = [
