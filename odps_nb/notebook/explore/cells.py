@@ -1,7 +1,4 @@
-"""Writes Arrow columns as texts for a grid: one text for a cell, nulls apart, long ones cut.
-
-The texts are data of a service: whoever shows them escapes them.
-"""
+"""Writes Arrow columns as texts for a grid, which whoever shows them escapes."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ def type_label(column: Column, timezone: str | None) -> str:
 
 
 def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
-    """Return a text for each cell, ``None`` for nulls; those over ``limit`` characters are `Cut`.
-
-    The references of a BLOB column are never cut.
-    """
+    """Return a text for each cell, ``None`` for nulls; `Cut` over ``limit`` unless a reference."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pt.is_dictionary(array.type):

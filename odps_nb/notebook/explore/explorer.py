@@ -42,6 +42,8 @@ def explore(
 class Explorer(LiveView):
     """Pages, filters, sorts and describes remote rows; displays itself in a notebook.
 
+    ``view`` has the rows without the widget: pages, conditions, profile.
+
     Examples
     --------
     >>> orders = odps.table("orders").explore()
@@ -56,64 +58,59 @@ class Explorer(LiveView):
 
     def __init__(self, view: RowView) -> None:
         super().__init__()
-        self._view = view
+        self.view = view
         self._static: tuple[Page, str] | None = None
         self._start = 0
 
     @property
     def code(self) -> str:
         """Python that reads the rows that are looked at."""
-        return self._view.code
-
-    @property
-    def view(self) -> RowView:
-        """The rows without the widget: pages, conditions, profile."""
-        return self._view
+        return self.view.code
 
     def close(self) -> None:
         """Stop what it reads, and free what it holds; its static view stays. Idempotent."""
         super().close()
-        self._view.close()
+        self.view.close()
 
     def end(self) -> None:
         """Stop what it reads; called when the interpreter exits, too."""
         super().end()
-        self._view.stop()
-        self._view.stop_profile()
+        self.view.stop()
+        self.view.stop_profile()
 
     def __repr__(self) -> str:
-        where = f", where {self._view.where}" if self._view.where else ""
-        return f"<Explorer of {self._view.title}{where}>"[:300]
+        where = f", where {self.view.where}" if self.view.where else ""
+        return f"<Explorer of {self.view.title}{where}>"[:300]
 
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._twin.begin()
-        if self._view.all_rows is None:  # of a condition, which may find nothing for long
-            self._show_static(*first_found(self._view))
+        self._is_displayed = False  # another cell may have it
+        if self.view.all_rows is None:  # of a condition, which may find nothing for long
+            self._show_page(*first_found(self.view))
         else:
-            self._show_static(self._view.page(0))
+            self._show_page(self.view.page(0))
         if in_kernel():
-            self._twin.show_widget(self.widget(), _NO_WIDGET)
+            self._show_widget(_NO_WIDGET)
 
-    def _show_static(self, page: Page, note: str = "") -> None:
-        view = self._view
+    def _show_page(self, page: Page, note: str = "") -> None:
+        view = self.view
         rows = min(STATIC_ROWS, page.count)
         cells = [column[:rows] for column in page.columns]
         first = replace(page, count=rows, data=json.dumps(cells, ensure_ascii=False).encode())
         pictures = thumbnails(view, first, most=6) if view.profile is not None else None
         shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
         self._static = (first, note)
-        self._twin.show(shown_bundle(shown))
+        self._show_static(shown_bundle(shown))
 
     # -- requests of the browser ----------------------------------------------------------------
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
-        self._send(table_message(self._view))
+        self._send(table_message(self.view))
         self._turn(self._start)
-        if self._view.profile is not None:
-            self._send(profile_message(self._view))
-        elif self._view.all_rows != 0:
+        if self.view.profile is not None:
+            self._send(profile_message(self.view))
+        elif self.view.all_rows != 0:
             self._run("profile", self._describe)
 
     def _on_page(self, content: Mapping[str, Any], _: object) -> None:
@@ -123,66 +120,66 @@ class Explorer(LiveView):
         self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
-        page = self._view.page(start, token)
+        page = self.view.page(start, token)
         token.check()
         self._start = page.start
-        self._send(page_message(self._view, page), page.data)
+        self._send(page_message(self.view, page), page.data)
 
     def _choose(self, choice: Choice) -> None:
-        self._view.stop()  # what is read for the rows before is not wanted any more
+        self.view.stop()  # what is read for the rows before is not wanted any more
 
         def work(token: CancelToken) -> None:
             if choice.order is not None:
                 text = "sorting: a SQL job runs on the service"
                 self._send({"kind": "busy", "lane": "page", "text": text, "share": None})
-            self._view.choose(choice, token)
+            self.view.choose(choice, token)
             self._send_page(0, token)
 
         self._run("page", work)
 
     def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
-        self._choose(self._view.bar(int(content["column"]), int(content["bar"])))
+        self._choose(self.view.bar(int(content["column"]), int(content["bar"])))
 
     def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
-        kept = list(self._view.choice.conditions)
+        kept = list(self.view.choice.conditions)
         del kept[int(content["index"])]
-        self._choose(replace(self._view.choice, conditions=tuple(kept)))
+        self._choose(replace(self.view.choice, conditions=tuple(kept)))
 
     def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
             raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
-        self._choose(replace(self._view.choice, search=text))
+        self._choose(replace(self.view.choice, search=text))
 
     def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
         number = content["column"]
-        order = None if number is None else self._view.columns[int(number)].name
+        order = None if number is None else self.view.columns[int(number)].name
         descending = bool(content.get("descending"))
-        self._choose(replace(self._view.choice, order=order, descending=descending))
+        self._choose(replace(self.view.choice, order=order, descending=descending))
 
     def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         lane = str(content["lane"])
         self._stop(lane)
         if lane == "profile":
-            self._view.stop_profile()
+            self.view.stop_profile()
         else:
-            self._view.stop()
+            self.view.stop()
 
     # -- profiles and cells ---------------------------------------------------------------------
 
     def _describe(self, token: CancelToken) -> None:
-        self._view.describe(token)
+        self.view.describe(token)
         token.check()
-        self._send(profile_message(self._view))
+        self._send(profile_message(self.view))
         if self._static is not None:
-            self._show_static(*self._static)
-        self._view.prepare()
+            self._show_page(*self._static)
+        self.view.prepare()
 
     def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
-            told = Told(self._send, self._view.stop_profile, lane="profile")
-            self._view.describe_all(told, token)
-            self._send(profile_message(self._view))
+            told = Told(self._send, self.view.stop_profile, lane="profile")
+            self.view.describe_all(told, token)
+            self._send(profile_message(self.view))
 
         self._run("profile", work)
 
@@ -190,16 +187,16 @@ class Explorer(LiveView):
         row, column = int(content["row"]), int(content["column"])
 
         def work(token: CancelToken) -> None:
-            of, src = self._view.columns[column], ""
+            of, src = self.view.columns[column], ""
             if of.type.code is TypeCode.BLOB:
-                reference = self._view.reference(row, column, token)
+                reference = self.view.reference(row, column, token)
                 text, cut = "null", False
                 if reference is not None:
-                    connection = self._view.connection
+                    connection = self.view.connection
                     made = large_thumbnail(connection, reference, token)
                     text, src = made.text, made.src
             else:
-                text, cut = self._view.cell(row, column, token)
+                text, cut = self.view.cell(row, column, token)
             told = {"row": row, "column": column, "text": text, "cut": cut, "src": src}
             self._send({"kind": "cell", **told})
 
@@ -210,8 +207,8 @@ class Explorer(LiveView):
         start = int(content["start"])
 
         def work(token: CancelToken) -> None:
-            page = self._view.page(start, token)
-            found = thumbnails(self._view, page, cells=cells, cancel=token)
+            page = self.view.page(start, token)
+            found = thumbnails(self.view, page, cells=cells, cancel=token)
             told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 

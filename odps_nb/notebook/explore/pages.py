@@ -36,9 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some rows as JSON: a list for each column, of texts, nulls, ``[cut text]`` and, for a BLOB,
-    its reference.
-    """
+    """Rows as JSON: a list per column of texts, nulls, ``[cut text]`` and references of BLOBs."""
 
     start: int
     count: int
@@ -178,13 +176,7 @@ class Mark:
 
 
 class PageMarks:
-    """The marks of the pages that were read, at most `MOST_MARKS`; of very many of each 2nd, 4th, …
-
-    Parameters
-    ----------
-    size
-        Rows of a page.
-    """
+    """The marks of the pages that were read, at most `MOST_MARKS`: then of each 2nd, 4th, …"""
 
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()

@@ -1,8 +1,4 @@
-"""The first page of rows and the profile of their columns, as HTML without scripts and as text.
-
-It is the display of a `Scan` and a `Result`, and stands beside the widget of an explorer for
-reopened, exported and untrusted notebooks.
-"""
+"""The first page of rows and the profile of their columns, as HTML without scripts and as text."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import OdpsNbError, explain, visible
+from odps_nb.errors import OdpsNbError, RequestTimeoutError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page, drawn_page
@@ -51,11 +47,7 @@ class Shown:
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
-    """Return the first rows of a read or of a result as ``text/html`` and ``text/plain``.
-
-    Costs a session, a page, and a small sample for the profile. What fails is told in place of
-    the rows.
-    """
+    """Return the first rows of a read or of a result; what fails is told in their place."""
     try:
         if _is_running(source):
             return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
@@ -67,13 +59,9 @@ def mimebundle(source: RowForms) -> dict[str, str]:
 
 
 def _is_running(source: RowForms) -> bool:
-    wait = getattr(source, "wait", None)
-    if wait is None:
-        return False
-    from odps_nb.errors import RequestTimeoutError
-
     try:
-        wait(timeout=0)
+        if (wait := getattr(source, "wait", None)) is not None:
+            wait(timeout=0)
     except RequestTimeoutError:
         return True
     return False
@@ -105,22 +93,19 @@ def first_found(view: RowView) -> tuple[Page, str]:
 
 def shown_bundle(shown: Shown) -> dict[str, str]:
     """Return a static view as ``text/html``, of no more than `HTML_BYTES`, and ``text/plain``."""
-    html, rows = "", shown.page.count
-    while True:
-        html = _html(shown, rows)
-        if len(html.encode()) <= HTML_BYTES or rows <= 1:
-            break
+    rows = shown.page.count
+    html = _html(shown, rows)
+    while len(html.encode()) > HTML_BYTES and rows > 1:
         rows //= 2
+        html = _html(shown, rows)
     if len(html.encode()) > HTML_BYTES:
         html = element("div", "too wide to show here: explore() shows it", style=MUTED)
     return bundle(html, _text(shown))
 
 
 def _heading(shown: Shown) -> str:
-    view = shown.view
-    facts = [count_of(view.all_rows, "row")] if view.all_rows is not None else []
-    facts.append(count_of(view.all_columns, "column"))
-    return " · ".join(facts)
+    rows, columns = shown.view.all_rows, count_of(shown.view.all_columns, "column")
+    return columns if rows is None else f"{count_of(rows, 'row')} · {columns}"
 
 
 def _foot(shown: Shown, rows: int) -> str:

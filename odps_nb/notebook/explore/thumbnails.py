@@ -65,15 +65,7 @@ def thumbnails(
     most: int = 24,
     cancel: CancelToken | None = None,
 ) -> dict[tuple[int, int], Thumbnail]:
-    """Return thumbnails by ``(row of the page, column)``; few requests, several at a time.
-
-    Parameters
-    ----------
-    cells
-        Which cells; by default all of BLOB columns, row after row.
-    most
-        Blobs read at most.
-    """
+    """Return thumbnails by ``(row of the page, column)``, by default of the first BLOB cells."""
     blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
     if not blobs:
         return {}

@@ -1,8 +1,4 @@
-"""`RowView`: what an explorer shows of remote rows, without any widget.
-
-It knows which rows are looked at (filter, search, order), turns pages of them, and describes the
-columns. Each call may wait for the service; `stop` ends a wait from another thread.
-"""
+"""`RowView`: what an explorer shows of remote rows, without any widget."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -32,9 +27,6 @@ from odps_nb.notebook.explore.conditions import (
 from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
 from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
 from odps_nb.schema import Column, TypeCode
-
-if TYPE_CHECKING:
-    from odps_nb.access.connection import Connection
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
@@ -59,14 +51,8 @@ class Choice:
 class RowView:
     """Pages and profiles of remote rows, by a filter and an order that can be changed.
 
-    Parameters
-    ----------
-    rows
-        The rows (`odps_nb.access.looking.browsing`).
-    page_rows
-        Rows of a page.
-    sample, seed
-        Rows that describe the columns, and what their random choice begins with.
+    Each call may wait for the service; `stop` ends a wait from another thread. ``sample`` rows
+    describe the columns; ``seed`` makes their random choice repeatable.
     """
 
     def __init__(
@@ -94,23 +80,10 @@ class RowView:
         self._lock = threading.Lock()
         self._read: Rows | None = None  # what `describe_all` reads
         self._sorting: Rows | None = None
+        self.title, self.connection = self._rows.title, self._rows.connection
+        self.timezone = rows.connection.profile.timezone  # of times that are shown and meant
         self._shown = self._rows
         self._pager = self._pager_of(self._rows, None)
-
-    @property
-    def title(self) -> str:
-        """The table or the query."""
-        return self._rows.title
-
-    @property
-    def connection(self) -> Connection:
-        """The connection over which rows and blobs come."""
-        return self._rows.connection
-
-    @property
-    def timezone(self) -> str | None:
-        """The zone in which times are shown and meant."""
-        return self._rows.connection.profile.timezone
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -236,10 +209,7 @@ class RowView:
             self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with the rows of a bar of a column's profile; -1: its nulls.
-
-        It takes the place of another bar of that column.
-        """
+        """Return the choice with one bar of a column, in place of another; -1: its nulls."""
         of = self.columns[column]
         if bar < 0:
             text = null_condition(of)
@@ -320,10 +290,7 @@ class RowView:
     def describe_all(
         self, progress: Progress = None, cancel: CancelToken | None = None
     ) -> TableProfile:
-        """Describe the columns by all rows: reads the table, in bounded memory.
-
-        `stop_profile` ends it once it reads; a cancelled token ends it at any time.
-        """
+        """Describe the columns by all rows, in bounded memory; `stop_profile` ends it."""
         token = cancel or CancelToken()
         before = self.profile or self.describe(token)
         profiler, count = Profiler(self.columns, before=before), 0

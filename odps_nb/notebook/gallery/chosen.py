@@ -193,14 +193,8 @@ class Facts:
 class Chosen:
     """The blobs of a column that a choice shows, and those that are selected.
 
-    Attributes
-    ----------
-    indices
-        The blobs that are shown, in order.
-    selected
-        Those that are selected, shown or not.
-    note
-        Of how many blobs these are, if not of all.
+    ``indices`` are the shown blobs in order, ``selected`` those that are selected, shown or not;
+    ``note`` says of how many blobs these are, if not of all.
     """
 
     def __init__(self, column: BlobColumn) -> None:
@@ -222,10 +216,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Change the choice; costs a small request for each blob that is not known enough.
-
-        ``told`` is called now and then with how many were looked at, and of how many.
-        """
+        """Change the choice; ``told`` hears now and then how many were looked at, of how many."""
         missing = self.facts.missing(choice)
         self._enough.clear()
         after = time.monotonic() + _DELAY

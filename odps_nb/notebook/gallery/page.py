@@ -115,24 +115,9 @@ def mimebundle(
 ) -> dict[str, str]:
     """Return the first `MAX_TILES` blobs as ``text/html`` without scripts and ``text/plain``.
 
-    Costs at most one request per blob: small ones come together.
-
-    Parameters
-    ----------
-    view
-        ``grid``: pictures side by side; ``list``: one row each.
-    render
-        Draw HTML pages in a sandbox rather than show their source.
-    max_output_bytes
-        How large the markup may become; what does not fit is counted, not drawn.
-    summary
-        How many these are, in words; by default their number.
-
-    Raises
-    ------
-    TransportError, ServiceError
-        When the service does not answer for the first blob. A blob that is corrupt or gone raises
-        nothing: its tile says so.
+    ``render`` draws HTML pages in a sandbox rather than as source. What does not fit into
+    ``max_output_bytes`` is counted, not drawn. Raises the error of a service that does not answer
+    for the first blob; the tile of a blob that is corrupt or gone says so.
     """
     *_, page = drawn_pages(
         column,
@@ -158,17 +143,9 @@ def drawn_pages(
 ) -> Iterator[Page]:
     """Iterate over the page of the blobs at ``indices`` as it grows; the last one is whole.
 
-    When the service stops answering midway, the tiles after that say so and ask for nothing.
-
-    Parameters
-    ----------
-    budget
-        Bytes that the markup may have in all. Near its end tiles shrink to a head and a caption;
-        what does not fit at all is left out, and the note says so.
-    together
-        How many blobs are read at a time; after these it gives a page.
-    seen
-        Told each index with its tile, by several threads, except where the service was silent.
+    When the service stops answering midway, the tiles after that say so and ask for nothing. Near
+    the end of the budget tiles shrink to a head and a caption. ``together`` blobs are read at a
+    time; ``seen`` is told each index with its tile, by several threads.
     """
     size = GRID if view == "grid" else LIST
     todo, tiles = list(indices), list[Tile]()

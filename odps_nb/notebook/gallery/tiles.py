@@ -1,7 +1,4 @@
-"""Tiles of a gallery as messages to the browser: texts, and pictures that we encoded.
-
-Those of the last blobs that were looked at are kept, up to a bound of bytes.
-"""
+"""Tiles of a gallery as messages to the browser; those looked at last are kept, up to a bound."""
 
 from __future__ import annotations
 
@@ -65,10 +62,7 @@ class Tiles:
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over the messages of tiles, whose blobs are read one after the other.
-
-        What is wrong with a blob, or with the way to it, is told in the message.
-        """
+        """Iterate over the messages of tiles; what is wrong with a blob is told in its message."""
         with closing(self._column.glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:

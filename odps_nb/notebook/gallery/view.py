@@ -116,22 +116,13 @@ class Gallery(LiveView):
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
-        """Show only a kind (``image``), a media type (``image/png``) or ``"all kinds"``.
-
-        It means what the bytes are. Costs a small request for each blob, once.
-
-        Raises
-        ------
-        TransportError, ServiceError
-            The service does not answer.
-        """
+        """Show only a kind (``image``), a media type (``image/png``) or ``"all kinds"``."""
         self._show(replace(self._chosen.choice, kind=kind))
 
     def search(self, text: str) -> None:
-        """Show only blobs with a text in their name, their row or their content.
+        """Show only blobs with a text in their name, row or first 64 KiB of content.
 
-        Of contents, the first 64 KiB of texts are searched, as they are decoded. Costs a small
-        request for each blob; texts beyond 32 million characters are read again by each search.
+        Costs a small request for each blob; texts beyond 32 million characters are read again.
         """
         self._show(replace(self._chosen.choice, search=text.strip()))
 
@@ -144,15 +135,7 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save what is selected into ``folder``, which is made if it is not there.
-
-        Names are made safe, existing files stay as they are; see `Connection.save_blobs`.
-
-        Raises
-        ------
-        ProtocolError
-            When the bytes of a blob do not agree with their checksums; it leaves no file.
-        """
+        """Save what is selected into ``folder``, which is made; see `Connection.save_blobs`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:
@@ -177,24 +160,24 @@ class Gallery(LiveView):
         if not in_kernel():
             raise NotImplementedError  # IPython then asks for the MIME bundle
         try:
-            widget = self.widget()
+            self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._twin.begin()
+        self._is_displayed = False  # another cell may have it
         goal = _FIRST
         try:
             for page in self._pages():
                 if len(page.tiles) >= goal:
-                    self._twin.show(page.bundle())
+                    self._show_static(page.bundle())
                     if goal == _FIRST:
-                        self._twin.show_widget(widget, _NO_WIDGET)
+                        self._show_widget(_NO_WIDGET)
                     goal = 2 * len(page.tiles)
             made = page.bundle()
         except OdpsNbError as error:
             made = self._failed(error)
-        self._twin.show(made)
+        self._show_static(made)
         if goal == _FIRST:
-            self._twin.show_widget(widget, _NO_WIDGET)
+            self._show_widget(_NO_WIDGET)
 
     def _pages(self) -> Iterator[Page]:
         return drawn_pages(

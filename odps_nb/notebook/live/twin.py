@@ -36,38 +36,6 @@ def in_kernel() -> bool:
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-class Twin:
-    """The static view of one widget: an output with a name, by which the widget hides it."""
-
-    def __init__(self) -> None:
-        self.id = uuid.uuid4().hex
-        self._shown = False
-
-    def begin(self) -> None:
-        """Let the next `show` display it in the current cell, also if another cell has it."""
-        self._shown = False
-
-    def show(self, bundle: Mapping[str, str]) -> None:
-        """Display the static view, or replace it where it is displayed."""
-        # The live widget hides this class (common.js). Where a trusted notebook is reopened, the
-        # style hides the next output, which says "model not found".
-        mark = f"odps-nb-{self.id}"
-        style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        made = dict(bundle)  # whose HTML is of `html.bundle` already
-        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
-        if self._shown:
-            output.replace(made, display_id=self.id)
-        else:
-            self._shown = True
-            output.show(made, display_id=self.id)
-
-    def show_widget(self, widget: Any, text: str) -> None:
-        """Display the widget; ``text`` stands in its place in untrusted and exported notebooks."""
-        bundle = widget._repr_mimebundle_()
-        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        output.show({**bundle, "text/plain": text})
-
-
 @cache
 def widget_class(script: Path, *texts: str) -> Any:
     """Return the anywidget of a script, which has a style sheet of its name beside it.
@@ -109,7 +77,8 @@ class LiveView:
     """What is said of cancelled work, by lane; of other lanes nothing."""
 
     def __init__(self) -> None:
-        self._twin = Twin()
+        self._id = uuid.uuid4().hex  # of the output of the static view
+        self._is_displayed = False
         self._widget: Any = None
         self._lock = threading.Lock()
         self._tokens: dict[str, CancelToken] = {}
@@ -117,18 +86,32 @@ class LiveView:
         end_at_exit(self)
 
     def widget(self) -> Any:
-        """Return the anywidget, made at the first call.
-
-        Raises
-        ------
-        MissingDependencyError
-            Without anywidget.
-        """
+        """Return the anywidget; raises `MissingDependencyError` without that library."""
         if self._widget is None:
             texts = self._texts()
-            self._widget = widget_class(self._script, *texts)(static_id=self._twin.id, **texts)
+            self._widget = widget_class(self._script, *texts)(static_id=self._id, **texts)
             self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
         return self._widget
+
+    def _show_static(self, bundle: Mapping[str, str]) -> None:
+        """Display the static view, or replace it where it is displayed."""
+        # The live widget hides this class (common.js). Where a trusted notebook is reopened, the
+        # style hides the next output, which says "model not found".
+        mark = f"odps-nb-{self._id}"
+        style = f"<style>{_NO_MODEL.format(mark)}</style>"
+        made = dict(bundle)  # whose HTML is of `html.bundle` already
+        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
+        if self._is_displayed:
+            output.replace(made, display_id=self._id)
+        else:
+            self._is_displayed = True
+            output.show(made, display_id=self._id)
+
+    def _show_widget(self, text: str) -> None:
+        """Display the widget; ``text`` stands in its place in untrusted and exported notebooks."""
+        bundle = self.widget()._repr_mimebundle_()
+        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
+        output.show({**bundle, "text/plain": text})
 
     def close(self) -> None:
         """Stop what it does, and free what it holds; the static view stays. Idempotent."""

@@ -1,8 +1,4 @@
-"""Parses the line of a magic; raises one-line errors.
-
-Parsers are those of ``IPython.core.magic_arguments``; this adds shell-like quotes, suggestions for
-mistyped names, and a check that refuses keys as arguments.
-"""
+"""Parses the line of a magic; raises one-line errors."""
 
 from __future__ import annotations
 
@@ -85,8 +81,7 @@ def split_text(line: str, command: Callable[..., Any]) -> tuple[list[str], str]:
 def parse(command: Callable[..., Any], words: list[str]) -> argparse.Namespace:
     """Parse the words of one subcommand; raises a one-line ``UsageError``.
 
-    ``command`` carries a parser made by ``magic_arguments``. Values that were not understood
-    are never repeated in full: one might be a key.
+    Values that were not understood are never repeated in full: one might be a key.
     """
     refuse_keys(words)
     parser = parser_of(command)

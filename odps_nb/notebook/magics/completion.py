@@ -1,7 +1,4 @@
-"""Tab completion in ``%odps``: subcommands, options, tables, columns and partitions.
-
-`complete` is a pure function, `matcher` registers it with IPython.
-"""
+"""Tab completion in ``%odps``: subcommands, options, tables, columns and partitions."""
 
 from __future__ import annotations
 
@@ -40,11 +37,9 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The names to choose from.
+    """The names to choose from; the callables are called only when they are needed.
 
-    ``commands`` are the subcommands. ``variables`` (the user's, for ``-o`` and ``write``),
-    ``profiles`` and ``tables_of`` (of a variable that holds a connection, else ``None``) are asked
-    only when they are needed.
+    ``variables`` are the user's; ``tables_of`` is of a variable that holds a connection.
     """
 
     commands: Mapping[str, Command]
@@ -55,10 +50,7 @@ class Known:
 
 
 def complete(before: str, known: Known, after: str = "") -> Candidates | None:
-    """Return the completions between ``before`` and ``after``, the text of the cell.
-
-    ``None`` outside of our magics and of ``odps.table("…``.
-    """
+    """Return the completions between ``before`` and ``after``; ``None`` where they are not ours."""
     lines = before.split("\n")
     first = _LINE.match(lines[0])
     if first and first["cell"] and len(lines) > 1:

@@ -66,10 +66,7 @@ class Context:
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; an owned one is closed when another replaces it.
-
-        ``origin`` is the arguments of ``%odps connect``, for `is_alive`.
-        """
+        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
         self._let_go()
         self._connection, self.owned, self._origin = connection, owned, origin
         self.cache = NameCache(_names_of(connection), patience=PATIENCE)
@@ -150,10 +147,7 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The user's variables: those of the calling scope, then those of the notebook.
-
-        What IPython itself put there (``open``, ``exit``, …) is left out.
-        """
+        """The user's variables, local ones first, without what IPython put there (``open``, …)."""
         theirs, known = self.shell.user_ns_hidden, vars(builtins)
         return {
             name: value
@@ -203,10 +197,7 @@ class Context:
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return a listener for an operation that continues after its cell.
-
-        A terminal shows no progress then: the line would overwrite the next prompt.
-        """
+        """Return a listener for an operation that outlives its cell; a terminal shows none."""
         from odps_nb.notebook.progress.cards import CardListener
 
         listener = self.listener(quiet=quiet or not self._in_kernel, on_cancel=on_cancel)

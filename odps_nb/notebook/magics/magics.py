@@ -1,7 +1,4 @@
-"""The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand.
-
-The subcommands are in `commands`. No variable is defined unless ``-o`` asks for it.
-"""
+"""The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand."""
 
 from __future__ import annotations
 

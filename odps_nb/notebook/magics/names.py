@@ -1,8 +1,7 @@
 """Caches the names for completion, and refreshes them in a thread.
 
-A lookup returns the names known so far and lets one thread ask for newer ones; the next Tab has
-them. Only for names that were never asked for it waits, at most ``patience`` seconds: a first Tab
-that offers nothing looks broken, and one that hangs is worse.
+A lookup returns the names known so far; only for names that were never asked for it waits, at most
+``patience`` seconds.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ _Key = tuple[str, str]
 
 
 class NameCache:
-    """Names of tables, columns and partitions; asked for again after ``ttl`` seconds.
-
-    ``fetch`` may be slow and may fail.
-    """
+    """Names of tables, columns and partitions; fetched again after ``ttl`` seconds."""
 
     def __init__(
         self,
@@ -69,10 +65,7 @@ class NameCache:
             self._ask(("tables", ""))
 
     def known(self, kind: str, of: str) -> tuple[str, ...] | None:
-        """Return names that are not older than ``ttl``, else ``None``; makes no request.
-
-        Waits, at most ``patience`` seconds, for names that the thread is asking for.
-        """
+        """Return names younger than ``ttl``, waiting for those being fetched, else ``None``."""
         key = (kind, of)
         with self._answered:
             asked = self._asked.get(key)

@@ -1,8 +1,4 @@
-"""The subcommands that read rows: ``%odps head``, ``%odps read`` and ``%%odps sql``.
-
-Rows come from `access.Scan` and `access.Result`; here are the arguments, bound variables, result
-types, and reading in the background.
-"""
+"""The subcommands that read rows: ``%odps head``, ``%odps read`` and ``%%odps sql``."""
 
 from __future__ import annotations
 
@@ -86,10 +82,7 @@ _GIVES = together(
 def stoppable(
     title: str, work: Callable[[], _T], *, cancel: Callable[[], None] | None = None
 ) -> _T:
-    """Run ``work``; raise `CancelledError` in place of an interrupt, which is shown in three lines.
-
-    ``cancel`` is called then, so that the service does not go on with it.
-    """
+    """Run ``work``; at an interrupt call ``cancel`` and raise `CancelledError` in its place."""
     try:
         return work()
     except KeyboardInterrupt:
@@ -113,10 +106,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Return a text with variables bound to ``:name`` and ``{name}``, or raise a one-line error.
-
-    ``timezone`` returns the zone in which datetimes of the text are read.
-    """
+    """Return a text with variables bound to ``:name`` and ``{name}``, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -252,8 +242,7 @@ def _finish(
 ) -> Any:
     """Read a scan or SQL result into the result type, now or in the background.
 
-    ``total`` returns the number of all rows, for the note when a limit left some out; ``done`` is
-    said of what has no columns.
+    ``total`` returns the number of all rows; ``done`` is said of what has no columns.
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":

@@ -27,20 +27,9 @@ MAX_TEXT = 300
 
 
 def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
-    """Return what `children` finds for the connection of the magics, or why there is nothing.
+    """Return what `children` finds, or a ``problem`` in lines, and ``waiting`` for a connection.
 
-    Parameters
-    ----------
-    kind, path
-        See `children`.
-    fresh
-        Ask the service even if names are in the cache.
-
-    Returns
-    -------
-    JSON
-        The value of `children`; or ``problem``, a list of lines to show, and ``waiting``: whether
-        there is no connection yet.
+    ``fresh``: ask the service even if names are in the cache.
     """
     from IPython.display import JSON
 
@@ -66,22 +55,10 @@ def children(
     *,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """Return the projects, or what is inside a project, schema or table.
+    """Return ``projects``, ``schemas`` of a project, ``tables`` of both, or ``columns`` of a table.
 
-    Parameters
-    ----------
-    names
-        The cache of table and column names of the connection.
-    kind, path
-        ``projects``; ``schemas`` of a project; ``tables`` of a project and schema; ``columns`` of
-        a table, by its name as `odps_nb.Connection.table` takes it.
-
-    Returns
-    -------
-    dict
-        ``kind``: ``tables`` where ``schemas`` were asked for and the project has none. ``items``:
-        a text each, for columns name, type, comment and whether it is a partition column.
-        ``prefix``: what goes before the name of a table. ``more``: whether some were left out.
+    Returns ``kind`` (``tables`` for ``schemas`` of a project without any), ``items``, and for
+    tables ``prefix``, which goes before a name, and ``more``: whether some were left out.
     """
     if kind == "projects":
         return _projects(connection)

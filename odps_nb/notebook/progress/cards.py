@@ -1,8 +1,4 @@
-"""Shows progress as a card in the notebook: HTML without scripts, updated in place.
-
-`card_html` and `card_text` are pure functions of a snapshot; `CardListener` displays them. The last
-update stays in the saved notebook, so it is small and says how the operation ended.
-"""
+"""Shows progress as a card in the notebook: HTML without scripts, updated in place."""
 
 from __future__ import annotations
 
@@ -34,11 +30,7 @@ _GRID = (
 
 
 def card_html(snapshot: ProgressSnapshot) -> str:
-    """Return a snapshot as HTML without scripts, links or anything to load.
-
-    Every text that came from outside passes `escape`. A final snapshot gives about 1 KB: the
-    bars of its splits are folded into a number.
-    """
+    """Return a snapshot as escaped HTML without scripts; a final one is about 1 KB."""
     accent = _ACCENT.get(snapshot.phase, _RUNNING)
     name, state = f"{snapshot.operation} {snapshot.title}", words.ending(snapshot)
     parts = [f"<div><b>{escape(name)}</b> · {escape(state)}</div>", _main_bar(snapshot, accent)]
@@ -158,15 +150,7 @@ def _share(splits: Sequence[SplitProgress]) -> float | None:
 
 
 class CardListener(Flusher):
-    """Shows one operation as a card in the cell that started it.
-
-    Parameters
-    ----------
-    options
-        What to show and how often; by default what ``%config OdpsMagics`` says.
-    delay, on_cancel
-        See `Flusher`.
-    """
+    """Shows one operation as a card in the cell that started it; see `Flusher`."""
 
     def __init__(
         self,
@@ -209,8 +193,7 @@ class CardListener(Flusher):
     def _draw_again(self, snapshot: ProgressSnapshot) -> None:
         """Draw the final card again at the end of a cell.
 
-        Programs that execute notebooks (nbclient, papermill) hear only what is sent during a cell,
-        and the operation may have ended between two.
+        Programs that execute notebooks hear only what is sent during a cell.
         """
         registered: list[Callable[[], None]] = []
 
@@ -236,10 +219,7 @@ class CardListener(Flusher):
 
 
 class CancelButton:
-    """Shows a button in the current cell that calls ``cancel``; `remove` takes it away.
-
-    Needs ipywidgets; without them, or where widgets are not shown, ``%odps cancel`` does the same.
-    """
+    """A button in the current cell that calls ``cancel``; nothing without ipywidgets."""
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel

@@ -19,14 +19,8 @@ SHOW_AFTER = 0.3
 class Flusher:
     """A progress listener that draws one operation; subclasses say how.
 
-    Parameters
-    ----------
-    delay
-        Seconds before the first drawing; an operation that ends sooner has none.
-    hz
-        Drawings per second, at most `MAX_HZ`.
-    on_cancel
-        Cancels the operation, for ``%odps cancel``; ``None`` if only an interrupt can.
+    It draws after ``delay`` seconds, then ``hz`` times a second. ``on_cancel`` cancels the
+    operation, for ``%odps cancel``.
     """
 
     def __init__(

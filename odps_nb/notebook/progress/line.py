@@ -19,15 +19,7 @@ from odps_nb.notebook.progress.operations import Options, current_options
 
 
 class LineListener(Flusher):
-    """Shows one operation as a tqdm line; the final line stays and says how it ended.
-
-    Parameters
-    ----------
-    file
-        Where to write, by default ``sys.stderr``; only a terminal gets a line.
-    options, delay, on_cancel
-        As for `CardListener`.
-    """
+    """Shows one operation as a tqdm line, by default on stderr; the final line stays."""
 
     def __init__(
         self,

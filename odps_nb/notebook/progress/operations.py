@@ -1,8 +1,4 @@
-"""The settings of ``%config OdpsMagics``, and the operations that ``%odps status`` lists.
-
-Both belong to the loaded magics, which `loaded_magics` finds through IPython: progress is also
-shown for plain Python calls.
-"""
+"""The settings of ``%config OdpsMagics``, and the operations that ``%odps status`` lists."""
 
 from __future__ import annotations
 

@@ -55,13 +55,6 @@ class PickedFiles:
     """The files of one upload. They come piece by piece, each once and in order.
 
     Iterating gives them as those of a folder; `close` removes them.
-
-    Raises
-    ------
-    ArgumentError
-        There is none, or there are too many.
-    ConfigError
-        The disk has no room for them.
     """
 
     def __init__(self, announced: Sequence[Announced]) -> None:

@@ -79,14 +79,14 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._twin.begin()
+        self._is_displayed = False  # another cell may have it
         self._show_record()
         if in_kernel():
-            self._twin.show_widget(self.widget(), _NO_WIDGET)
+            self._show_widget(_NO_WIDGET)
 
     def _show_record(self) -> None:
         names = () if self._picked is None else [one.name for one in self._picked.announced]
-        self._twin.show(_card(self._table.name, self.receipt, names))
+        self._show_static(_card(self._table.name, self.receipt, names))
 
     def _texts(self) -> Mapping[str, str]:
         where = str(self._table.name)
