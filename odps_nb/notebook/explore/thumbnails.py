@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from odps_nb.access.blob import iter_glances
-from odps_nb.client.blob.many import plan_batches
 from odps_nb.errors import OdpsNbError
 from odps_nb.notebook.live.drawn import picture_of
+from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import TypeCode
@@ -77,17 +76,12 @@ def thumbnails(
         if isinstance(reference, str) and len(wanted) < most:
             wanted.append((row, column, reference))
 
-    found: dict[tuple[int, int], Thumbnail] = {}
-
-    def draw(run: Sequence[tuple[int, int, str]]) -> None:
+    def draw(
+        run: Sequence[tuple[int, int, str]], token: CancelToken
+    ) -> Iterator[tuple[tuple[int, int], Thumbnail]]:
         handles = [view.connection.blob(reference) for _, _, reference in run]
-        with closing(iter_glances(handles, cancel)) as blobs:
+        with closing(iter_glances(handles, token)) as blobs:
             for (row, column, _), blob in zip(run, blobs, strict=True):
-                if cancel is not None and cancel.cancelled:
-                    return
-                found[row, column] = thumbnail(blob)
+                yield (row, column), thumbnail(blob)
 
-    bounds = plan_batches(len(wanted), sizes=None, count=most, size=0, at_least=SIDE_BY_SIDE)
-    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="odps-nb-thumbnails") as pool:
-        list(pool.map(draw, (wanted[low:high] for low, high in bounds)))
-    return found
+    return dict(side_by_side(draw, wanted, cancel, lanes=SIDE_BY_SIDE))

@@ -9,17 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.parallel.fan_out import fan_out
 from odps_nb.errors import ArgumentError, ConfigError, NotFoundError, ProtocolError, visible
-from odps_nb.notebook.gallery.page import runs
+from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.kind import Format
 from odps_nb.notebook.preview.peek import BlobLike, glance
 from odps_nb.notebook.preview.registry import kinds
@@ -38,18 +37,6 @@ _KEPT: Final = 32 << 20  # characters of texts
 _UNREAD: Final = "not read"
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first word of how far it is, and between two
 Order = Literal["row", "name", "size"]
-
-_T = TypeVar("_T")
-
-
-def side_by_side(
-    work: Callable[[Sequence[int], CancelToken], Iterator[_T]],
-    places: Sequence[int],
-    token: CancelToken,
-) -> Generator[_T, None, None]:
-    """Iterate over what ``work`` yields of runs of places, as it comes; leaving it ends all."""
-    jobs = (partial(work, run) for run in runs(places, AT_A_TIME))
-    return fan_out(jobs, size=lambda _: 0, workers=AT_A_TIME, ordered=False, cancel=token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +206,8 @@ class Chosen:
         """Change the choice; ``told`` hears now and then how many were looked at, of how many."""
         missing = self.facts.missing(choice)
         self._enough.clear()
-        after = time.monotonic() + _DELAY
-        with closing(side_by_side(partial(self.facts.look, choice), missing, token)) as looked:
+        after, look = time.monotonic() + _DELAY, partial(self.facts.look, choice)
+        with closing(side_by_side(look, missing, token, lanes=AT_A_TIME)) as looked:
             for number, _ in enumerate(looked, 1):
                 now = time.monotonic()
                 if now > after:

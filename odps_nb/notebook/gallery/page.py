@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
+from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
+from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import GRID, LIST, Size
 from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, tile, unread_tile
 from odps_nb.terms import count_of, shorten
@@ -31,19 +31,6 @@ _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
 # requests at a time for the tiles of a page, each for a few of them
 _LANES: Final = 3
-# blobs that one request names at most: they come one after the other
-_RUN: Final = 8
-
-
-def runs(places: Sequence[int], lanes: int) -> list[Sequence[int]]:
-    """Cut places into runs for so many lanes, each of which is looked at by one request or so.
-
-    No run has one place unless there is only one: alone, a blob would be asked for twice.
-    """
-    total = len(places)
-    number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))
-    edges = [total * n // number for n in range(number + 1)]
-    return [places[low:high] for low, high in pairwise(edges) if low < high]
 
 
 def checked_view(view: View) -> View:
@@ -202,27 +189,20 @@ def _group(
 ) -> list[Tile | OdpsNbError]:
     """Draw some tiles at a time; an error of the service stands in place of a tile."""
 
-    def draw_run(run: Sequence[int]) -> list[Tile | OdpsNbError]:
-        drawn: list[Tile | OdpsNbError] = []
-        with closing(column.glances(run)) as blobs:
-            for index, blob in zip(run, blobs, strict=True):
+    def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
+        left = iter(run)
+        with closing(column.glances(run, token)) as blobs:
+            for index, blob in zip(left, blobs, strict=False):
                 name, row = f"blob {index}", column.caption(index)
                 try:
                     made = tile(
                         blob, size=size, fallback_name=name, row=row, render=render, budget=budget
                     )
                 except (TransportError, ServiceError) as error:  # it is not asked again
-                    return [*drawn, *[error] * (len(run) - len(drawn))]
-                drawn.append(made)
+                    yield from (error for _ in (index, *left))
+                    return
                 if seen is not None:
                     seen(index, made)
-        return drawn
+                yield made
 
-    cut = runs(group, _LANES)
-    if len(cut) == 1:
-        return draw_run(group)
-    pool = ThreadPoolExecutor(len(cut), thread_name_prefix="odps-nb-gallery")
-    try:
-        return list(chain.from_iterable(pool.map(draw_run, cut)))
-    finally:  # an interrupt does not wait for a service that is silent
-        pool.shutdown(wait=False, cancel_futures=True)
+    return list(side_by_side(draw, group, lanes=_LANES, ordered=True))

@@ -22,7 +22,6 @@ from odps_nb.notebook.gallery.chosen import (
     Chosen,
     GalleryChoice,
     Order,
-    side_by_side,
 )
 from odps_nb.notebook.gallery.page import (
     MAX_TILES,
@@ -33,6 +32,7 @@ from odps_nb.notebook.gallery.page import (
     drawn_pages,
 )
 from odps_nb.notebook.gallery.tiles import Tiles
+from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.terms import count_of, shorten
 
@@ -233,7 +233,7 @@ class Gallery(LiveView):
             if kept:
                 self._send({"kind": "tiles", "tiles": list(kept.values())})
             missing = [index for index in wanted if index not in kept]
-            with closing(side_by_side(self._tiles.read, missing, token)) as drawn:
+            with closing(side_by_side(self._tiles.read, missing, token, lanes=AT_A_TIME)) as drawn:
                 for made in drawn:
                     self._send({"kind": "tiles", "tiles": [made]})
 

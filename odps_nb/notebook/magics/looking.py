@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
 
 
-def _described(connection: Connection, names: list[str]) -> Iterable[tuple[str, ...]]:
+def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]]:
     storage = connection.storage
 
     def describe(name: str) -> tuple[str, ...]:
@@ -55,17 +55,14 @@ def _described(connection: Connection, names: list[str]) -> Iterable[tuple[str, 
 
     pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")
     try:
-        found = list(pool.map(describe, names))
-    except BaseException:  # an interrupt does not wait for what hangs
+        return list(pool.map(describe, names))
+    finally:  # an interrupt does not wait for what hangs
         pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
-    return found
 
 
 def _facts(info: TableInfo) -> tuple[str, ...]:
     keys = ", ".join(column.name for column in info.schema.partition_columns)
-    return (_count(info.record_count), _size(info.size), keys, info.comment)
+    return (_known(info.record_count), _known(info.size, format_bytes), keys, info.comment)
 
 
 @parsed_as("odps schema")
@@ -96,7 +93,12 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
     asked = parse_partition(args.partition) or PartitionSpec()
     under = check_partition(asked, table.schema, table.name)
     rows = tuple(
-        (str(one.spec), _count(one.record_count), _size(one.size), _time(one.modified_at))
+        (
+            str(one.spec),
+            _known(one.record_count),
+            _known(one.size, format_bytes),
+            _time(one.modified_at),
+        )
         for one in iter_partitions(context.connection.storage, table.name, under=under)
     )
     return _without_empty(("partition", "rows", "size", "changed"), rows, "no partitions yet")
@@ -114,15 +116,9 @@ def _without_empty(
     )
 
 
-def _count(rows: int | None) -> str:
-    return "" if rows is None or rows < 0 else f"{rows:,}"
-
-
-def _size(size: int | None) -> str:
-    return "" if size is None or size < 0 else format_bytes(size)
+def _known(value: int | None, write: Callable[[int], str] = "{:,}".format) -> str:
+    return "" if value is None or value < 0 else write(value)
 
 
 def _time(seconds: Any) -> str:
-    if not seconds:
-        return ""
-    return f"{datetime.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+    return f"{datetime.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else ""
