@@ -70,7 +70,7 @@ UPWARD = {
     ("odps_nb.access.connection", "odps_nb.spark.writing.checks"): "create_table(…, StructType)",
     ("odps_nb.access.elsewhere", "odps_nb.local.server.launch"): "keys of an embedded service",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.cards"): "a card in a notebook",
-    ("odps_nb.access.progress", "odps_nb.notebook.progress.cells"): "the end of a cell",
+    ("odps_nb.access.progress", "odps_nb.notebook.display.output"): "the end of a cell",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.line"): "a line in a terminal",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.explorer"): "Scan.explore",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.static"): "rows are displayed",

@@ -17,8 +17,14 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, visible
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page
-from odps_nb.notebook.explore.static import Shown, first_found, profile_words, shown_bundle
-from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
+from odps_nb.notebook.explore.static import (
+    Shown,
+    first_found,
+    large_thumbnail,
+    profile_words,
+    shown_bundle,
+    thumbnails,
+)
 from odps_nb.notebook.explore.view import Choice, RowView
 from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode

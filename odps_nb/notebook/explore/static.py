@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import OdpsNbError, RequestTimeoutError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profile import ColumnProfile, TableProfile
-from odps_nb.notebook.explore.thumbnails import Thumbnail, thumbnails
 from odps_nb.notebook.explore.view import RowView
+from odps_nb.notebook.live.drawn import picture_of
+from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
     from odps_nb.access.row_forms import RowForms
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.notebook.preview.peek import BlobLike
 
 HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
@@ -29,10 +37,26 @@ SECONDS = 2.0
 CELL, FOLDED, TEXT_CELL = 60, 500, 24
 TEXT_WIDTH = 100
 BARS = 12
+BUDGET = 24 * 1024
+SIDE_BY_SIDE = 4
+SMALL = Size(layout="tile", width=96, height=64, rows=2, columns=2, lines=2)
+LARGE = Size(layout="single", width=480, height=320, rows=8, columns=8, lines=20)
+LARGE_BUDGET = 256 * 1024
 
 _CELL = f"padding:2px 10px;border-bottom:{LINE};white-space:nowrap;vertical-align:top"
 _LEFT, _RIGHT = ";text-align:left", ";text-align:right;font-variant-numeric:tabular-nums"
 _BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;background:#4c8bf5"
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """A ``data:`` URL of a picture, empty for what is none, and one line about the blob."""
+
+    src: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"Thumbnail({self.text!r}, <{len(self.src)} characters>)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,3 +300,53 @@ def _short(cell: object, *, is_blob: bool) -> str:
     text = "<blob>" if is_blob else str(cell[0] if isinstance(cell, list) else cell)
     line = "".join(one if one.isprintable() else " " for one in text[: TEXT_CELL + 1])
     return line if len(line) <= TEXT_CELL and not isinstance(cell, list) else line[:23] + "…"
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+def large_thumbnail(connection: Connection, reference: str, cancel: CancelToken) -> Thumbnail:
+    """Read one blob and draw it; what is wrong with it is told in its line."""
+    with closing(iter_glances([connection.blob(reference)], cancel)) as blobs:
+        return thumbnail(next(blobs), size=LARGE, budget=LARGE_BUDGET)
+
+
+def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
+    """Read a blob and draw it small; what is wrong with it is told in its line."""
+    try:
+        made = tile(blob, size=size, budget=budget)
+    except OdpsNbError as error:
+        return Thumbnail("", f"not read: {error}"[:200])
+    mark = "✓ verified · " if made.verified else ""
+    return Thumbnail(picture_of(made), f"{mark}{made.words}")
+
+
+def thumbnails(
+    view: RowView,
+    page: Page,
+    *,
+    cells: Iterable[tuple[int, int]] | None = None,
+    most: int = 24,
+    cancel: CancelToken | None = None,
+) -> dict[tuple[int, int], Thumbnail]:
+    """Return thumbnails by ``(row of the page, column)``, by default of the first BLOB cells."""
+    blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
+    if not blobs:
+        return {}
+    texts = page.columns
+    asked = cells or ((row, column) for row in range(page.count) for column in blobs)
+    wanted: list[tuple[int, int, str]] = []
+    for row, column in asked:
+        reference = texts[column][row] if column in blobs and 0 <= row < page.count else None
+        if isinstance(reference, str) and len(wanted) < most:
+            wanted.append((row, column, reference))
+
+    def draw(
+        run: Sequence[tuple[int, int, str]], token: CancelToken
+    ) -> Iterator[tuple[tuple[int, int], Thumbnail]]:
+        handles = [view.connection.blob(reference) for _, _, reference in run]
+        with closing(iter_glances(handles, token)) as blobs:
+            for (row, column, _), blob in zip(run, blobs, strict=True):
+                yield (row, column), thumbnail(blob)
+
+    return dict(side_by_side(draw, wanted, cancel, lanes=SIDE_BY_SIDE))

@@ -18,8 +18,17 @@ from IPython.core.error import UsageError
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics import looking, reading, spark_sql
-from odps_nb.notebook.magics.arguments import parse_partition, parse_partitions, positive
-from odps_nb.notebook.magics.command import PARTITIONS, TABLE, WHERE, Command, argument, parsed_as
+from odps_nb.notebook.magics.arguments import (
+    PARTITIONS,
+    TABLE,
+    WHERE,
+    Command,
+    argument,
+    parse_partition,
+    parse_partitions,
+    parsed_as,
+    positive,
+)
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:

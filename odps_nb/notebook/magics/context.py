@@ -16,7 +16,7 @@ from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, 
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
 from odps_nb.notebook.magics.arguments import suggest
-from odps_nb.notebook.magics.names import Lookup, NameCache
+from odps_nb.notebook.magics.completion import Lookup, NameCache
 from odps_nb.notebook.progress.operations import Operations, Options
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics.arguments import parse_partition
-from odps_nb.notebook.magics.command import TABLE, argument, parsed_as
+from odps_nb.notebook.magics.arguments import TABLE, argument, parse_partition, parsed_as
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import stoppable
 from odps_nb.terms import PartitionSpec, format_bytes

@@ -27,6 +27,7 @@ from odps_nb.notebook.magics import (
     sidebar,  # noqa: F401  JupyterLab asks for it by its name
 )
 from odps_nb.notebook.magics.arguments import (
+    Command,
     parse,
     refuse_keys,
     split_line,
@@ -34,7 +35,6 @@ from odps_nb.notebook.magics.arguments import (
     suggest,
     without_end,
 )
-from odps_nb.notebook.magics.command import Command
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import RESULT_TYPES

@@ -17,18 +17,16 @@ from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbErr
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import (
-    check_names,
-    parse_columns,
-    parse_partitions,
-    parse_size,
-    positive,
-)
-from odps_nb.notebook.magics.command import (
     PARTITIONS,
     TABLE,
     WHERE,
     argument,
+    check_names,
+    parse_columns,
+    parse_partitions,
+    parse_size,
     parsed_as,
+    positive,
     together,
 )
 from odps_nb.notebook.magics.context import Context

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import OdpsNbError, ServiceError, visible
 from odps_nb.notebook.display.failures import error_lines
-from odps_nb.notebook.magics.names import MAX_NAMES
+from odps_nb.notebook.magics.completion import MAX_NAMES
 from odps_nb.notebook.progress.operations import loaded_magics
 
 if TYPE_CHECKING:
     from IPython.display import JSON
 
     from odps_nb.access.connection import Connection
-    from odps_nb.notebook.magics.names import NameCache
+    from odps_nb.notebook.magics.completion import NameCache
 
 DEFAULT_SCHEMA = "default"
 MAX_TEXT = 300

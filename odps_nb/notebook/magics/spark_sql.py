@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics.arguments import positive
-from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.arguments import argument, parsed_as, positive
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import bound, shape_of, spark_session, stoppable
 from odps_nb.terms import count_of

@@ -13,7 +13,6 @@ from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot,
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.cells import after_cell
 from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
 from odps_nb.notebook.progress.operations import Options, current_options
 from odps_nb.terms import count_of, shorten
@@ -202,7 +201,7 @@ class CardListener(Flusher):
                 remove()
             self._draw(snapshot)
 
-        registered.append(after_cell(once))
+        registered.append(output.after_cell(once))
 
     def _is_shown(self) -> bool:
         return self._mode != "none"

@@ -7,8 +7,7 @@ import pytest
 
 from odps_nb.errors import ConnectError
 from odps_nb.notebook.magics.commands import COMMANDS
-from odps_nb.notebook.magics.completion import Known, complete
-from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics.completion import Known, NameCache, complete
 
 
 def names(kind, of):

@@ -17,8 +17,8 @@ from odps_nb.errors import (
     ServerFaultError,
     ThrottledError,
 )
-from odps_nb.notebook.magics import names, sidebar
-from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics import completion, sidebar
+from odps_nb.notebook.magics.completion import NameCache
 from odps_nb.notebook.magics.sidebar import answer, children
 from tests.support.sockets.relays import TlsFront
 
@@ -114,7 +114,7 @@ def test_ten_thousand_tables_are_all_there_and_too_many_are_said(odps, cache, mo
     cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])
     found = children(odps, cache, "tables", ["local", "default"])
     assert (len(found["items"]), found["more"]) == (10_000, False)
-    monkeypatch.setattr(names, "MAX_NAMES", 2)
+    monkeypatch.setattr(completion, "MAX_NAMES", 2)
     monkeypatch.setattr(sidebar, "MAX_NAMES", 2)
     found = children(odps, cache, "tables", ["local", "default"], fresh=True)
     assert (len(found["items"]), found["more"]) == (2, True)
