@@ -98,7 +98,7 @@ def bundles(shown: list, shell) -> list[dict[str, str]]:
         operation="read", title=HOSTILE, phase=Phase.FAILED, message=HOSTILE, session_id=HOSTILE
     )
     card = CardListener(options=Options(progress="html"), delay=0)
-    card._publish(snapshot)
+    card._draw(snapshot)
     Context.show_note(HOSTILE)
     Context.show_text(HOSTILE)
     listing = Listing(headers=(HOSTILE,), rows=((HOSTILE,),), caption=HOSTILE)
