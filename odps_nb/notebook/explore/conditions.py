@@ -9,11 +9,10 @@ from typing import TypeVar
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.cells import kind_of
 from odps_nb.notebook.explore.profile import Bar
-from odps_nb.schema import Column, TypeCode
+from odps_nb.schema import Column
 
-_TEXTS = (TypeCode.STRING, TypeCode.VARCHAR)
-_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _WHOLE_BOUND = 2**63
 
 _T = TypeVar("_T")
@@ -46,21 +45,21 @@ def search_condition(columns: Sequence[Column], text: str) -> str:
     found = [
         bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")
         for column in columns
-        if column.type.code in _TEXTS
+        if kind_of(column) == "TEXT"
     ]
     number = _parsed(int, text)
     if number is not None and abs(number) < _WHOLE_BOUND:
         found += [
             f"{name_in_sql(column.name)} = {number}"
             for column in columns
-            if column.type.code in _WHOLE
+            if kind_of(column) == "INTEGER"
         ]
     day = _parsed(datetime.date.fromisoformat, text)
     if day is not None:
         found += [
             bind(f"{name_in_sql(column.name)} = :d", {"d": day}, timezone="UTC")
             for column in columns
-            if column.type.code is TypeCode.DATE
+            if kind_of(column) == "DATE"
         ]
     if not found:
         raise ArgumentError(f"no column here can have {text!r}")

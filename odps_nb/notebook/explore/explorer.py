@@ -6,7 +6,6 @@ alone. Requests of the browser are numbers and texts, never code.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,6 @@ from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
-STATIC_ROWS = 20
 MAX_SEARCH = 200
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # characters of a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
@@ -101,12 +99,9 @@ class Explorer(LiveView):
 
     def _show_page(self, page: Page, note: str = "") -> None:
         view = self.view
-        rows = min(STATIC_ROWS, page.count)
-        cells = [column[:rows] for column in page.columns]
-        first = replace(page, count=rows, data=json.dumps(cells, ensure_ascii=False).encode())
-        pictures = thumbnails(view, first, most=6) if view.profile is not None else None
-        shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
-        self._static = (first, note)
+        pictures = thumbnails(view, page, most=6) if view.profile is not None else None
+        shown = Shown(view=view, page=page, profile=view.profile, pictures=pictures, note=note)
+        self._static = (page, note)
         self._show_static(shown_bundle(shown))
 
     # -- requests of the browser ----------------------------------------------------------------

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.schema import Column, DecimalType, TypeCode
+from odps_nb.notebook.explore.cells import kind_of
+from odps_nb.schema import Column, DecimalType
 
-_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _WIDE = Context(prec=400)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
@@ -90,10 +90,10 @@ def _time_step(step: float) -> float:
 
 def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
     """Return the line of a column, ``None`` where its values have no distance."""
-    code = column.type.code
-    if code in _WHOLE:
+    kind = kind_of(column)
+    if kind == "INTEGER":
         return Scale(at=lambda place, _: round(place), step=_whole_step, whole=True)
-    if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
+    if kind in ("FLOAT", "DOUBLE"):
         return Scale(at=_rounded, step=_round_step, text=lambda value: f"{value:.6g}")
     if isinstance(column.type, DecimalType):
         unit = Decimal(1).scaleb(-(18 if column.type.scale is None else column.type.scale))

@@ -117,7 +117,7 @@ def first_found(view: RowView) -> tuple[Page, str]:
 
 def shown_bundle(shown: Shown) -> dict[str, str]:
     """Return a static view as ``text/html``, of no more than `HTML_BYTES`, and ``text/plain``."""
-    rows = shown.page.count
+    rows = min(ROWS, shown.page.count)
     html = _html(shown, rows)
     while len(html.encode()) > HTML_BYTES and rows > 1:
         rows //= 2

@@ -66,119 +66,8 @@ class GalleryChoice:
         return self.kind != ALL or bool(self.search)
 
 
-class Facts:
-    """Names, sizes and formats of the blobs of a column, as far as they are known."""
-
-    def __init__(self, column: BlobColumn) -> None:
-        self._column = column
-        self._heads: dict[int, tuple[str, int | None]] = {}
-        self._formats: dict[int, Format] = {}
-        self._texts: dict[int, str] = {}
-        self._kept = 0
-        #: The text that was searched last, and the blobs whose text was searched for it.
-        self._found: tuple[str, dict[int, bool]] = ("", {})
-
-    def learn(self, index: int, made: Tile) -> None:
-        """Take what a drawn tile tells."""
-        self._formats[index] = made.format
-        self._heads[index] = (made.name, made.size)
-
-    def missing(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs that have to be looked at for a choice."""
-        by_head = bool(choice.search) or choice.order != "row"
-        if choice.search and choice.search != self._found[0]:
-            sought, kept = choice.search.casefold(), dict(self._texts)  # others may learn meanwhile
-            self._found = (choice.search, {at: sought in text for at, text in kept.items()})
-        return [
-            index
-            for index in range(len(self._column))
-            if (by_head and index not in self._heads)
-            or (choice.by_format and index not in self._formats)
-            or (choice.search and not self._is_searched(index))
-        ]
-
-    def _is_searched(self, index: int) -> bool:
-        return index in self._found[1] or not self._formats[index].encoding
-
-    def look(
-        self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
-    ) -> Iterator[int]:
-        """Ask for what a choice has to know of some blobs; iterate over those that are known."""
-        with closing(self._column.glances(places, cancel)) as blobs:
-            for index, blob in zip(places, blobs, strict=True):
-                self._look(index, blob, choice)
-                yield index
-
-    def _look(self, index: int, blob: BlobLike, choice: GalleryChoice) -> None:
-        try:
-            if choice.by_format:
-                self._formats[index], text = glance(blob)
-                self._read(index, text.casefold(), choice)
-            if index not in self._heads:  # it came with the bytes
-                name = " ".join(visible(blob.file_name or "").split())
-                self._heads[index] = (name or f"blob {index}", blob.size)
-        except (ProtocolError, NotFoundError):
-            self._heads.setdefault(index, (f"blob {index}", None))
-            self._formats[index] = UNREAD
-
-    def _read(self, index: int, text: str, choice: GalleryChoice) -> None:
-        if index not in self._texts and text and self._kept + len(text) <= _KEPT:
-            self._texts[index] = text
-            self._kept += len(text)
-        searched, inside = self._found
-        if choice.search == searched:  # else another search has begun
-            inside[index] = bool(text) and searched.casefold() in text
-
-    def indices(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs of a choice, in its order, of those that are known well enough."""
-        found = [index for index in range(len(self._column)) if self._fits(index, choice)]
-        if choice.order == "row":
-            return found[::-1] if choice.descending else found
-        known = [index for index in found if index in self._heads]
-        if choice.order == "name":
-            return sorted(
-                known, key=lambda at: self._heads[at][0].casefold(), reverse=choice.descending
-            )
-        sizes = {at: size for at in known if (size := self._heads[at][1]) is not None}
-        unsized = [at for at in known if at not in sizes]
-        return sorted(sizes, key=sizes.__getitem__, reverse=choice.descending) + unsized
-
-    def _fits(self, index: int, choice: GalleryChoice) -> bool:
-        if choice.kind != ALL:
-            format = self._formats.get(index)
-            if format is None:
-                return False
-            named = (_UNREAD,) if format is UNREAD else (format.kind, format.mime)
-            if choice.kind not in named:
-                return False
-        if not choice.search:
-            return True
-        name = self._heads.get(index, ("", None))[0]
-        said = f"{name}\n{self._column.caption(index)}".casefold()
-        return choice.search.casefold() in said or self._found[1].get(index, False)
-
-    def menu(self) -> list[tuple[str, str]]:
-        """Return the kinds to choose from, each with a text; once all are known, with numbers."""
-        total = len(self._column)
-        if len(self._formats) < total or not total:
-            return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
-        known = list(self._formats.values())  # others may learn meanwhile
-        read = [format for format in known if format is not UNREAD]
-        items = [(ALL, f"{ALL} ({total:,})")]
-        of_kind = Counter(format.kind for format in read)
-        of_mime = Counter((format.kind, format.mime) for format in read)
-        for kind, number in sorted(of_kind.items()):
-            items.append((kind, f"{kind} ({number:,})"))
-            inside = sorted(mime for of, mime in of_mime if of == kind)
-            if len(inside) > 1:
-                items += [(mime, f"\u2003{mime} ({of_mime[kind, mime]:,})") for mime in inside]
-        if len(read) < total:
-            items.append((_UNREAD, f"{_UNREAD} ({total - len(read):,})"))
-        return items
-
-
 class Chosen:
-    """The blobs of a column that a choice shows, and those that are selected.
+    """What is known of the blobs of a column, which of them are shown, and which selected.
 
     ``indices`` are the shown blobs in order, ``selected`` those that are selected, shown or not;
     ``note`` says of how many blobs these are, if not of all.
@@ -186,7 +75,12 @@ class Chosen:
 
     def __init__(self, column: BlobColumn) -> None:
         self.column = column
-        self.facts = Facts(column)
+        self._heads: dict[int, tuple[str, int | None]] = {}  # names and sizes
+        self._formats: dict[int, Format] = {}
+        self._texts: dict[int, str] = {}
+        self._kept = 0
+        #: The text that was searched last, and the blobs whose text was searched for it.
+        self._found: tuple[str, dict[int, bool]] = ("", {})
         self.choice = GalleryChoice()
         self.indices: Sequence[int] = range(len(column))
         self.selected: set[int] = set()
@@ -204,9 +98,9 @@ class Chosen:
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
         """Change the choice; ``told`` hears now and then how many were looked at, of how many."""
-        missing = self.facts.missing(choice)
+        missing = self.missing(choice)
         self._enough.clear()
-        after, look = time.monotonic() + _DELAY, partial(self.facts.look, choice)
+        after, look = time.monotonic() + _DELAY, partial(self.look, choice)
         with closing(side_by_side(look, missing, token, lanes=AT_A_TIME)) as looked:
             for number, _ in enumerate(looked, 1):
                 now = time.monotonic()
@@ -216,10 +110,10 @@ class Chosen:
                 if self._enough.is_set():
                     break
         token.check()
-        left = len(self.facts.missing(choice)) if self._enough.is_set() else 0
+        left = len(self.missing(choice)) if self._enough.is_set() else 0
         seen = len(self.column) - left
         self.note = f"of the {seen:,} blobs that were looked at" if left else ""
-        self.indices = self.facts.indices(choice)
+        self.indices = self.ordered(choice)
         self.choice = choice
 
     def save(
@@ -247,3 +141,103 @@ class Chosen:
 
         saved = self.column.pick(places).save(target, file_name=own_name, progress=progress)
         return [path for path in dict.fromkeys(saved) if path is not None]
+
+    # -- what is known of each blob ---------------------------------------------------------------
+
+    def learn(self, index: int, made: Tile) -> None:
+        """Take what a drawn tile tells."""
+        self._formats[index] = made.format
+        self._heads[index] = (made.name, made.size)
+
+    def missing(self, choice: GalleryChoice) -> list[int]:
+        """Return the blobs that have to be looked at for a choice."""
+        by_head = bool(choice.search) or choice.order != "row"
+        if choice.search and choice.search != self._found[0]:
+            sought, kept = choice.search.casefold(), dict(self._texts)  # others may learn meanwhile
+            self._found = (choice.search, {at: sought in text for at, text in kept.items()})
+        return [
+            index
+            for index in range(len(self.column))
+            if (by_head and index not in self._heads)
+            or (choice.by_format and index not in self._formats)
+            or (choice.search and not self._is_searched(index))
+        ]
+
+    def _is_searched(self, index: int) -> bool:
+        return index in self._found[1] or not self._formats[index].encoding
+
+    def look(
+        self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
+    ) -> Iterator[int]:
+        """Ask for what a choice has to know of some blobs; iterate over those that are known."""
+        with closing(self.column.glances(places, cancel)) as blobs:
+            for index, blob in zip(places, blobs, strict=True):
+                self._look(index, blob, choice)
+                yield index
+
+    def _look(self, index: int, blob: BlobLike, choice: GalleryChoice) -> None:
+        try:
+            if choice.by_format:
+                self._formats[index], text = glance(blob)
+                self._read(index, text.casefold(), choice)
+            if index not in self._heads:  # it came with the bytes
+                name = " ".join(visible(blob.file_name or "").split())
+                self._heads[index] = (name or f"blob {index}", blob.size)
+        except (ProtocolError, NotFoundError):
+            self._heads.setdefault(index, (f"blob {index}", None))
+            self._formats[index] = UNREAD
+
+    def _read(self, index: int, text: str, choice: GalleryChoice) -> None:
+        if index not in self._texts and text and self._kept + len(text) <= _KEPT:
+            self._texts[index] = text
+            self._kept += len(text)
+        searched, inside = self._found
+        if choice.search == searched:  # else another search has begun
+            inside[index] = bool(text) and searched.casefold() in text
+
+    def ordered(self, choice: GalleryChoice) -> list[int]:
+        """Return the blobs of a choice, in its order, of those that are known well enough."""
+        found = [index for index in range(len(self.column)) if self._fits(index, choice)]
+        if choice.order == "row":
+            return found[::-1] if choice.descending else found
+        known = [index for index in found if index in self._heads]
+        if choice.order == "name":
+            return sorted(
+                known, key=lambda at: self._heads[at][0].casefold(), reverse=choice.descending
+            )
+        sizes = {at: size for at in known if (size := self._heads[at][1]) is not None}
+        unsized = [at for at in known if at not in sizes]
+        return sorted(sizes, key=sizes.__getitem__, reverse=choice.descending) + unsized
+
+    def _fits(self, index: int, choice: GalleryChoice) -> bool:
+        if choice.kind != ALL:
+            format = self._formats.get(index)
+            if format is None:
+                return False
+            named = (_UNREAD,) if format is UNREAD else (format.kind, format.mime)
+            if choice.kind not in named:
+                return False
+        if not choice.search:
+            return True
+        name = self._heads.get(index, ("", None))[0]
+        said = f"{name}\n{self.column.caption(index)}".casefold()
+        return choice.search.casefold() in said or self._found[1].get(index, False)
+
+    def menu(self) -> list[tuple[str, str]]:
+        """Return the kinds to choose from, each with a text; once all are known, with numbers."""
+        total = len(self.column)
+        if len(self._formats) < total or not total:
+            return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
+        known = list(self._formats.values())  # others may learn meanwhile
+        read = [format for format in known if format is not UNREAD]
+        items = [(ALL, f"{ALL} ({total:,})")]
+        of_kind = Counter(format.kind for format in read)
+        of_mime = Counter((format.kind, format.mime) for format in read)
+        for kind, number in sorted(of_kind.items()):
+            items.append((kind, f"{kind} ({number:,})"))
+            inside = sorted(mime for of, mime in of_mime if of == kind)
+            if len(inside) > 1:
+                items += [(mime, f"\u2003{mime} ({of_mime[kind, mime]:,})") for mime in inside]
+        if len(read) < total:
+            items.append((_UNREAD, f"{_UNREAD} ({total - len(read):,})"))
+        return items

@@ -6,20 +6,17 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
 from odps_nb.notebook.display.html import BACKDROP
-from odps_nb.notebook.gallery.chosen import Facts
+from odps_nb.notebook.gallery.chosen import Chosen
 from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
 from odps_nb.notebook.preview.kind import differs
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import UNREAD, Tile, tile, unread_tile
 from odps_nb.terms import shorten
-
-if TYPE_CHECKING:
-    from odps_nb.access.blob import BlobColumn
 
 #: Bytes of messages that are kept.
 KEPT: Final = 16 * 1024 * 1024
@@ -37,8 +34,8 @@ Message = dict[str, Any]
 class Tiles:
     """Draws tiles of a column as messages; may be used by several threads."""
 
-    def __init__(self, column: BlobColumn, facts: Facts) -> None:
-        self._column, self._facts = column, facts
+    def __init__(self, chosen: Chosen) -> None:
+        self._column, self._chosen = chosen.column, chosen
         self._kept: OrderedDict[int, Message] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -50,7 +47,7 @@ class Tiles:
 
     def learn(self, index: int, made: Tile) -> None:
         """Take a tile that was drawn elsewhere."""
-        self._facts.learn(index, made)
+        self._chosen.learn(index, made)
         if len(made.drawing) <= _BUDGET:
             self._keep(index, self._message(index, made, _TEXT))
 
@@ -70,7 +67,7 @@ class Tiles:
                 except OdpsNbError as error:
                     yield self._failed(index, error)
                     continue
-                self._facts.learn(index, made)
+                self._chosen.learn(index, made)
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
@@ -81,7 +78,7 @@ class Tiles:
                 made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
             except OdpsNbError as error:
                 return self._failed(index, error)
-        self._facts.learn(index, made)
+        self._chosen.learn(index, made)
         return {**self._message(index, made, _LARGE_TEXT), "player": player_of(made)}
 
     # -- inside -------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ class Gallery(LiveView):
         self._column, self._view, self._summary = column, checked_view(view), summary
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
-        self._tiles = Tiles(column, self._chosen.facts)
+        self._tiles = Tiles(self._chosen)
         #: Which view asked last for another choice, and the number that it gave the question.
         self._question: dict[str, Any] = {}
 
@@ -216,7 +216,7 @@ class Gallery(LiveView):
             "total": len(column),
             "count": len(shown),
             "note": " · ".join(notes),
-            "menu": chosen.facts.menu(),
+            "menu": chosen.menu(),
             "chosen": choice.kind,
             "search": choice.search,
             "order": choice.order,
@@ -260,7 +260,7 @@ class Gallery(LiveView):
             order=content["order"],
             descending=bool(content["descending"]),
         )
-        missing = len(self._chosen.facts.missing(choice))
+        missing = len(self._chosen.missing(choice))
         if missing > ASK and not content.get("sure"):
             text = f"for this {missing:,} blobs have to be looked at: a small request for each"
             self._send({"kind": "ask", "text": text})

@@ -20,7 +20,7 @@ from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, 
 from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
 from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.flusher import Flusher
+from odps_nb.notebook.progress.operations import Flusher
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
@@ -215,14 +215,13 @@ class Told(Flusher):
     """A progress listener that tells the browser how far the work of a lane is."""
 
     def __init__(
-        self,
-        send: Callable[[Mapping[str, Any]], None],
-        cancel: Callable[[], None],
-        *,
-        lane: str = "",
+        self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], lane: str = ""
     ) -> None:
         super().__init__(delay=0.0, on_cancel=cancel)
         self._send, self._lane = send, lane
+
+    def _is_shown(self) -> bool:
+        return True
 
     def _draw(self, snapshot: ProgressSnapshot) -> None:
         text = " · ".join([words.ending(snapshot), *words.figures(snapshot)])

@@ -237,12 +237,11 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             progress=progress,
         )
 
-    if folder is not None and args.partitioned_by:
-        raise UsageError("--partitioned-by is for rows: a folder has -p KEY=VALUE")
-    if folder is not None and args.index:
-        raise UsageError("--index is for pandas data, not for a folder")
-    if folder is None and (args.pattern or args.resume):
-        raise UsageError(f"{'--pattern' if args.pattern else '--resume'} is for a folder")
+    if folder is not None:
+        reading.refuse(args, "partitioned_by", why="a folder has -p KEY=VALUE")
+        reading.refuse(args, "index", why="it is for pandas data")
+    else:
+        reading.refuse(args, "pattern", "resume", why="it is for a folder")
     return reading.stoppable(f"write {args.table}", run)
 
 

@@ -38,8 +38,7 @@ from odps_nb.notebook.magics.arguments import (
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.magics.reading import RESULT_TYPES
-from odps_nb.notebook.progress.flusher import MAX_HZ
-from odps_nb.notebook.progress.operations import Operations, Options
+from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")

@@ -244,14 +244,14 @@ def _finish(
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
-        _refuse(args, *_dtypes(args), why=f"they shape a DataFrame of pandas, not -t {kind}")
+        refuse(args, *_dtypes(args), why=f"they shape a DataFrame of pandas, not -t {kind}")
     if kind == "spark":
-        _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
+        refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
         frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
-        _refuse(args, "bg", why="batches are read when they are iterated over")
+        refuse(args, "bg", why="batches are read when they are iterated over")
         batches = source.batches(progress=context.listener(quiet=args.quiet))
         return context.deliver(batches, into=args.output, note=title)
     take = partial(source.to_pandas, **_dtypes(args)) if kind == "pandas" else source.to_arrow
@@ -283,7 +283,8 @@ def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:
+def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
+    """Raise a one-line error if one of these options is given."""
     for name in names:
         if getattr(args, name, None):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")

@@ -13,8 +13,7 @@ from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot,
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
 from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
-from odps_nb.notebook.progress.operations import Options, current_options
+from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
 from odps_nb.terms import count_of, shorten
 
 MAX_BARS = 16
@@ -158,9 +157,7 @@ class CardListener(Flusher):
         delay: float = SHOW_AFTER,
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
-        options = options or current_options()
-        super().__init__(delay=delay, hz=options.refresh_hz, on_cancel=on_cancel)
-        self._mode = options.progress
+        super().__init__(options=options, delay=delay, on_cancel=on_cancel)
         self._display_id = f"odps-nb-{uuid.uuid4().hex}"
         self._placed = self._lasts = False
         self._button: CancelButton | None = None
@@ -202,9 +199,6 @@ class CardListener(Flusher):
             self._draw(snapshot)
 
         registered.append(output.after_cell(once))
-
-    def _is_shown(self) -> bool:
-        return self._mode != "none"
 
     def _draw(self, snapshot: ProgressSnapshot) -> None:
         made = bundle(card_html(snapshot), card_text(snapshot))

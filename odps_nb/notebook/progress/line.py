@@ -14,8 +14,7 @@ from typing import Any, TextIO
 from odps_nb.client.calls.progress import ProgressSnapshot
 from odps_nb.errors import visible
 from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
-from odps_nb.notebook.progress.operations import Options, current_options
+from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
 
 
 class LineListener(Flusher):
@@ -29,14 +28,12 @@ class LineListener(Flusher):
         delay: float = SHOW_AFTER,
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
-        options = options or current_options()
-        super().__init__(delay=delay, hz=options.refresh_hz, on_cancel=on_cancel)
+        super().__init__(options=options, delay=delay, on_cancel=on_cancel)
         self._file = file if file is not None else sys.stderr
-        self._mode = options.progress
         self._bar: Any = None
 
     def _is_shown(self) -> bool:
-        return self._mode != "none" and self._file.isatty() and find_spec("tqdm") is not None
+        return super()._is_shown() and self._file.isatty() and find_spec("tqdm") is not None
 
     def _draw(self, snapshot: ProgressSnapshot) -> None:
         if self._bar is None:

@@ -81,7 +81,7 @@ def test_a_filter_means_what_the_bytes_are(live):
     assert told["chosen"] == "image"
     indices = unpacked(buffers)
     assert len(indices) == told["count"] < 47
-    formats = gallery._chosen.facts._formats
+    formats = gallery._chosen._formats
     assert {formats[index].kind for index in indices} == {"image"}
     sizes = [gallery._column[index].size for index in indices]
     assert sizes == sorted(sizes)
