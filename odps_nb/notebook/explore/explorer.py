@@ -7,7 +7,7 @@ alone. Requests of the browser are numbers and texts, never code.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -266,14 +266,10 @@ def profile_message(view: RowView) -> dict[str, Any]:
     assert profile is not None  # the caller made it
     columns = [
         {
+            **asdict(replace(one, bars=())),
             "words": profile_words(one),
-            "rows": one.rows,
-            "nulls": one.nulls,
-            "distinct": one.distinct,
-            "more_distinct": one.more_distinct,
             "least": visible(one.least),
             "greatest": visible(one.greatest),
-            "is_range": one.is_range,
             "bars": [[visible(bar.label), bar.count] for bar in one.bars],
         }
         for one in profile.columns

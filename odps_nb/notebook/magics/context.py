@@ -15,13 +15,14 @@ from odps_nb.client.calls.progress import ProgressListener
 from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, visible
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.live.twin import in_kernel
 from odps_nb.notebook.magics.arguments import suggest
 from odps_nb.notebook.magics.completion import Lookup, NameCache
-from odps_nb.notebook.progress.operations import Operations, Options
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.notebook.magics.magics import OdpsMagics
 
 PATIENCE = 0.6
 """Seconds that a first Tab waits for names; JupyterLab gives up after one."""
@@ -35,16 +36,9 @@ class Context:
     sidebar; ``None`` before there is a connection.
     """
 
-    def __init__(
-        self,
-        *,
-        shell: Any,
-        operations: Operations,
-        options: Callable[[], Options],
-        last_traceback: Callable[[], str | None],
-    ) -> None:
-        self.shell, self.operations, self.options = shell, operations, options
-        self.last_traceback = last_traceback
+    def __init__(self, magics: OdpsMagics) -> None:
+        self.shell, self.operations, self.options = magics.shell, magics.operations, magics.options
+        self.last_traceback = magics.failures.last_traceback
         self._connection: Connection | None = None
         self._origin: tuple[str | None, ...] = ()
         self.owned = False
@@ -190,7 +184,7 @@ class Context:
         options = self.options()
         if quiet:
             options = replace(options, progress="none")
-        if self._in_kernel or options.progress == "html":
+        if in_kernel() or options.progress == "html":
             return CardListener(options=options, on_cancel=on_cancel)
         return LineListener(options=options, on_cancel=on_cancel)
 
@@ -200,14 +194,10 @@ class Context:
         """Return a listener for an operation that outlives its cell; a terminal shows none."""
         from odps_nb.notebook.progress.cards import CardListener
 
-        listener = self.listener(quiet=quiet or not self._in_kernel, on_cancel=on_cancel)
+        listener = self.listener(quiet=quiet or not in_kernel(), on_cancel=on_cancel)
         if isinstance(listener, CardListener):
             listener.place(*title.split(" ", 1))
         return listener
-
-    @property
-    def _in_kernel(self) -> bool:
-        return getattr(self.shell, "kernel", None) is not None
 
     @staticmethod
     def show_text(text: str) -> None:

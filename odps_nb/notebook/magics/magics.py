@@ -97,13 +97,8 @@ class OdpsMagics(Magics):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.operations = Operations()
-        self._failures = FailureHook(shell, wants_traceback=lambda: bool(self.traceback))
-        self.context = Context(
-            shell=shell,
-            operations=self.operations,
-            options=self.options,
-            last_traceback=self._failures.last_traceback,
-        )
+        self.failures = FailureHook(shell, wants_traceback=lambda: bool(self.traceback))
+        self.context = Context(self)
         self._matcher = completion.matcher(self._complete)
         self._replaced: dict[str, Any] = {}
 
@@ -174,7 +169,7 @@ class OdpsMagics(Magics):
         self.shell.Completer.custom_matchers.append(self._matcher)
         self.shell.input_transformers_cleanup.append(_help_line)
         self.shell.input_transformer_manager.token_transformers.append(_Assigned)
-        self._failures.install()
+        self.failures.install()
 
     def uninstall(self) -> None:
         """Remove what `install` registered, and close the connection."""
@@ -191,7 +186,7 @@ class OdpsMagics(Magics):
             (self.shell.input_transformer_manager.token_transformers, _Assigned),
         ):
             kept[:] = [one for one in kept if one is not item]
-        self._failures.remove()
+        self.failures.remove()
         self.context.close()
 
     def _complete(self, before: str, after: str) -> completion.Candidates | None:
