@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +31,9 @@ from odps_nb.notebook.magics.arguments import (
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
     from odps_nb.access.checks import Overwrite
     from odps_nb.access.connection import Connection
-    from odps_nb.access.receipt import Receipt
     from odps_nb.notebook.explore.explorer import Explorer
 
 _ROOT = re.compile(r"[^\W\d]\w*")
@@ -151,21 +149,18 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     from odps_nb.notebook.gallery.view import Gallery
 
     table = context.connection.table(args.table)
-    column = reading.stoppable(
-        f"blobs {args.table}",
-        lambda: table.blobs(
-            args.column,
-            limit=args.limit,
-            keep=_of_type(args.mime),
-            where=reading.filter_of(context, args.where, cell),
-            partitions=parse_partitions(args.partition),
-            progress=context.listener(),
-        ),
+    column = table.blobs(
+        args.column,
+        limit=args.limit,
+        keep=_of_type(args.mime),
+        where=reading.filter_of(context, args.where, cell),
+        partitions=parse_partitions(args.partition),
+        progress=context.listener(),
     )
     if args.save is not None:
-        return reading.stoppable(
-            f"save {args.table}", lambda: _saved(context, column, Path(args.save))
-        )
+        Path(args.save).mkdir(parents=True, exist_ok=True)
+        paths = column.save(args.save, progress=context.listener())
+        return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
     shown = {
         "view": args.view,
         "summary": column.summary,
@@ -173,8 +168,7 @@ def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     }
     if not args.render:
         return Gallery(column, **shown)
-    draw = partial(mimebundle, column, render=True, **shown)
-    output.show(reading.stoppable(f"blobs {args.table}", draw))
+    output.show(mimebundle(column, render=True, **shown))
     return None
 
 
@@ -185,12 +179,6 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
     from odps_nb.notebook.preview.peek import glance
 
     return lambda blob: glance(blob)[0].mime.startswith(mime.lower())
-
-
-def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = context.connection.save_blobs(column, folder, progress=context.listener())
-    return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
 
 
 @parsed_as("odps write")
@@ -214,19 +202,8 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     parse_partition(args.partition)
     folder, value = _source(context, args.source)
     overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
-
-    def run() -> Receipt:
-        progress = context.listener(quiet=args.quiet)
-        if folder is not None:
-            return context.connection.write_files(
-                folder,
-                args.table,
-                pattern=args.pattern or "*",
-                partition=args.partition,
-                overwrite=overwrite,
-                resume=args.resume,
-                progress=progress,
-            )
+    if folder is None:
+        reading.refuse(args, "pattern", "resume", why="it is for a folder")
         return context.connection.table(args.table).write(
             value,
             partition=args.partition,
@@ -234,15 +211,19 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
             create=args.create,
             partitioned_by=args.partitioned_by,
             index=args.index or None,
-            progress=progress,
+            progress=context.listener(quiet=args.quiet),
         )
-
-    if folder is not None:
-        reading.refuse(args, "partitioned_by", why="a folder has -p KEY=VALUE")
-        reading.refuse(args, "index", why="it is for pandas data")
-    else:
-        reading.refuse(args, "pattern", "resume", why="it is for a folder")
-    return reading.stoppable(f"write {args.table}", run)
+    reading.refuse(args, "partitioned_by", why="a folder has -p KEY=VALUE")
+    reading.refuse(args, "index", why="it is for pandas data")
+    return context.connection.write_files(
+        folder,
+        args.table,
+        pattern=args.pattern or "*",
+        partition=args.partition,
+        overwrite=overwrite,
+        resume=args.resume,
+        progress=context.listener(quiet=args.quiet),
+    )
 
 
 def _source(context: Context, name: str) -> tuple[Path | None, Any]:

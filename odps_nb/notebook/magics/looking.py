@@ -13,7 +13,6 @@ from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import TABLE, argument, parse_partition, parsed_as
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.reading import stoppable
 from odps_nb.terms import PartitionSpec, format_bytes
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     if len(names) > MAX_DESCRIBED:
         return Listing(headers=("table",), rows=tuple((name,) for name in names))
     nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
-    described = stoppable("tables", lambda: _described(context.connection, names))
+    described = _described(context.connection, names)
     rows = tuple((name, *more) for name, more in zip(names, described, strict=True))
     return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
 

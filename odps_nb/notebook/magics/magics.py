@@ -20,7 +20,7 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Integer
 
-from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.errors import CancelledError, NotFoundError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
 from odps_nb.notebook.magics import (
     completion,
@@ -145,6 +145,11 @@ class OdpsMagics(Magics):
         except NotFoundError as error:
             self.context.suggest_table(error, getattr(args, "table", ""))
             raise
+        except KeyboardInterrupt:
+            what = f"{name} {getattr(args, 'table', '')}".rstrip()
+            raise CancelledError(
+                f"{what} was stopped by an interrupt", hint="run the cell again to start over"
+            ) from None
 
     @staticmethod
     def _check_cell(command: Command, rest: list[str], text: str, cell: str | None) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding.literals import Target
 from odps_nb.access.binding.text import bind, bind_query
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
-from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbError
+from odps_nb.errors import ArgumentError, ConfigError, OdpsNbError
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import (
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadSession
     from odps_nb.wire.control import SqlCost
 
-_T = TypeVar("_T")
 RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
 _TEXT = 32  # bytes of a text or another value of no fixed width, where nothing better is known
 
@@ -77,19 +76,15 @@ _GIVES = together(
 )
 
 
-def stoppable(
-    title: str, work: Callable[[], _T], *, cancel: Callable[[], None] | None = None
-) -> _T:
-    """Run ``work``; at an interrupt call ``cancel`` and raise `CancelledError` in its place."""
+@contextmanager
+def cancels(cancel: Callable[[], None]) -> Iterator[None]:
+    """Call ``cancel`` at an interrupt, so that the service does not go on."""
     try:
-        return work()
+        yield
     except KeyboardInterrupt:
-        if cancel is not None:
-            with suppress(OdpsNbError):  # the interrupt is the news, not what came of it
-                cancel()
-        raise CancelledError(
-            f"{title} was stopped by an interrupt", hint="run the cell again to start over"
-        ) from None
+        with suppress(OdpsNbError):  # the interrupt is the news, not what came of it
+            cancel()
+        raise
 
 
 def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
@@ -136,12 +131,7 @@ def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     columns = _columns(args, table)
     partitions = parse_partitions(args.partition)
     rows = args.limit or context.options().preview_rows
-    frame = stoppable(
-        f"head {args.table}",
-        lambda: table.head(
-            rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args)
-        ),
-    )
+    frame = table.head(rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args))
     return context.deliver(frame, into=args.output, note=shape_of(frame, args.table))
 
 
@@ -174,9 +164,9 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         **_text(args),
     )
     if args.dry_run:
-        return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
+        return _plan(scan, args.table)
     if not (args.all or args.where or where or args.max_bytes or scan.plan.limit):
-        stoppable(f"plan {args.table}", lambda: _ask_if_large(context, args, scan))
+        _ask_if_large(context, args, scan)
     return _finish(context, args, f"read {args.table}", scan, lambda: scan.session.row_count)
 
 
@@ -196,8 +186,8 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         raise UsageError("%%odps sql needs a query in the cell")
     query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
-        return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
-    result = stoppable("sql", lambda: context.connection.sql(query, wait=False, **_text(args)))
+        return _cost(context.connection.sql_cost(query))
+    result = context.connection.sql(query, wait=False, **_text(args))
     if not args.quiet:
         context.show_page(result.instance_id)
     limit = args.limit or context.options().limit
@@ -260,7 +250,8 @@ def _finish(
         handle = BackgroundResult(title, lambda: take(progress=listener), cancel=source.cancel)
         return context.deliver(handle, into=args.output, note=f"{title}, in the background")
     listener = context.listener(quiet=args.quiet)
-    value = stoppable(title, lambda: take(progress=listener), cancel=source.cancel)
+    with cancels(source.cancel):
+        value = take(progress=listener)
     if args.quiet:
         return context.deliver(value, into=args.output)
     if done and value.shape[1] == 0:

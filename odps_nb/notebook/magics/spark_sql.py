@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import argument, parsed_as, positive
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.reading import bound, shape_of, spark_session, stoppable
+from odps_nb.notebook.magics.reading import bound, cancels, shape_of, spark_session
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     connection = context.connection
     # A plan alone is no reason to start Spark, which takes its time.
     session = context.variables.get("spark") if args.dry_run else spark_session(context)
-    query = stoppable(_TITLE, lambda: explain_sql(session, connection, text, limit=limit))
+    query = explain_sql(session, connection, text, limit=limit)
     if args.dry_run:
         return _plan(query)
     if query.summary() and not args.quiet:
@@ -78,10 +78,11 @@ def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> A
     if kind == "spark":
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
         progress = False if quiet else None
-        return stoppable(_TITLE, lambda: query.to_spark(progress=progress))
+        return query.to_spark(progress=progress)
     take = query.to_pandas if kind == "pandas" else query.to_arrow
     listener = context.listener(quiet=quiet)
-    return stoppable(_TITLE, lambda: take(progress=listener), cancel=query.cancel)
+    with cancels(query.cancel):
+        return take(progress=listener)
 
 
 def _plan(query: SparkQuery) -> Listing:
