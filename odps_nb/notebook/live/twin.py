@@ -138,9 +138,6 @@ class LiveView:
         except (OdpsNbError, *_MALFORMED) as error:
             self._tell_error(self._lane, error)
 
-    def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
-        self._stop(str(content["lane"]))
-
     def _texts(self) -> Mapping[str, str]:
         """Return the texts of the widget's state, which have nothing of the data."""
         return {}
