@@ -68,7 +68,7 @@ class Explorer(LiveView):
 
     @property
     def code(self) -> str:
-        """Python that reads the rows that are looked at."""
+        """Python code that reads the selected rows."""
         return self.view.code
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ def table_message(view: RowView) -> dict[str, Any]:
 
 
 def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return what stands around a page; its cells are the buffer of the message."""
+    """Return the message of a page without its cells, which are the buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
     return {

@@ -86,7 +86,7 @@ def _cell(text: str | None) -> Cell:
 
 
 class _Pager(ABC):
-    """Pages of rows, of which the ones that were looked at last are kept, up to ``kept`` bytes."""
+    """Pages of rows, with a cache of the last used ones, up to ``kept`` bytes."""
 
     total: int | None
     """The number of rows, if it is known."""
@@ -263,7 +263,7 @@ class StreamPager(_Pager):
         return page
 
     def _gather(self, rows: int, cancel: CancelToken) -> None:
-        """Wait until so many rows are here, or no more come."""
+        """Wait for that many rows, or for the end."""
         assert self._stream is not None
         have = sum(one.batch.num_rows for one in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
@@ -275,7 +275,7 @@ class StreamPager(_Pager):
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
-        """Return the first of the rows that are here."""
+        """Remove and return the first of the waiting rows."""
         taken = []
         while rows and self._rest:
             first = self._rest.pop(0)

@@ -19,7 +19,7 @@ from odps_nb.notebook.explore.scale import Scale, scale_of
 from odps_nb.schema import Column, TypeCode
 
 MAX_VALUES = 1000
-"""Distinct values that are counted one by one where all rows are looked at."""
+"""Distinct values that are counted one by one when all rows are described."""
 MOST_BARS = 20
 TOP_VALUES = 10
 LABEL = 60
@@ -32,7 +32,7 @@ _COUNTED_NOT = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: what it stands for, how many rows, and the values between which they are.
+    """A bar: its label, its number of rows, and the values between which they are.
 
     ``value`` is of one value; ``low`` and ``high`` (``last``: inclusive) of a range.
     """

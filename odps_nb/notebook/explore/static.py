@@ -71,7 +71,7 @@ class Shown:
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
-    """Return the first rows of a read or of a result; what fails is told in their place."""
+    """Return the first rows of a read or of a result; an error is shown in their place."""
     try:
         if _is_running(source):
             return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
@@ -306,13 +306,13 @@ def _short(cell: object, *, is_blob: bool) -> str:
 
 
 def large_thumbnail(connection: Connection, reference: str, cancel: CancelToken) -> Thumbnail:
-    """Read one blob and draw it; what is wrong with it is told in its line."""
+    """Read one blob and draw it; an error becomes its text."""
     with closing(iter_glances([connection.blob(reference)], cancel)) as blobs:
         return thumbnail(next(blobs), size=LARGE, budget=LARGE_BUDGET)
 
 
 def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
-    """Read a blob and draw it small; what is wrong with it is told in its line."""
+    """Read a blob and draw it small; an error becomes its text."""
     try:
         made = tile(blob, size=size, budget=budget)
     except OdpsNbError as error:

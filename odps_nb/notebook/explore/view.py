@@ -40,7 +40,7 @@ MAX_CELL = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which rows are looked at: conditions that all hold, a text to find, and an order."""
+    """Which rows are shown: conditions that all hold, a text to find, and an order."""
 
     conditions: tuple[str, ...] = ()
     search: str = ""
@@ -160,7 +160,7 @@ class RowView:
         return text[:MAX_CELL], len(text) > MAX_CELL
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
-        """Return the reference of the blob in a cell of the page that was looked at."""
+        """Return the reference of the blob in a cell of the current page."""
         found = self._on_page(row, column, cancel)
         is_blob = self.columns[column].type.code is TypeCode.BLOB
         return found if is_blob and isinstance(found, str) else None
@@ -175,12 +175,12 @@ class RowView:
 
     @property
     def where(self) -> str | None:
-        """The condition of the rows that are looked at."""
+        """The condition of the shown rows."""
         return self._where(self.choice)
 
     @property
     def code(self) -> str:
-        """Python that reads the rows that are looked at."""
+        """Python code that reads the shown rows."""
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
@@ -204,7 +204,7 @@ class RowView:
             self._shown, self.choice = shown, choice
 
     def prepare(self) -> None:
-        """Load what reads conditions (most of a second, once), before somebody waits for it."""
+        """Load the parser of conditions (most of a second, once) before it is needed."""
         with suppress(ArgumentError):  # of a read with a limit, which takes none
             self._rows.check(null_condition(self.columns[0]))
 

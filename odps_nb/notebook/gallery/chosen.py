@@ -88,7 +88,7 @@ class Chosen:
         self._enough = threading.Event()
 
     def enough(self) -> None:
-        """Let `choose` be content with the blobs that it has looked at."""
+        """Let `choose` finish with the blobs that it has read so far."""
         self._enough.set()
 
     def choose(
@@ -97,7 +97,7 @@ class Chosen:
         token: CancelToken,
         told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        """Change the choice; ``told`` hears now and then how many were looked at, of how many."""
+        """Change the choice; ``told`` is called at times with the number read and the total."""
         missing = self.missing(choice)
         self._enough.clear()
         after, look = time.monotonic() + _DELAY, partial(self.look, choice)
@@ -150,7 +150,7 @@ class Chosen:
         self._heads[index] = (made.name, made.size)
 
     def missing(self, choice: GalleryChoice) -> list[int]:
-        """Return the blobs that have to be looked at for a choice."""
+        """Return the blobs that have to be read for a choice."""
         by_head = bool(choice.search) or choice.order != "row"
         if choice.search and choice.search != self._found[0]:
             sought, kept = choice.search.casefold(), dict(self._texts)  # others may learn meanwhile

@@ -132,7 +132,7 @@ def drawn_pages(
 
     When the service stops answering midway, the tiles after that say so and ask for nothing. Near
     the end of the budget tiles shrink to a head and a caption. ``together`` blobs are read at a
-    time; ``seen`` is told each index with its tile, by several threads.
+    time; several threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
     todo, tiles = list(indices), list[Tile]()
@@ -187,7 +187,7 @@ def _group(
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw some tiles at a time; an error of the service stands in place of a tile."""
+    """Draw some tiles at a time; an error of the service takes the place of a tile."""
 
     def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
         left = iter(run)

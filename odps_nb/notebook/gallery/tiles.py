@@ -1,4 +1,4 @@
-"""Tiles of a gallery as messages to the browser; those looked at last are kept, up to a bound."""
+"""Tiles of a gallery as messages to the browser; the last ones are cached, up to a bound."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Tiles:
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over the messages of tiles; what is wrong with a blob is told in its message."""
+        """Iterate over the messages of tiles; the message of a blob that fails has the reason."""
         with closing(self._column.glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:
@@ -71,7 +71,7 @@ class Tiles:
                 yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return the message of a blob that is looked at alone; it is not kept."""
+        """Return the message of an enlarged blob, which is not cached."""
         name = f"blob {index}"
         with closing(self._column.glances([index], cancel)) as blobs:
             try:

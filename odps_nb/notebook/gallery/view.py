@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.progress import Progress
 
 ASK: Final = 1_000
-"""Blobs that are looked at for a filter or an order without asking first."""
+"""Blobs that are read for a filter or an order without asking first."""
 MAX_SHOWN: Final = 100_000
 """Tiles that one can scroll to."""
 _BATCH: Final = 200  # tiles that one message may ask for

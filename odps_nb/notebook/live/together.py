@@ -1,4 +1,4 @@
-"""Looks at several blobs at a time, in few requests."""
+"""Reads the heads of several blobs at a time, in few requests."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def side_by_side(
 
 
 def _runs(places: Sequence[_P], lanes: int) -> list[Sequence[_P]]:
-    """Cut places into runs for so many lanes, each of which is looked at by one request or so.
+    """Cut places into runs for so many workers, about one request each.
 
-    No run has one place unless there is only one: alone, a blob would be asked for twice.
+    No run has one place unless there is only one: a blob alone would be requested twice.
     """
     total = len(places)
     number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))

@@ -1,7 +1,7 @@
-"""Shows a static view, and beside it the widget that stands in its place while it is alive.
+"""Shows a static view, and the widget that hides it while the kernel answers.
 
-Two outputs: one with both would show "model not found" when a trusted notebook is reopened without
-its kernel, and nothing in an export.
+They are two outputs: one with both would show "model not found" when a trusted notebook is
+reopened without its kernel, and nothing in an export.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class LiveView:
 
     _script: ClassVar[Path]
     _lane: ClassVar[str]
-    """The lane that shows what is wrong with a request itself."""
+    """The lane in which a malformed request is reported."""
     _cancelled: ClassVar[Mapping[str, str]] = {}
-    """What is said of cancelled work, by lane; of other lanes nothing."""
+    """Text for cancelled work by lane; other lanes report nothing."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4().hex  # of the output of the static view
@@ -108,7 +108,7 @@ class LiveView:
             output.show(made, display_id=self._id)
 
     def _show_widget(self, text: str) -> None:
-        """Display the widget; ``text`` stands in its place in untrusted and exported notebooks."""
+        """Display the widget; untrusted and exported notebooks show ``text`` instead."""
         bundle = self.widget()._repr_mimebundle_()
         bundle = bundle[0] if isinstance(bundle, tuple) else bundle
         output.show({**bundle, "text/plain": text})
@@ -147,7 +147,7 @@ class LiveView:
             self._widget.send(dict(message), list(buffers))
 
     def _about(self, lane: str) -> Mapping[str, Any]:
-        """Return what the messages about the end of work in a lane tell besides."""
+        """Return further items of the messages about the end of work in a lane."""
         return {}
 
     def _tell_error(self, lane: str, error: BaseException) -> None:

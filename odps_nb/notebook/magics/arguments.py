@@ -74,9 +74,9 @@ class Command:
     run: Callable[[Context, argparse.Namespace, str | None], Any]
     cell: Literal["never", "optional", "required"] = "never"
     takes_text: bool = False
-    """Whether the text of the cell may stand on the line instead, after the options."""
+    """Whether the text of the cell may be on the line instead, after the options."""
     lines: tuple[list[str], ...] = ()
-    """First words with which a command that requires a cell stands on a line alone."""
+    """First words that may be on a line although the command requires a cell."""
 
     @property
     def summary(self) -> str:

@@ -154,7 +154,7 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
         return None
     if _SQL_TABLE.search(body):
         return _among(fragment, names("tables", ""), "class")
-    # what a query reads often stands behind the cursor: select am… from orders
+    # the tables of a query often follow the cursor: select am… from orders
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
     columns = [column for table in tables for column in names("columns", table)]
     if "." in fragment:  # of an alias
@@ -184,7 +184,7 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
         if found is None:
             return {"completions": [], "suppress": False}
         # Python names and files make no sense as arguments of ours, nor before ours are known; but
-        # IPython suppresses nothing for a matcher without words: what is typed stands for none
+        # IPython suppresses nothing for a matcher without words: so return what is typed
         words = found.words or (found.fragment,)
         return {
             "completions": [SimpleCompletion(text=word, type=found.kind) for word in words],

@@ -273,7 +273,7 @@ def _assigned(magic: str) -> str:
 
 
 def _caller_locals() -> Mapping[str, Any]:
-    """Return the local variables where a cell magic stands; IPython hands over its globals only."""
+    """Return the local variables at a cell magic; IPython passes its globals only."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "run_cell_magic":
         frame = frame.f_back

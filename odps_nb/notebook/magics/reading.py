@@ -78,7 +78,7 @@ _GIVES = together(
 
 @contextmanager
 def cancels(cancel: Callable[[], None]) -> Iterator[None]:
-    """Call ``cancel`` at an interrupt, so that the service does not go on."""
+    """Call ``cancel`` at an interrupt, so that the service stops."""
     try:
         yield
     except KeyboardInterrupt:
@@ -345,9 +345,9 @@ def spark_session(context: Context) -> Any:
     known = context.variables.get("spark")
     if known is not None:
         return known
-    from odps_nb import spark  # the one crossing of floors: a person asked for -t spark
+    from odps_nb import spark  # only when a user asks for -t spark
 
     session = spark.session()
-    context.shell.user_ns["spark"] = session  # or nobody could stop it
+    context.shell.user_ns["spark"] = session  # so that the user can stop it
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

@@ -65,9 +65,9 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
 def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
     """Return a progress bar; of 0 a little is shown, never an empty 0 %.
 
-    Without a share a block stands where ``elapsed`` puts it, and moves when the card is redrawn: a
-    ``<progress>`` without a value would move by itself, also when the kernel is gone. One with a
-    value is there for screen readers and not seen: the rest of it is white on dark pages.
+    Without a share, a block is placed by ``elapsed`` and moves when the card is redrawn: the
+    browser would animate a ``<progress>`` without a value even when the kernel is gone. One with a
+    value is invisible, for screen readers only: its track is white on dark pages.
     """
     shape = f"height:{height}px;border-radius:{height // 2}px"
     track = f"{shape};background:rgba(127,127,127,.25)"

@@ -56,7 +56,7 @@ class Announced:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Announced:
-        """Check what was told."""
+        """Check an announcement of the browser."""
         name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
         size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
         if not name or len(name) > MAX_NAME or size < 0:
@@ -105,7 +105,7 @@ class PickedFiles:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all bytes of all files are here."""
+        """Whether all bytes of all files have arrived."""
         return all(one.size == came for one, came in zip(self.announced, self._came, strict=True))
 
     def wanted(self) -> Iterator[Wanted]:
