@@ -7,21 +7,25 @@ alone. Requests of the browser are numbers and texts, never code.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import ArgumentError, visible
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page
 from odps_nb.notebook.explore.static import (
+    LARGE,
+    LARGE_BUDGET,
     Shown,
     first_found,
-    large_thumbnail,
     profile_words,
     shown_bundle,
+    thumbnail,
     thumbnails,
 )
 from odps_nb.notebook.explore.view import Choice, RowView
@@ -108,16 +112,14 @@ class Explorer(LiveView):
 
     def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
         self._send(table_message(self.view))
-        self._turn(self._start)
+        self._on_page({"start": self._start}, ())
         if self.view.profile is not None:
             self._send(profile_message(self.view))
         elif self.view.all_rows != 0:
             self._run("profile", self._describe)
 
     def _on_page(self, content: Mapping[str, Any], _: object) -> None:
-        self._turn(int(content["start"]))
-
-    def _turn(self, start: int) -> None:
+        start = int(content["start"])
         self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
@@ -193,8 +195,9 @@ class Explorer(LiveView):
                 reference = self.view.reference(row, column, token)
                 text, cut = "null", False
                 if reference is not None:
-                    connection = self.view.connection
-                    made = large_thumbnail(connection, reference, token)
+                    blob = self.view.connection.blob(reference)
+                    with closing(iter_glances([blob], token)) as glances:
+                        made = thumbnail(next(glances), size=LARGE, budget=LARGE_BUDGET)
                     text, src = made.text, made.src
             else:
                 text, cut = self.view.cell(row, column, token)

@@ -151,7 +151,9 @@ class _Described:
     def result(self) -> ColumnProfile:
         values = self._values
         distinct = MAX_VALUES if self._too_many else None if values is None else values.num_rows
-        least, greatest = [_scalar_text(one, self._column) for one in self._ends or ()] or ("", "")
+        least, greatest = [
+            str(cell_texts(pa.repeat(one, 1), self._column, LABEL)[0]) for one in self._ends or ()
+        ] or ("", "")
         few = distinct is not None and not self._too_many and distinct <= TOP_VALUES
         use_bins = self._bins is not None and not few
         bars: tuple[Bar, ...] = ()
@@ -186,10 +188,6 @@ class _Described:
             said = scale.exact(value) if scale is not None else value.as_py()
             found.append(Bar(str(label), int(count), value=said))
         return tuple(found)
-
-
-def _scalar_text(value: pa.Scalar, column: Column) -> str:
-    return str(cell_texts(pa.repeat(value, 1), column, LABEL)[0])
 
 
 class _Bins:

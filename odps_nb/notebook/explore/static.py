@@ -24,7 +24,6 @@ from odps_nb.schema import TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
-    from odps_nb.access.connection import Connection
     from odps_nb.access.row_forms import RowForms
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.notebook.preview.peek import BlobLike
@@ -303,12 +302,6 @@ def _short(cell: object, *, is_blob: bool) -> str:
 
 
 # -- pictures ------------------------------------------------------------------------------------
-
-
-def large_thumbnail(connection: Connection, reference: str, cancel: CancelToken) -> Thumbnail:
-    """Read one blob and draw it; an error becomes its text."""
-    with closing(iter_glances([connection.blob(reference)], cancel)) as blobs:
-        return thumbnail(next(blobs), size=LARGE, budget=LARGE_BUDGET)
 
 
 def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:

@@ -160,11 +160,8 @@ class Chosen:
             for index in range(len(self.column))
             if (by_head and index not in self._heads)
             or (choice.by_format and index not in self._formats)
-            or (choice.search and not self._is_searched(index))
+            or (choice.search and index not in self._found[1] and self._formats[index].encoding)
         ]
-
-    def _is_searched(self, index: int) -> bool:
-        return index in self._found[1] or not self._formats[index].encoding
 
     def look(
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken

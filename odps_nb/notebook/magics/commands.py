@@ -1,8 +1,4 @@
-"""The subcommands of ``%odps``: thin wrappers over the public API.
-
-Those that read rows are in `reading` and `spark_sql`. A function takes the context, its parsed
-arguments and the text of the cell; IPython displays what it returns.
-"""
+"""The subcommands of ``%odps``, of which `reading`, `looking` and `spark_sql` have some."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def card_html(snapshot: ProgressSnapshot) -> str:
 
 def card_text(snapshot: ProgressSnapshot) -> str:
     """Return a snapshot as plain text, for terminals, diffs and screen readers."""
-    lines = [words.headline(snapshot)]
+    lines = [f"{snapshot.operation} {snapshot.title}: {words.ending(snapshot)}"]
     if figures := words.figures(snapshot):
         lines.append("  " + " · ".join(figures))
     if snapshot.message:

@@ -28,11 +28,6 @@ def format_percent(share: float) -> str:
     return "<1 %" if share < 0.01 else f"{int(share * 100)} %"
 
 
-def headline(snapshot: ProgressSnapshot) -> str:
-    """Return operation, title and state: ``read orders: reading, 41 %``."""
-    return f"{snapshot.operation} {snapshot.title}: {ending(snapshot)}"
-
-
 def ending(snapshot: ProgressSnapshot) -> str:
     """Return the state, or how it ended: ``done in 3.2 s``, ``cancelled at 41 %``."""
     if snapshot.phase is Phase.DONE:
