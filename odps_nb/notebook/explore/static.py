@@ -16,7 +16,6 @@ from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page, drawn_page
 from odps_nb.notebook.explore.profile import ColumnProfile, TableProfile
 from odps_nb.notebook.explore.view import RowView
-from odps_nb.notebook.live.drawn import picture_of
 from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
@@ -311,7 +310,7 @@ def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Th
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
     mark = "✓ verified · " if made.verified else ""
-    return Thumbnail(picture_of(made), f"{mark}{made.words}")
+    return Thumbnail(made.drawing.picture, f"{mark}{made.words}")
 
 
 def thumbnails(
