@@ -51,7 +51,7 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
     """
     if "IPython" not in sys.modules:
         return lambda: None
-    from odps_nb.notebook.progress.cells import after_cell as register
+    from odps_nb.notebook.display.output import after_cell as register
 
     return register(call)
 

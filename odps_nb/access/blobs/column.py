@@ -158,6 +158,6 @@ class BlobColumn(Sequence[Blob]):
         self._gallery._ipython_display_()  # NotImplementedError: no notebook, IPython asks below
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        from odps_nb.notebook.gallery.view import mimebundle
+        from odps_nb.notebook.gallery.page import mimebundle
 
         return shown_or_error(self, lambda: mimebundle(self, summary=self.summary))

@@ -57,7 +57,7 @@ def expected(number: int) -> list[int]:
 
 def look(view: RowView, number: int) -> None:
     """Look at a page that is no longer kept."""
-    view._pager._cache.clear()
+    view._pager._pages.clear()
     assert ids(view.page(number * SIZE)) == expected(number)
 
 
