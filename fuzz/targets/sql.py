@@ -20,7 +20,7 @@ from odps_nb.local.sql.changes import rows_of, rows_of_merge
 from odps_nb.local.sql.query import translate
 from odps_nb.local.sql.statements import ChangeRows, CreateTable, CreateView, Insert, Merge, Query
 from odps_nb.local.sql.text import parse_statement
-from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, Table
+from odps_nb.local.store.tables import PRIMARY_KEY, VIEW, StoredTable
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName
 from odps_nb.wire.type_text import parse_columns
@@ -61,9 +61,9 @@ def sql_script(data: bytes) -> None:
         assert error.status == 400
 
 
-def _table(name: str, table_id: int, **properties: str) -> Table:
+def _table(name: str, table_id: int, **properties: str) -> StoredTable:
     whole = TableName(project="p", table=name)
-    return Table(table_id=table_id, name=whole, schema=_SCHEMA, properties=properties)
+    return StoredTable(table_id=table_id, name=whole, schema=_SCHEMA, properties=properties)
 
 
 _PLACE = {"project": "p", "schema": None, "three_parts": False}
@@ -75,7 +75,7 @@ _TABLES = {
 }
 
 
-def _find(name: tuple[str, ...], _view: Table | None) -> Table:
+def _find(name: tuple[str, ...], _view: StoredTable | None) -> StoredTable:
     if name[-1].casefold() not in _TABLES:
         raise InvalidRequestError("no such table", status=400, code="C")
     return _TABLES[name[-1].casefold()]

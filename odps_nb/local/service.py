@@ -24,7 +24,7 @@ from odps_nb.local.sql.run import SqlRunner
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.ledger import Ledger, check_without_catalogue
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.writing.sessions import WriteSessions
@@ -67,11 +67,11 @@ class Service:
         settings: Settings | None = None,
         *,
         clock: Callable[[], float] = time.time,
-        prepare: Callable[[Folder], object] | None = None,
+        prepare: Callable[[DataFolder], object] | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.clock = clock
-        self.folder = Folder(root, durable=self.settings.durable)
+        self.folder = DataFolder(root, durable=self.settings.durable)
         try:
             if prepare is not None:
                 prepare(self.folder)

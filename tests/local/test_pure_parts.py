@@ -22,7 +22,7 @@ from odps_nb.local.sql.statements import Show
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import RowFileWriter, read_rows
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
@@ -181,7 +181,7 @@ def test_rows_survive_a_row_file(
     data: st.DataObject,
 ) -> None:
     columns, batch = made
-    folder = Folder(tmp_path_factory.mktemp("folder"), durable=False)
+    folder = DataFolder(tmp_path_factory.mktemp("folder"), durable=False)
     try:
         with RowFileWriter(folder, batch.schema) as writer:
             writer.write(batch)
@@ -320,7 +320,7 @@ def test_a_predicate_knows_what_only_partitions_decide(duck: Duck) -> None:
 
 
 def test_a_folder_gives_out_only_its_own_names(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "f", durable=False)
+    folder = DataFolder(tmp_path / "f", durable=False)
     try:
         for name in ("../x", "a/b", "", "x" * 65, "a.b"):
             with pytest.raises(ValueError, match="not a file id"):

@@ -40,7 +40,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionCall:
+class ArrowCall:
     """A function of Arrow, its arguments and its options."""
 
     name: str
@@ -58,7 +58,7 @@ class FunctionCall:
         return self.options["value_set"].values
 
 
-Tree = Field | Literal | FunctionCall
+Tree = Field | Literal | ArrowCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def fields_of(expression: pc.Expression) -> frozenset[str] | None:
 
 def parts_of(tree: Tree) -> Iterator[Tree]:
     """Yield the conditions of a conjunction: ``a and (b and c)`` has three."""
-    if isinstance(tree, FunctionCall) and tree.name == "and_kleene":
+    if isinstance(tree, ArrowCall) and tree.name == "and_kleene":
         for argument in tree.arguments:
             yield from parts_of(argument)
     else:
@@ -144,7 +144,7 @@ def build(tree: Tree, maker: Maker) -> Any:
 def _names(tree: Tree) -> Iterator[str]:
     if isinstance(tree, Field):
         yield tree.path[0]
-    elif isinstance(tree, FunctionCall):
+    elif isinstance(tree, ArrowCall):
         for argument in tree.arguments:
             yield from _names(argument)
 
@@ -192,7 +192,7 @@ class _Reader:
                 options = self._value(text)
             else:
                 arguments.append(self._node(inner, text))
-        return FunctionCall(value, tuple(arguments), options)
+        return ArrowCall(value, tuple(arguments), options)
 
     def _value(self, place: str) -> Any:
         return self._values.column(int(place))[0]

@@ -135,7 +135,7 @@ def to_ray(tasks: list[SplitTask]) -> Any:
     source: Any = data.Datasource
     blocks = require("ray.data.block")
 
-    class SplitRows(source):  # type: ignore[misc]
+    class OfferedRows(source):  # type: ignore[misc]
         """The splits of one read session."""
 
         def estimate_inmemory_data_size(self) -> int | None:
@@ -147,7 +147,7 @@ def to_ray(tasks: list[SplitTask]) -> Any:
             )
             return [data.ReadTask(partial(_tables, task), known) for task in tasks]
 
-    return data.read_datasource(SplitRows(), override_num_blocks=max(1, len(tasks)))
+    return data.read_datasource(OfferedRows(), override_num_blocks=max(1, len(tasks)))
 
 
 def _tables(task: SplitTask) -> Iterator[pa.Table]:

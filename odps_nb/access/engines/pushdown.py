@@ -22,8 +22,8 @@ from odps_nb.access.engines.comparable import (
 )
 from odps_nb.access.engines.expression import (
     ARROW,
+    ArrowCall,
     Field,
-    FunctionCall,
     Literal,
     Tree,
     build,
@@ -207,7 +207,7 @@ def _column(tree: Tree, schema: TableSchema) -> Column | None:
     return schema.find(tree.path[0])
 
 
-def _comparison(tree: FunctionCall, schema: TableSchema, zone: str) -> Node | None:
+def _comparison(tree: ArrowCall, schema: TableSchema, zone: str) -> Node | None:
     (left, right), sign = tree.arguments, _SIGNS[tree.name]
     if isinstance(left, Literal):
         left, right, sign = right, left, _MIRRORED.get(sign, sign)
@@ -255,7 +255,7 @@ def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
     return Constant(ValueKind.INSTANT, value * 1000)
 
 
-def _membership(tree: FunctionCall, schema: TableSchema) -> Node | None:
+def _membership(tree: ArrowCall, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema)
     if column is None or kind_of(column.type) is ValueKind.BOOLEAN:
         return None
@@ -269,23 +269,23 @@ def _membership(tree: FunctionCall, schema: TableSchema) -> Node | None:
     return among
 
 
-def _membership_of_sql(tree: FunctionCall, schema: TableSchema) -> Node | None:
+def _membership_of_sql(tree: ArrowCall, schema: TableSchema) -> Node | None:
     """Return ``x in (…)`` for ``if_else(is_valid(x), is_in(x), null)``."""
     test, among, otherwise = tree.arguments
     regular = (
-        isinstance(test, FunctionCall)
+        isinstance(test, ArrowCall)
         and test.name == "is_valid"
-        and isinstance(among, FunctionCall)
+        and isinstance(among, ArrowCall)
         and among.name == "is_in"
         and among.arguments == test.arguments
         and not among.among.null_count
         and isinstance(otherwise, Literal)
         and not otherwise.value.is_valid
     )
-    return _membership(among, schema) if regular and isinstance(among, FunctionCall) else None
+    return _membership(among, schema) if regular and isinstance(among, ArrowCall) else None
 
 
-def _null_test(tree: FunctionCall, schema: TableSchema) -> Node | None:
+def _null_test(tree: ArrowCall, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema) if tree.name in ("is_null", "is_valid") else None
     if column is None or not may_be_null_tested(column):
         return None

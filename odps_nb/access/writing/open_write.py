@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from odps_nb.access.writing.rows import fitted_batches
 from odps_nb.access.writing.sources import Target, open_input
 from odps_nb.access.writing.tabular import is_spark
-from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
@@ -293,7 +293,7 @@ class OpenStream:
         self.version: int = lane.version
         self._held: list[pa.RecordBatch] = []
         self._size = self._rows = 0
-        self._uploader = BlobUploader(lane, owner._target, owner._table.connection)
+        self._uploader = CellUploader(lane, owner._target, owner._table.connection)
 
     @property
     def rows(self) -> int:

@@ -34,7 +34,7 @@ from odps_nb.access.writing.files import checked, chunk_of, groups, make_table
 from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
 from odps_nb.access.writing.rows import WriteOptions
 from odps_nb.access.writing.sources import Target
-from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.catalog import table_exists
@@ -202,7 +202,7 @@ class _Upload:
         first = sum(map(len, self.arrived.values()))
         name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # new also after a crash
         with self.session.open_stream(name) as stream:
-            uploader = BlobUploader(stream, self.target, self.table.connection)
+            uploader = CellUploader(stream, self.target, self.table.connection)
             batch = uploader.finish(chunk_of(group, first, self.target))
             for one in group:  # they are uploaded by now: what was sent is what the rows say
                 one.require_unchanged()

@@ -16,7 +16,7 @@ from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.replacing import Remainder, named_partitions
 from odps_nb.access.writing.sources import Chunk, Target, WriteInput, open_input
 from odps_nb.access.writing.tabular import is_spark, refuse_index
-from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.access.writing.upserting import Change
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
@@ -177,7 +177,7 @@ class _Write:
         with open_write_stream(
             connection.storage, session, name, tracker=self.tracker, cancel=token
         ) as stream:
-            uploader = BlobUploader(stream, self.target, connection)
+            uploader = CellUploader(stream, self.target, connection)
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
             named: set[PartitionSpec] = set()
             if self.options.overwrite == "all":
@@ -195,7 +195,7 @@ def _noted(chunks: Iterable[Chunk], target: Target, into: set[PartitionSpec]) ->
 
 def fitted_batches(
     chunks: Iterable[Chunk],
-    uploader: BlobUploader,
+    uploader: CellUploader,
     token: CancelToken,
     stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:

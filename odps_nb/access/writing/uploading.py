@@ -44,7 +44,7 @@ class _Leaf:
 
 
 @dataclass(slots=True)
-class BlobUploader:
+class CellUploader:
     """Uploads the blobs of chunks into one stream; reads existing ones over ``source``."""
 
     stream: WriteStream

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
 from odps_nb.local.store.snapshots import Segment
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TimeUnit
 
@@ -41,7 +41,7 @@ SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
 """Of a stream of changes. Only the name of the first one is known from the real service."""
 
 
-def changes_table(table: Table) -> Table:
+def changes_table(table: StoredTable) -> StoredTable:
     """Return the table with the system columns of its changes after the data columns."""
     return replace(table, schema=with_system_columns(table.schema))
 
@@ -63,7 +63,7 @@ class Interval:
 
     @classmethod
     def of(
-        cls, options: Mapping[str, object], table: Table, version_at: Callable[[float], int]
+        cls, options: Mapping[str, object], table: StoredTable, version_at: Callable[[float], int]
     ) -> Interval:
         """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound."""
         given = {key: one for key, one in options.items() if one not in (None, "", -1, "-1")}
@@ -132,7 +132,11 @@ def bucket_ranges(
 
 
 def changed_rows(
-    folder: Folder, log: ChangeLog, table: Table, interval: Interval, specs: Sequence[PartitionSpec]
+    folder: DataFolder,
+    log: ChangeLog,
+    table: StoredTable,
+    interval: Interval,
+    specs: Sequence[PartitionSpec],
 ) -> Iterator[Changed]:
     """Write the rows that the versions of an interval changed, partition by partition."""
     found: dict[PartitionSpec, list[Record]] = {}
@@ -156,7 +160,7 @@ def changed_rows(
         yield Changed(spec=spec, file=file, buckets=counted)
 
 
-def _rows(folder: Folder, table: Table, record: Record, unit: TimeUnit) -> pa.Table:
+def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit) -> pa.Table:
     """Read the changes of one version with all current columns of the table."""
     columns = arrow_schema([*table.schema.columns, *SYSTEM_COLUMNS], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
@@ -191,7 +195,7 @@ def _last_state(
     return kept, buckets[places]
 
 
-def _buckets(rows: pa.Table, table: Table) -> np.ndarray:
+def _buckets(rows: pa.Table, table: StoredTable) -> np.ndarray:
     """Return the bucket of each row; equal keys have equal buckets in all versions."""
     count = _bucket_count(table)
     keys = rows.select(list(table.key_columns))
@@ -203,6 +207,6 @@ def _buckets(rows: pa.Table, table: Table) -> np.ndarray:
     return np.fromiter(hashes, np.int64, rows.num_rows)
 
 
-def _bucket_count(table: Table) -> int:
+def _bucket_count(table: StoredTable) -> int:
     text = table.properties.get("write.bucket.num", "")
     return max(1, int(text)) if text.isascii() and text.isdigit() else DEFAULT_BUCKETS

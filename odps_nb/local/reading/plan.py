@@ -18,7 +18,7 @@ from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
 from odps_nb.local.reading.scans import ScanFile, ScanPlan
 from odps_nb.local.store.snapshots import Segment
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, TableSchema, has_blob
 from odps_nb.terms import SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
@@ -93,13 +93,13 @@ class ReadRules:
     filter_block_rows: int = 10_000
     kept_ranges: bool = False
 
-    def block_rows(self, table: Table) -> int:
+    def block_rows(self, table: StoredTable) -> int:
         """Return the rows per block of this table: a filter keeps or drops whole blocks."""
         if table.is_clustered:
             return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
         return self.filter_block_rows
 
-    def check_split(self, table: Table, request: CreateReadSession, forms: Forms) -> None:
+    def check_split(self, table: StoredTable, request: CreateReadSession, forms: Forms) -> None:
         """Refuse with 400 a split mode that this table does not support, or too small splits."""
         mode, name = request.split_mode, table.name.table
         keyed, taken = bool(table.key_columns), tuple(SplitMode)
@@ -153,7 +153,7 @@ def echoed(request: CreateReadSession) -> dict[str, object]:
     return found
 
 
-def output_schema(table: Table, request: CreateReadSession) -> TableSchema:
+def output_schema(table: StoredTable, request: CreateReadSession) -> TableSchema:
     """Return the columns of the stream (``docs/protocol.md`` section 5.6).
 
     If columns are named, the stream has exactly these, even if all of them are partition columns
@@ -197,7 +197,7 @@ def parse_filter(
 
 
 def prune(
-    table: Table, segments: tuple[Segment, ...], predicate: Predicate | None
+    table: StoredTable, segments: tuple[Segment, ...], predicate: Predicate | None
 ) -> tuple[Segment, ...]:
     """Drop the files of partitions that the filter excludes."""
     part = None if predicate is None else predicate.partition_part(table.partition_keys)
@@ -208,7 +208,9 @@ def prune(
     return tuple(s for s in segments if kept[s.spec])
 
 
-def scan_plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, ...]) -> ScanPlan:
+def scan_plan(
+    table: StoredTable, segments: Sequence[Segment], columns: tuple[Column, ...]
+) -> ScanPlan:
     """Plan a scan of whole files."""
     return ScanPlan(
         files=tuple(ScanFile(name=s.name, rows=s.rows, values=s.spec.items) for s in segments),

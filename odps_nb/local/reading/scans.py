@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant_array, in_units
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
@@ -58,7 +58,7 @@ class ScanPlan:
 
 
 def scan(
-    folder: Folder,
+    folder: DataFolder,
     plan: ScanPlan,
     start: int,
     stop: int,
@@ -101,7 +101,7 @@ def cut_rows(
 
 
 def batches_of(
-    folder: Folder,
+    folder: DataFolder,
     plan: ScanPlan,
     file: ScanFile,
     low: int,
@@ -118,7 +118,7 @@ def batches_of(
 
 
 def _kept_blocks(
-    folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
+    folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[tuple[int, int]]:
     """Return the ranges of ``[low, high)`` whose blocks hold a row that the filter keeps.
 
@@ -147,7 +147,7 @@ def _kept_blocks(
 
 
 def _masks(
-    folder: Folder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
+    folder: DataFolder, plan: ScanPlan, file: ScanFile, low: int, high: int, evaluator: Evaluator
 ) -> Iterator[pa.BooleanArray]:
     """Yield masks of the rows of ``[low, high)`` that the filter keeps, of several groups each."""
     used = _used(plan)
@@ -182,7 +182,7 @@ def _stored(plan: ScanPlan, needed: dict[str, Column]) -> list[str]:
 
 
 def _rows_of(
-    folder: Folder,
+    folder: DataFolder,
     plan: ScanPlan,
     file: ScanFile,
     low: int,

@@ -42,10 +42,10 @@ from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.row_files import FAR
 from odps_nb.local.store.snapshots import Segment, Snapshots
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
 from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import CreateReadSession
@@ -63,7 +63,7 @@ class ReadSessions:
         database: Database,
         catalog: Catalog,
         snapshots: Snapshots,
-        folder: Folder,
+        folder: DataFolder,
         duck: Duck,
         clock: Callable[[], float],
         rules: ReadRules,
@@ -164,8 +164,8 @@ class ReadSessions:
                 self._snapshots.unpin(row["session_id"])
 
     def _taken(
-        self, session_id: str, table: Table, request: CreateReadSession
-    ) -> tuple[Table, tuple[Segment, ...], tuple[Changed, ...] | None]:
+        self, session_id: str, table: StoredTable, request: CreateReadSession
+    ) -> tuple[StoredTable, tuple[Segment, ...], tuple[Changed, ...] | None]:
         """Pin the files to read, of changes with their table: those are written now."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
@@ -188,14 +188,14 @@ class ReadSessions:
         own = [(one.spec, one.file) for one in changed]
         return table, self._snapshots.pin_own(session_id, table, own), changed
 
-    def _must_exist(self, table: Table, spec: PartitionSpec) -> None:
+    def _must_exist(self, table: StoredTable, spec: PartitionSpec) -> None:
         if not any(spec.covers(one.spec) for one in self._catalog.partitions(table)):
             raise faults.no_such_partition(spec, table.name)
 
     def _planned(
         self,
         session_id: str,
-        table: Table,
+        table: StoredTable,
         segments: tuple[Segment, ...],
         request: CreateReadSession,
         changed: tuple[Changed, ...] | None = None,
@@ -278,7 +278,7 @@ class ReadSessions:
         start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
 
-    def _save(self, session: OpenReadSession, table: Table) -> None:
+    def _save(self, session: OpenReadSession, table: StoredTable) -> None:
         self._db.run(
             "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
             session.session_id,

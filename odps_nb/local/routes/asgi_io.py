@@ -24,7 +24,7 @@ from odps_nb.local.routes.body_writer import (
     direct_transport,
     take_some,
 )
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.terms import Compression
 from odps_nb.wire.calls import WireRequest, find_header
 
@@ -52,7 +52,7 @@ async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
     return b"".join(parts)
 
 
-async def body_file(request: Request, folder: Folder, pool: Executor, limit: int) -> Path:
+async def body_file(request: Request, folder: DataFolder, pool: Executor, limit: int) -> Path:
     """Write a body to a work file, which the caller deletes or renames, while it is received."""
     path = folder.work_file(".body")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

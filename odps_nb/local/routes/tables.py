@@ -12,7 +12,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.table import PAGE, Asked, At, To, reply
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import VIEW, Partition, Table
+from odps_nb.local.store.tables import VIEW, Partition, StoredTable
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
@@ -116,7 +116,7 @@ def _facts(found: Partition) -> dict[str, Any]:
     }
 
 
-def _reserved(table: Table) -> dict[str, str]:
+def _reserved(table: StoredTable) -> dict[str, str]:
     """Return the properties that clients know, as the extended document spells them."""
     known = {k: v for k, v in table.properties.items() if k != VIEW}
     if "transactional" in known or table.key_columns:

@@ -26,7 +26,7 @@ from odps_nb.local.routes.table import ALL, Asked, At, StreamAnswer
 from odps_nb.local.routes.tunnel_arrow import encode_arrow, stored_batches, wire_batches
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.sessions import COMMITTED
 from odps_nb.local.writing.streams import StoredWriteSession
 from odps_nb.schema import Column, TableSchema
@@ -179,7 +179,7 @@ class Tunnel:
         return {}
 
     def _uploaded(
-        self, table: Table, spec: PartitionSpec, asked: Asked
+        self, table: StoredTable, spec: PartitionSpec, asked: Asked
     ) -> Iterator[pa.RecordBatch]:
         coding = find_header(asked.wire.headers, "content-encoding")
         fixed = {key for key, _ in spec}

@@ -25,9 +25,9 @@ import pyarrow as pa
 
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.store.database import SCHEMA_VERSION
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.snapshots import Addition
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.schema import has_blob
 from odps_nb.terms import PartitionSpec, TableName
@@ -45,7 +45,7 @@ def cache_folder() -> Path:
     return Path(base) / "odps_nb"
 
 
-def install_samples(folder: Folder) -> bool:
+def install_samples(folder: DataFolder) -> bool:
     """Fill a locked, new folder with the samples; return whether it was new (no catalogue)."""
     if folder.has_catalog:
         return False
@@ -99,7 +99,7 @@ def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
 
 
 def _write(
-    service: Service, table: Table, spec: PartitionSpec, rows: list[pa.RecordBatch]
+    service: Service, table: StoredTable, spec: PartitionSpec, rows: list[pa.RecordBatch]
 ) -> list[Addition]:
     with Ingest(service.folder, table, spec, service.blobs) as ingest:
         for batch in rows:

@@ -33,7 +33,7 @@ from odps_nb.local.server.app import build_app
 from odps_nb.local.server.misbehaviour import Misbehaviour
 from odps_nb.local.service import DEFAULT_PROJECT, Service, Settings
 from odps_nb.local.sql.queries import QueryLimits
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 
 log = logging.getLogger("odps_nb.local")
 
@@ -187,7 +187,7 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
     )
     prepared = False
 
-    def prepare(folder: Folder) -> None:
+    def prepare(folder: DataFolder) -> None:
         nonlocal prepared
         prepared = not options.no_samples and install_samples(folder)
 

@@ -12,7 +12,7 @@ from odps_nb.local import faults
 from odps_nb.local.sql.statements import Branch, ChangeRows, Insert, Merge
 from odps_nb.local.sql.text_words import names, quoted
 from odps_nb.local.sql.tokenizer import Cursor
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.upserts import DELETE, UPSERT
 
 _ROW, _KIND = "__row", "__kind"
@@ -118,7 +118,7 @@ def _condition(cursor: Cursor) -> str:
     return cursor.take(cursor.rest)
 
 
-def rows_of(change: ChangeRows, table: Table) -> Insert:
+def rows_of(change: ChangeRows, table: StoredTable) -> Insert:
     """Return the INSERT of the rows that a change touches, with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
@@ -144,7 +144,7 @@ def rows_of(change: ChangeRows, table: Table) -> Insert:
     return _insert(table, change.name, query)
 
 
-def rows_of_merge(merge: Merge, table: Table) -> Insert:
+def rows_of_merge(merge: Merge, table: StoredTable) -> Insert:
     """Return the INSERT of the rows that MERGE changes, deletes and adds."""
     _check_transactional(table, "MERGE")
     target, source = quoted(merge.alias), quoted(merge.source_alias)
@@ -211,7 +211,7 @@ class _Query:
         return parts[0] if len(parts) == 1 else " UNION ALL ".join(f"({part})" for part in parts)
 
 
-def _add_matched(query: _Query, merge: Merge, table: Table, matched: list[Branch]) -> str:
+def _add_matched(query: _Query, merge: Merge, table: StoredTable, matched: list[Branch]) -> str:
     """Add the values of matched rows, and return the expression of their number."""
     target = quoted(merge.alias)
     old = {name: f"{target}.{quoted(name)}" for name in _all(table)}
@@ -233,11 +233,13 @@ def _add_matched(query: _Query, merge: Merge, table: Table, matched: list[Branch
     return f"CASE WHEN {once} THEN CASE {' '.join(numbers)} END END"
 
 
-def _with_operation(table: Table, values: Iterable[str | None], operation: int) -> list[str | None]:
+def _with_operation(
+    table: StoredTable, values: Iterable[str | None], operation: int
+) -> list[str | None]:
     return [*values, *([str(operation)] if table.key_columns else [])]
 
 
-def _added(table: Table, branch: Branch) -> list[str | None]:
+def _added(table: StoredTable, branch: Branch) -> list[str | None]:
     """Return the values of a row that is inserted; columns without a value are null."""
     columns = _all(table)
     if not branch.values[0][0]:
@@ -251,7 +253,7 @@ def _added(table: Table, branch: Branch) -> list[str | None]:
     return [f"({values[n]})" if n in values else None for n in columns]
 
 
-def _set_values(table: Table, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _set_values(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return the expression of each column that is set; those of the key cannot be."""
     fixed = {name.casefold() for name in (*table.key_columns, *table.partition_keys)}
     for name, _ in given:
@@ -260,7 +262,7 @@ def _set_values(table: Table, given: tuple[tuple[str, str], ...]) -> dict[str, s
     return _named(table, given)
 
 
-def _named(table: Table, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _named(table: StoredTable, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     known = {name.casefold(): name for name in _all(table)}
     values: dict[str, str] = {}
     for name, expression in given:
@@ -272,7 +274,7 @@ def _named(table: Table, given: tuple[tuple[str, str], ...]) -> dict[str, str]:
     return values
 
 
-def _check_transactional(table: Table, what: str) -> None:
+def _check_transactional(table: StoredTable, what: str) -> None:
     if not table.key_columns and not table.is_append2:
         raise faults.invalid(
             f"ODPS-0130071: {table.name.table} is not transactional: {what} needs a table with a "
@@ -280,11 +282,11 @@ def _check_transactional(table: Table, what: str) -> None:
         )
 
 
-def _all(table: Table) -> tuple[str, ...]:
+def _all(table: StoredTable) -> tuple[str, ...]:
     return tuple(c.name for c in table.schema if c.generated is None)  # those are computed again
 
 
-def _insert(table: Table, name: tuple[str, ...], query: _Query) -> Insert:
+def _insert(table: StoredTable, name: tuple[str, ...], query: _Query) -> Insert:
     return Insert(
         name=name,
         overwrite=not table.key_columns,

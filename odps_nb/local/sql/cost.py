@@ -16,7 +16,7 @@ from odps_nb.local.sql.query import FindTable, parse_query, tables_of
 from odps_nb.local.sql.statements import CreateTable, Insert, Statement
 from odps_nb.local.sql.statements import Query as Select
 from odps_nb.local.store.snapshots import Segment
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
@@ -26,7 +26,7 @@ _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 
 def estimate(
-    statement: Statement, find: FindTable, segments_of: Callable[[Table], Iterable[Segment]]
+    statement: Statement, find: FindTable, segments_of: Callable[[StoredTable], Iterable[Segment]]
 ) -> SqlCost:
     """Return the bytes of all partitions that the query of a statement cannot leave out."""
     size, keywords = 0, 1
@@ -44,8 +44,8 @@ def estimate(
 
 
 def iter_scans(
-    query: Any, find: FindTable, views: tuple[Table, ...] = ()
-) -> Iterator[tuple[Any, Table]]:
+    query: Any, find: FindTable, views: tuple[StoredTable, ...] = ()
+) -> Iterator[tuple[Any, StoredTable]]:
     """Iterate over the tables that a query reads, itself or by views, each with its node."""
     for found, name in tables_of(query):
         table = find(name, views[-1] if views else None)
@@ -57,7 +57,7 @@ def iter_scans(
             yield found, table
 
 
-def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
+def _kept(found: Any, table: StoredTable) -> Callable[[PartitionSpec], bool]:
     """Return whether the conditions of the query leave a partition in."""
     conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
@@ -71,7 +71,7 @@ def _spelled_out(node: Any) -> Any:
     return node
 
 
-def partition_conditions(found: Any, table: Table) -> list[Any]:
+def partition_conditions(found: Any, table: StoredTable) -> list[Any]:
     """Return the conditions of a query that are on nothing but partition columns of a table."""
     select = found.find_ancestor(exp.Select)
     where = None if select is None else select.args.get("where")

@@ -22,7 +22,7 @@ from odps_nb.local.sql.statements import (
 )
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import Partition, Table, check_decimals
+from odps_nb.local.store.tables import Partition, StoredTable, check_decimals
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls.errors import with_advice
@@ -64,7 +64,7 @@ class Place:
         self.rights.require(self.owner, found.project, right)
         return found
 
-    def named(self, catalog: Catalog, name: Name, right: Right = Right.QUERY) -> Table:
+    def named(self, catalog: Catalog, name: Name, right: Right = Right.QUERY) -> StoredTable:
         """Return a table or view by its name as written in SQL; an error says what to do."""
         wanted = self.table(name, right)
         try:
@@ -86,7 +86,9 @@ class Place:
         return ""
 
 
-def changed_table(catalog: Catalog, place: Place, written: Name, *, view: bool = False) -> Table:
+def changed_table(
+    catalog: Catalog, place: Place, written: Name, *, view: bool = False
+) -> StoredTable:
     """Return a table, or with ``view`` a view, that a statement changes; 400 for the other."""
     found = place.named(catalog, written, Right.WRITE)
     if (found.view is not None) != view:
@@ -112,7 +114,7 @@ class Definitions:
             table = changed_table(self._catalog, place, statement.name, view=view)
             self._change(statement, table, place.settings)
 
-    def _change(self, statement: Any, table: Table, settings: Mapping[str, str]) -> None:
+    def _change(self, statement: Any, table: StoredTable, settings: Mapping[str, str]) -> None:
         match statement:
             case ChangePartitions():
                 self._change_partitions(statement, table)
@@ -129,7 +131,7 @@ class Definitions:
                     properties=dict(statement.properties),
                 )
 
-    def _change_partitions(self, statement: ChangePartitions, table: Table) -> None:
+    def _change_partitions(self, statement: ChangePartitions, table: StoredTable) -> None:
         if statement.action == "add":
             self._add_partitions(statement, table)
             return
@@ -152,7 +154,7 @@ class Definitions:
             self._snapshots.publish(table, (), replace=specs)
 
     def _add_columns(
-        self, statement: AlterTable, table: Table, settings: Mapping[str, str]
+        self, statement: AlterTable, table: StoredTable, settings: Mapping[str, str]
     ) -> None:
         known = table.schema.find if statement.lenient else lambda _name: None
         added = tuple(c for c in statement.added if known(c.name) is None)
@@ -178,7 +180,7 @@ class Definitions:
         found = changed_table(self._catalog, place, statement.name, view=statement.view)
         self._snapshots.drop_table(found)
 
-    def _add_partitions(self, statement: ChangePartitions, table: Table) -> None:
+    def _add_partitions(self, statement: ChangePartitions, table: StoredTable) -> None:
         for spec in statement.specs:
             _, made = self._catalog.ensure_partition(table, spec)
             if not made and not statement.lenient:
@@ -189,7 +191,9 @@ class Definitions:
                     code="ObjectAlreadyExists",
                 )
 
-    def _found(self, table: Table, spec: PartitionSpec, *, needed: bool = True) -> list[Partition]:
+    def _found(
+        self, table: StoredTable, spec: PartitionSpec, *, needed: bool = True
+    ) -> list[Partition]:
         wanted = table.spec(spec)
         found = [p for p in self._catalog.partitions(table) if wanted.covers(p.spec)]
         if needed and not found:
@@ -197,7 +201,7 @@ class Definitions:
         return found
 
 
-def _changed_column(table: Table, change: ChangeColumn) -> TableSchema:
+def _changed_column(table: StoredTable, change: ChangeColumn) -> TableSchema:
     """Return the columns with another comment, or one that may be null from now on."""
     column = table.schema.find(change.column)
     if column is None:

@@ -33,7 +33,7 @@ from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.row_files import FAR, RowFileWriter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
@@ -83,7 +83,7 @@ class Instances:
     def __init__(
         self,
         database: Database,
-        folder: Folder,
+        folder: DataFolder,
         runner: SqlRunner,
         clock: Callable[[], float],
         forms: Forms,

@@ -29,12 +29,12 @@ from odps_nb.local.sql.session_times import place_times, unite
 from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
 from odps_nb.local.sql.trees import place_of
 from odps_nb.local.sql.types_of_query import types_of
-from odps_nb.local.store.tables import Table, View
+from odps_nb.local.store.tables import StoredTable, View
 from odps_nb.schema import TypeCode
 
-FindTable = Callable[[tuple[str, ...], Table | None], Table]
+FindTable = Callable[[tuple[str, ...], StoredTable | None], StoredTable]
 """Finds a table or view by its name as written, in a query or in the text of a view."""
-Latest = Callable[[Table], str | None]
+Latest = Callable[[StoredTable], str | None]
 """Finds the greatest value of the first partition column that has rows."""
 
 
@@ -51,8 +51,8 @@ class TranslatedQuery:
 
     sql: str
     names: QueryNames
-    tables: dict[str, Table]
-    named: tuple[Table, ...]
+    tables: dict[str, StoredTable]
+    named: tuple[StoredTable, ...]
     plain_columns: tuple[str | None, ...] | None
     kinds: tuple[str, ...]
     has_star: bool
@@ -138,7 +138,7 @@ def _names_of(query: Any) -> QueryNames:
     )
 
 
-def _column_types(tables: tuple[Table, ...]) -> dict[str, set[TypeCode]]:
+def _column_types(tables: tuple[StoredTable, ...]) -> dict[str, set[TypeCode]]:
     """Return the types of all columns by name; several where tables share a name."""
     found: dict[str, set[TypeCode]] = {}
     for table in tables:
@@ -222,9 +222,11 @@ class _Replacing:
 
     def __init__(self, find: FindTable, latest: Latest) -> None:
         self._find, self._latest = find, latest
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, StoredTable] = {}
 
-    def run(self, query: Any, view: Table | None, inside: tuple[int, ...]) -> tuple[Table, ...]:
+    def run(
+        self, query: Any, view: StoredTable | None, inside: tuple[int, ...]
+    ) -> tuple[StoredTable, ...]:
         """Replace the names in a query, inside of views of these ids; return what they name."""
         self._replace_latest(query, view)
         named = []
@@ -250,7 +252,7 @@ class _Replacing:
                 node.replace(exp.Subquery(this=expanded, alias=alias, **kept))
         return tuple(named)
 
-    def _replace_latest(self, query: Any, view: Table | None) -> None:
+    def _replace_latest(self, query: Any, view: StoredTable | None) -> None:
         """Replace each ``max_pt('t')`` by the partition value that it stands for now."""
         for node in list(query.find_all(exp.Anonymous)):
             if node.name.lower() != "max_pt":
@@ -266,7 +268,7 @@ class _Replacing:
             value = self._latest(self._find(name, view))
             node.replace(exp.null() if value is None else exp.Literal.string(value))
 
-    def _found(self, node: Any, name: tuple[str, ...], view: Table | None) -> Table:
+    def _found(self, node: Any, name: tuple[str, ...], view: StoredTable | None) -> StoredTable:
         """Find a table; an error names its place in the query."""
         try:
             return self._find(name, view)
@@ -277,7 +279,7 @@ class _Replacing:
             message = error.message.replace("[1,1]", place, 1)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
-    def _own_name(self, table: Table) -> str:
+    def _own_name(self, table: StoredTable) -> str:
         for name, known in self.tables.items():
             if known.table_id == table.table_id:
                 return name
@@ -285,7 +287,7 @@ class _Replacing:
         self.tables[name] = table
         return name
 
-    def _expanded(self, table: Table, view: View, inside: tuple[int, ...]) -> Any:
+    def _expanded(self, table: StoredTable, view: View, inside: tuple[int, ...]) -> Any:
         """Return the query of a view with the columns, and their names, of when it was made.
 
         A ``*`` in it does not bring columns that its table got since, unless two columns have one

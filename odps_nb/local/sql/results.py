@@ -13,10 +13,10 @@ from odps_nb.arrow.leaves import with_leaf_types
 from odps_nb.local.sql.duck_types import StoredRows, duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import FAR, FINE
 from odps_nb.local.store.snapshots import Segment
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
 
@@ -35,7 +35,7 @@ class ResultRows:
     batches: Iterator[pa.RecordBatch]
 
 
-def stored_rows(folder: Folder, table: Table, segments: Sequence[Segment]) -> StoredRows:
+def stored_rows(folder: DataFolder, table: StoredTable, segments: Sequence[Segment]) -> StoredRows:
     """Return the visible rows of a table, with partition columns, as a picklable value."""
     far = any(segment.name.endswith(FAR) for segment in segments)
     unit = TimeUnit.MICRO if far else TimeUnit.NANO

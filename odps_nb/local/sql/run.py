@@ -39,9 +39,9 @@ from odps_nb.local.sql.statements import (
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
-from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import OPERATION, VIEW, Table, View, check_types
+from odps_nb.local.store.tables import OPERATION, VIEW, StoredTable, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
 from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
@@ -101,7 +101,7 @@ class SqlRunner:
         snapshots: Snapshots,
         publisher: Publisher,
         blobs: BlobStore,
-        folder: Folder,
+        folder: DataFolder,
         queries: Queries,
         *,
         strict: bool = False,
@@ -139,14 +139,14 @@ class SqlRunner:
 
         return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
-    def _find(self, place: Place, name: Name, view: Table | None = None) -> Table:
+    def _find(self, place: Place, name: Name, view: StoredTable | None = None) -> StoredTable:
         """Return a table or view; names in the text of a view are those of where it was made."""
         at = place
         if view is not None and (of := view.view) is not None:
             at = replace(place, project=of.project, schema=of.schema, three_parts=of.three_parts)
         return at.named(self._catalog, name)
 
-    def _latest(self, table: Table) -> str | None:
+    def _latest(self, table: StoredTable) -> str | None:
         """Return the greatest value of the first partition column that has rows."""
         if not table.is_partitioned:
             message = f"Semantic analysis exception - {table.name} has no partitions"
@@ -255,7 +255,7 @@ class SqlRunner:
             check_types(schema, properties, place.settings)
         fill = None
         if rows is not None:
-            planned = Table(table_id=0, name=name, schema=schema, properties=properties)
+            planned = StoredTable(table_id=0, name=name, schema=schema, properties=properties)
             none = PartitionSpec()
             with Ingest(self._folder, planned, none, self._blobs, one_unit=True) as ingest:
                 for batch in rows.batches:
@@ -337,7 +337,9 @@ def _converted(
     return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
 
 
-def _insert_target(table: Table, statement: Insert) -> tuple[PartitionSpec, tuple[Column, ...]]:
+def _insert_target(
+    table: StoredTable, statement: Insert
+) -> tuple[PartitionSpec, tuple[Column, ...]]:
     """Return the fixed partition keys and the columns that the query feeds, in order."""
     fixed = tuple((k, v) for k, v in statement.partition if v is not None)
     spec = table.spec(PartitionSpec(fixed))

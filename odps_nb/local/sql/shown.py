@@ -15,7 +15,7 @@ from odps_nb.local.sql.statements import Name, Show
 from odps_nb.local.sql.text_words import quoted
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
-from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY, VIEW, Table
+from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY, VIEW, StoredTable
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import format_columns, format_text, format_type
@@ -51,7 +51,7 @@ class ShowRunner:
             return text_rows(("partition",), [(str(one).replace(",", "/"),) for one in specs])
         return self._described(statement, table, place)
 
-    def _described(self, statement: Show, table: Table, place: Place) -> ResultRows:
+    def _described(self, statement: Show, table: StoredTable, place: Place) -> ResultRows:
         if statement.within is not None:
             facts = self._facts_of_partition(table, statement.within, place)
             return text_rows(("property", "value"), list(facts))
@@ -75,7 +75,7 @@ class ShowRunner:
             return name[0], None
         return place.project, name[0]
 
-    def _facts(self, table: Table, place: Place) -> Iterator[tuple[str, str]]:
+    def _facts(self, table: StoredTable, place: Place) -> Iterator[tuple[str, str]]:
         segments = self._snapshots.visible(table)
         yield "name", str(table.name)
         yield "owner", table.owner
@@ -94,7 +94,7 @@ class ShowRunner:
         yield "files", str(len(segments))
 
     def _facts_of_partition(
-        self, table: Table, spec: PartitionSpec, place: Place
+        self, table: StoredTable, spec: PartitionSpec, place: Place
     ) -> Iterator[tuple[str, str]]:
         found = self._catalog.partition(table, spec)
         yield "partition", str(found.spec).replace(",", "/")
@@ -104,7 +104,7 @@ class ShowRunner:
         yield "files", str(found.files)
 
 
-def definition_of(table: Table) -> str:
+def definition_of(table: StoredTable) -> str:
     """Return the statement that makes a table or view of this definition."""
     name = ".".join(
         quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part

@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from odps_nb import sql_parser
 from odps_nb.local.sql.functions import maxcompute_dialect
 from odps_nb.local.sql.trees import MARK, choices, type_name
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import DecimalType, OdpsType, PrimitiveType, TypeCode
 from odps_nb.wire.type_text import format_type
 
@@ -69,7 +69,7 @@ class Types:
         return self._found.get(meta.get(MARK, -1))
 
 
-def types_of(query: Any, tables: Mapping[str, Table]) -> Types:
+def types_of(query: Any, tables: Mapping[str, StoredTable]) -> Types:
     """Return the types of a query over tables that are named by the keys of ``tables``."""
     members = {}  # by the mark of a name: st.a is a column to the parser, and a member later
     for number, node in enumerate(query.walk()):

@@ -26,7 +26,7 @@ from odps_nb.local.store.blob_bodies import (
     pack_single,
 )
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import PACK, Folder
+from odps_nb.local.store.folder import PACK, DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.terms import BlobReference, Compression
 
@@ -53,7 +53,7 @@ class StoredBlob(Piece):
 class BlobStore:
     """Stores uploads, finds references, makes download bodies."""
 
-    def __init__(self, database: Database, folder: Folder, clock: Callable[[], float]) -> None:
+    def __init__(self, database: Database, folder: DataFolder, clock: Callable[[], float]) -> None:
         self._db, self._folder, self._clock = database, folder, clock
         self._ledger = Ledger(database, folder)
 

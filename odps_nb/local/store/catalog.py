@@ -13,7 +13,7 @@ from odps_nb.local.store.tables import (
     PRIMARY_KEY,
     VIEW,
     Partition,
-    Table,
+    StoredTable,
     View,
     check_columns,
     check_values,
@@ -92,8 +92,8 @@ class Catalog:
         comment: str = "",
         lifecycle: int = -1,
         properties: Mapping[str, str] | None = None,
-        fill: Callable[[Table], object] | None = None,
-    ) -> Table:
+        fill: Callable[[StoredTable], object] | None = None,
+    ) -> StoredTable:
         """Create a table and ``fill`` it; 400 ``ObjectAlreadyExists`` if the name is taken."""
         _check_table_name(name.table)
         check_columns(schema, comment)
@@ -131,7 +131,7 @@ class Catalog:
                 code="ObjectAlreadyExists",
             )
 
-    def find_table(self, name: TableName) -> Table | None:
+    def find_table(self, name: TableName) -> StoredTable | None:
         """Return the table, or ``None``."""
         row = self._db.row(
             "SELECT * FROM tables WHERE project = ? AND schema = ? AND name_key = ?",
@@ -141,7 +141,7 @@ class Catalog:
         )
         return None if row is None else table_of_row(row)
 
-    def table(self, name: TableName) -> Table:
+    def table(self, name: TableName) -> StoredTable:
         """Return the table; `NotFoundError` for the table, its schema or its project."""
         found = self.find_table(name)
         if found is None:
@@ -149,7 +149,7 @@ class Catalog:
             raise faults.no_such_table(name)
         return found
 
-    def stored_table(self, name: TableName) -> Table:
+    def stored_table(self, name: TableName) -> StoredTable:
         """Return a table that has rows of its own; 405 ``MethodNotAllowed`` for a view."""
         found = self.table(name)
         if found.view is not None:
@@ -174,7 +174,7 @@ class Catalog:
             properties = {VIEW: json.dumps(asdict(view))}
             self.create_table(name, schema, owner=owner, comment=comment, properties=properties)
 
-    def table_by_id(self, table_id: int) -> Table:
+    def table_by_id(self, table_id: int) -> StoredTable:
         """Return the table of a session; `NotFoundError` if it was dropped meanwhile."""
         row = self._db.row("SELECT * FROM tables WHERE table_id = ?", table_id)
         if row is None:
@@ -183,7 +183,7 @@ class Catalog:
 
     def tables(
         self, project: str, schema: str | None = None, *, prefix: str = ""
-    ) -> tuple[Table, ...]:
+    ) -> tuple[StoredTable, ...]:
         """Return the tables of a schema whose names begin with ``prefix``, by name."""
         self._check_schema(TableName(project=project, schema=schema, table="_"))
         rows = self._db.rows(
@@ -193,13 +193,13 @@ class Catalog:
         )
         return tuple(table_of_row(r) for r in rows if r["name_key"].startswith(prefix.casefold()))
 
-    def forget_table(self, table: Table) -> None:
+    def forget_table(self, table: StoredTable) -> None:
         """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
         with self._db.transaction() as db:
             for kind in ("partitions", "versions", "version_marks", "tables"):
                 db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
-    def change_schema(self, table: Table, schema: TableSchema) -> Table:
+    def change_schema(self, table: StoredTable, schema: TableSchema) -> StoredTable:
         """Set a new schema (columns added at the end) and a new schema version of a table."""
         check_columns(schema)
         with self._db.transaction() as db:
@@ -212,7 +212,7 @@ class Catalog:
 
     def alter_table(
         self,
-        table: Table,
+        table: StoredTable,
         *,
         name: str | None = None,
         comment: str | None = None,
@@ -238,7 +238,7 @@ class Catalog:
         except sqlite3.IntegrityError:
             raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists") from None
 
-    def touch(self, table: Table, partitions: Sequence[Partition] = ()) -> None:
+    def touch(self, table: StoredTable, partitions: Sequence[Partition] = ()) -> None:
         """Set the times of the last change of partitions, or of the table, to now."""
         now = self._clock()
         with self._db.transaction() as db:
@@ -254,7 +254,7 @@ class Catalog:
 
     # -- partitions ---------------------------------------------------------------------------
 
-    def partitions(self, table: Table) -> tuple[Partition, ...]:
+    def partitions(self, table: StoredTable) -> tuple[Partition, ...]:
         """Return the partitions in the order of their values, with their rows, bytes and files."""
         rows = self._db.rows(
             "SELECT p.*, COALESCE(SUM(f.rows), 0) AS rows, COALESCE(SUM(f.raw_bytes), 0) AS bytes,"
@@ -266,7 +266,7 @@ class Catalog:
         found = [partition_of_row(table, row) for row in rows]
         return tuple(sorted(found, key=lambda p: tuple(v for _, v in p.spec)))
 
-    def partition(self, table: Table, spec: PartitionSpec) -> Partition:
+    def partition(self, table: StoredTable, spec: PartitionSpec) -> Partition:
         """Return one partition by its whole spec; `NotFoundError` when missing."""
         spec = table.spec(spec, whole=True)
         for found in self.partitions(table):
@@ -274,7 +274,7 @@ class Catalog:
                 return found
         raise faults.no_such_partition(spec, table.name)
 
-    def ensure_partition(self, table: Table, spec: PartitionSpec) -> tuple[int, bool]:
+    def ensure_partition(self, table: StoredTable, spec: PartitionSpec) -> tuple[int, bool]:
         """Return the id of a partition and whether this call made it."""
         spec = check_values(table, table.spec(spec, whole=True))
         now, text = self._clock(), spec_text(spec)
@@ -293,7 +293,9 @@ class Catalog:
             assert cursor.lastrowid is not None
             return cursor.lastrowid, True
 
-    def rename_partition(self, table: Table, partition: Partition, spec: PartitionSpec) -> None:
+    def rename_partition(
+        self, table: StoredTable, partition: Partition, spec: PartitionSpec
+    ) -> None:
         """Give a partition other values; 400 if there is a partition of these values."""
         text = spec_text(check_values(table, table.spec(spec, whole=True)))
         change = "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?"

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from odps_nb.local import faults
 from odps_nb.local.store.database import RECORDED, REPLACED, Database
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition, list_file
-from odps_nb.local.store.tables import Table, spec_of_text, spec_text
+from odps_nb.local.store.tables import StoredTable, spec_of_text, spec_text
 from odps_nb.schema import Column, PrimitiveType, TypeCode
 from odps_nb.terms import PartitionSpec
 
@@ -86,10 +86,10 @@ class Record:
 class ChangeLog:
     """Stores the changes of each version."""
 
-    def __init__(self, database: Database, folder: Folder) -> None:
+    def __init__(self, database: Database, folder: DataFolder) -> None:
         self._db, self._ledger = database, Ledger(database, folder)
 
-    def keep(self, table: Table, version: int, changes: Sequence[Addition]) -> None:
+    def keep(self, table: StoredTable, version: int, changes: Sequence[Addition]) -> None:
         """Store the changes of a version; drops files without rows."""
         with self._db.transaction() as db:
             self._db.mark(table.table_id, version, RECORDED)
@@ -107,7 +107,7 @@ class ChangeLog:
                 db.execute("INSERT INTO pins VALUES (?, ?)", (table.changes_pin, number))
 
     def records(
-        self, table: Table, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
+        self, table: StoredTable, after: int, upto: int, specs: Sequence[PartitionSpec] = ()
     ) -> Iterator[Record]:
         """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 

@@ -11,7 +11,7 @@
       unknown/               files that a crash left behind
 
 Files in ``rows`` and ``blobs`` are written in ``work``, forced to disk and renamed. Their names
-begin with the `Folder.run` that made them, which the catalogue notes first (see ``ledger``).
+begin with the `DataFolder.run` that made them, which the catalogue notes first (see ``ledger``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def new_id() -> str:
     return secrets.token_hex(16)
 
 
-class Folder:
+class DataFolder:
     """A locked service folder, made when missing. `close` releases it; files stay.
 
     A second process on the same folder gets a `ConfigError`. If ``durable``, finished files are

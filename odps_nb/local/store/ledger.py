@@ -1,7 +1,7 @@
 """Keeps data files and catalogue consistent: which files to delete, to move aside, or to report.
 
 At the start, a file that the catalogue does not list was left behind by a crash if the catalogue
-knows the run that made it (see `Folder`): it is moved aside. Otherwise the catalogue is older than
+knows the run that made it: it is moved aside. Otherwise the catalogue is older than
 the data, or another one: then nothing is served.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from odps_nb.errors import ConfigError
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import PACK, ROWS, Folder
+from odps_nb.local.store.folder import PACK, ROWS, DataFolder
 
 _ROW_FILES = (
     "SELECT name FROM files UNION SELECT name FROM parts"
@@ -23,7 +23,7 @@ _SHOWN = 3
 class Ledger:
     """Deletes data files together with transactions of the catalogue."""
 
-    def __init__(self, database: Database, folder: Folder) -> None:
+    def __init__(self, database: Database, folder: DataFolder) -> None:
         self._db, self._folder = database, folder
 
     def drop(self, file_names: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ class Ledger:
         return packs | {f"{row['name']}{ROWS}" for row in self._db.rows(_ROW_FILES)}
 
 
-def check_without_catalogue(folder: Folder) -> None:
+def check_without_catalogue(folder: DataFolder) -> None:
     """Refuse a folder that has data but no catalogue."""
     if not folder.has_catalog and (found := folder.data_files()):
         raise _refused(
@@ -77,7 +77,7 @@ def check_without_catalogue(folder: Folder) -> None:
         )
 
 
-def _refused(folder: Folder, names: Collection[str], why: str, hint: str) -> ConfigError:
+def _refused(folder: DataFolder, names: Collection[str], why: str, hint: str) -> ConfigError:
     listed = [f"{'blobs' if name.endswith(PACK) else 'rows'}/{name}" for name in sorted(names)]
     shown = ", ".join(listed[:_SHOWN]) + (", …" if len(listed) > _SHOWN else "")
     return ConfigError(

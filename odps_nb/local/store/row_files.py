@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from odps_nb.local import faults
-from odps_nb.local.store.folder import ROWS, Folder
+from odps_nb.local.store.folder import ROWS, DataFolder
 from odps_nb.local.store.group_starts import GroupStarts
 from odps_nb.terms import TimeUnit
 
@@ -48,7 +48,7 @@ class RowFile:
 class RowFileWriter:
     """Writes one row file in row groups; an error inside the ``with`` block deletes it."""
 
-    def __init__(self, folder: Folder, schema: pa.Schema) -> None:
+    def __init__(self, folder: DataFolder, schema: pa.Schema) -> None:
         self._folder, self._schema = folder, schema
         self._path = folder.work_file(".parquet")
         self._writer: pq.ParquetWriter | None = None
@@ -142,7 +142,7 @@ def _repeats(column: pa.ChunkedArray) -> bool:
 
 
 def read_rows(
-    folder: Folder, name: str, columns: Sequence[str], start: int, stop: int
+    folder: DataFolder, name: str, columns: Sequence[str], start: int, stop: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of a file in order, a row group at a time.
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from odps_nb.local import faults
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import GONE, REPLACED, Database
-from odps_nb.local.store.folder import ROWS, Folder
+from odps_nb.local.store.folder import ROWS, DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
-from odps_nb.local.store.tables import Partition, Table, spec_of_text
+from odps_nb.local.store.tables import Partition, StoredTable, spec_of_text
 from odps_nb.terms import PartitionSpec
 
 
@@ -42,7 +42,7 @@ class Addition:
 
 def list_file(
     db: sqlite3.Connection,
-    table: Table,
+    table: StoredTable,
     file: RowFile,
     *,
     partition_id: int | None = None,
@@ -64,18 +64,20 @@ class Snapshots:
     """Reads and changes which row files are visible."""
 
     def __init__(
-        self, database: Database, catalog: Catalog, folder: Folder, clock: Callable[[], float]
+        self, database: Database, catalog: Catalog, folder: DataFolder, clock: Callable[[], float]
     ) -> None:
         self._db, self._catalog, self._clock = database, catalog, clock
         self._ledger = Ledger(database, folder)
 
-    def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
+    def visible(
+        self, table: StoredTable, specs: Sequence[PartitionSpec] = ()
+    ) -> tuple[Segment, ...]:
         """Return the visible files in row order, of partitions that ``specs`` cover."""
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def added_since(
         self,
-        table: Table,
+        table: StoredTable,
         after: int,
         upto: int,
         specs: Sequence[PartitionSpec] = (),
@@ -101,7 +103,7 @@ class Snapshots:
             specs,
         )
 
-    def version_at(self, table: Table, at: float) -> int:
+    def version_at(self, table: StoredTable, at: float) -> int:
         """Return the newest version not younger than ``at`` (epoch seconds); 0 before the first."""
         row = self._db.row(
             "SELECT MAX(version) AS v FROM versions WHERE table_id = ? AND at <= ?",
@@ -112,7 +114,7 @@ class Snapshots:
 
     def publish(
         self,
-        table: Table,
+        table: StoredTable,
         additions: Sequence[Addition],
         *,
         replace: Sequence[PartitionSpec] | None = None,
@@ -145,14 +147,14 @@ class Snapshots:
             )
             return version
 
-    def drop_table(self, table: Table) -> None:
+    def drop_table(self, table: StoredTable) -> None:
         """Drop the table; sessions that read it continue."""
         with self._db.transaction():
             self._hide(self._segments(table, "f.removed IS NULL", (), ()), table.version + 1)
             self.unpin(table.changes_pin)
             self._catalog.forget_table(table)
 
-    def drop_partition(self, table: Table, partition: Partition) -> None:
+    def drop_partition(self, table: StoredTable, partition: Partition) -> None:
         """Drop a partition and its rows."""
         with self._db.transaction():
             self.publish(table, (), replace=[partition.spec])
@@ -169,7 +171,7 @@ class Snapshots:
     def pin_own(
         self,
         session_id: str,
-        table: Table,
+        table: StoredTable,
         files: Sequence[tuple[PartitionSpec, RowFile | None]],
     ) -> tuple[Segment, ...]:
         """Keep files that were written for one session only."""
@@ -202,7 +204,7 @@ class Snapshots:
 
     def _segments(
         self,
-        table: Table,
+        table: StoredTable,
         condition: str,
         values: tuple[object, ...],
         specs: Sequence[PartitionSpec],
@@ -230,7 +232,7 @@ class Snapshots:
                 [(version, segment.file_id) for segment in segments],
             )
 
-    def _add(self, table: Table, addition: Addition, version: int, now: float) -> None:
+    def _add(self, table: StoredTable, addition: Addition, version: int, now: float) -> None:
         partition_id = None
         file = addition.file
         with self._db.transaction() as db:

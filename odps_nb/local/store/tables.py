@@ -52,7 +52,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class StoredTable:
     """A table as the catalogue knows it; times are epoch seconds."""
 
     table_id: int
@@ -143,7 +143,7 @@ class Partition:
     files: int = 0
 
 
-def check_values(table: Table, spec: PartitionSpec) -> PartitionSpec:
+def check_values(table: StoredTable, spec: PartitionSpec) -> PartitionSpec:
     """Return the spec if each value is valid for the type of its key; else 400."""
     types = {column.name: column.type for column in table.schema.partition_columns}
     for key, value in spec:
@@ -221,9 +221,9 @@ def _schema_of(text: str) -> TableSchema:
     return assign_column_ids(replace(found, partition_columns=keys))
 
 
-def table_of_row(row: sqlite3.Row) -> Table:
+def table_of_row(row: sqlite3.Row) -> StoredTable:
     """Return a table from its row in the catalogue."""
-    return Table(
+    return StoredTable(
         name=TableName(project=row["project"], schema=row["schema"], table=row["name"]),
         schema=_schema_of(row["definition"]),
         properties=json.loads(row["properties"]),
@@ -231,7 +231,7 @@ def table_of_row(row: sqlite3.Row) -> Table:
     )
 
 
-def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
+def partition_of_row(table: StoredTable, row: sqlite3.Row) -> Partition:
     """Return a partition from its row in the catalogue."""
     return Partition(
         spec=spec_of_text(table, row["spec"]),
@@ -245,7 +245,7 @@ def spec_text(spec: PartitionSpec) -> str:
     return json.dumps([value for _, value in spec], ensure_ascii=False)
 
 
-def spec_of_text(table: Table, text: str | None) -> PartitionSpec:
+def spec_of_text(table: StoredTable, text: str | None) -> PartitionSpec:
     """Parse partition values from the catalogue; empty for a table without partitions."""
     if text is None:
         return PartitionSpec()

@@ -17,10 +17,10 @@ from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, spelled
 from odps_nb.local.store.blobs import BlobStore
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
 from odps_nb.local.store.snapshots import Addition
-from odps_nb.local.store.tables import OPERATION, Table
+from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.local.writing.coerce import coerce_batch, match_columns
 from odps_nb.schema import Column, has_timestamp
 from odps_nb.terms import PartitionSpec, TimeUnit
@@ -45,8 +45,8 @@ class Ingest:
 
     def __init__(
         self,
-        folder: Folder,
-        table: Table,
+        folder: DataFolder,
+        table: StoredTable,
         spec: PartitionSpec,
         blobs: BlobStore,
         *,
@@ -213,7 +213,7 @@ _INGESTION = "ingestion_time_partition"
 _TIME = "_partitiontime"
 
 
-def with_generated(rows: pa.RecordBatch, table: Table, spec: PartitionSpec) -> pa.RecordBatch:
+def with_generated(rows: pa.RecordBatch, table: StoredTable, spec: PartitionSpec) -> pa.RecordBatch:
     """Return rows with the partition column that neither they nor ``spec`` have.
 
     A table with the property ``ingestion_time_partition`` has the truncated time of the INSERT in

@@ -17,10 +17,10 @@ from odps_nb.local import faults
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import Folder, new_id
+from odps_nb.local.store.folder import DataFolder, new_id
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
     Landed,
@@ -48,7 +48,7 @@ class WriteSessions:
         catalog: Catalog,
         publisher: Publisher,
         blobs: BlobStore,
-        folder: Folder,
+        folder: DataFolder,
         clock: Callable[[], float],
     ) -> None:
         self._db, self._catalog = database, catalog
@@ -294,7 +294,7 @@ class WriteSessions:
     def _insert(
         self,
         session_id: str,
-        table: Table,
+        table: StoredTable,
         spec: PartitionSpec,
         *,
         overwrite: bool,

@@ -13,7 +13,7 @@ from odps_nb.local.store.folder import ROWS
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import RowFile
 from odps_nb.local.store.snapshots import Addition
-from odps_nb.local.store.tables import Table
+from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import PartitionSpec, WriteMode
 
 
@@ -22,7 +22,7 @@ class StoredWriteSession:
     """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
 
     session_id: str
-    table: Table
+    table: StoredTable
     spec: PartitionSpec
     overwrite: bool
     mode: WriteMode

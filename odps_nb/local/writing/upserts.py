@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import OPERATION_TYPE, ChangeLog, merge
 from odps_nb.local.store.database import Database
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
 from odps_nb.local.store.snapshots import Addition, Snapshots
-from odps_nb.local.store.tables import OPERATION, Table
+from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.terms import PartitionSpec, TimeUnit
 
 UPSERT, DELETE = ord("U"), ord("D")
@@ -28,13 +28,13 @@ BATCH_ROWS = 64 * 1024
 class Publisher:
     """Makes additions visible: as they are, or merged by key."""
 
-    def __init__(self, database: Database, snapshots: Snapshots, folder: Folder) -> None:
+    def __init__(self, database: Database, snapshots: Snapshots, folder: DataFolder) -> None:
         self._db, self._snapshots, self._folder = database, snapshots, folder
         self._ledger, self._changes = Ledger(database, folder), ChangeLog(database, folder)
 
     def publish(
         self,
-        table: Table,
+        table: StoredTable,
         additions: Sequence[Addition],
         *,
         replace: Sequence[PartitionSpec] | None = None,
@@ -66,7 +66,7 @@ class Publisher:
             return version
 
     def _merge(
-        self, table: Table, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
+        self, table: StoredTable, spec: PartitionSpec, parts: Sequence[str], *, stay: bool
     ) -> tuple[Addition, Addition]:
         """Write the new rows of a partition, and the changes for the change log."""
         present = [s.name for s in self._snapshots.visible(table, [spec])]
@@ -99,7 +99,7 @@ class Publisher:
         )
         return file
 
-    def _rows(self, table: Table, name: str, unit: TimeUnit) -> pa.Table:
+    def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
         """Read a whole file with all columns of the table and the operation; absent: null."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
 

@@ -41,7 +41,7 @@ def checked_view(view: View) -> View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class GalleryPage:
     """The drawn tiles of a column, with heading and note."""
 
     title: str
@@ -127,7 +127,7 @@ def drawn_pages(
     summary: str = "",
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
-) -> Iterator[Page]:
+) -> Iterator[GalleryPage]:
     """Iterate over the page of the blobs at ``indices`` as it grows; the last one is whole.
 
     When the service stops answering midway, the tiles after that say so and ask for nothing. Near
@@ -139,8 +139,8 @@ def drawn_pages(
     expected, left = min(len(todo), MAX_TILES), budget - _AROUND
     silent = note = ""
 
-    def page() -> Page:
-        return Page(
+    def page() -> GalleryPage:
+        return GalleryPage(
             title=column.title,
             total=len(column),
             tiles=tuple(tiles),

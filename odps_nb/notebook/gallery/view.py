@@ -26,7 +26,7 @@ from odps_nb.notebook.gallery.chosen import (
 from odps_nb.notebook.gallery.page import (
     MAX_TILES,
     OUTPUT_BUDGET,
-    Page,
+    GalleryPage,
     View,
     checked_view,
     drawn_pages,
@@ -179,7 +179,7 @@ class Gallery(LiveView):
         if goal == _FIRST:
             self._show_widget(_NO_WIDGET)
 
-    def _pages(self) -> Iterator[Page]:
+    def _pages(self) -> Iterator[GalleryPage]:
         return drawn_pages(
             self._column,
             self._chosen.indices[: MAX_TILES + 1],

@@ -64,7 +64,7 @@ def _what(snapshot: ProgressSnapshot) -> str:
 def _bar(file: TextIO, what: str) -> Any:
     from tqdm import tqdm
 
-    class Bar(tqdm):  # type: ignore[misc]  # tqdm ships no types
+    class TqdmBar(tqdm):  # type: ignore[misc]  # tqdm ships no types
         monitor_interval = 0  # no monitor thread: the flusher already redraws at a steady pace
 
-    return Bar(file=file, desc=what, unit=" rows", unit_scale=True, dynamic_ncols=True)
+    return TqdmBar(file=file, desc=what, unit=" rows", unit_scale=True, dynamic_ncols=True)

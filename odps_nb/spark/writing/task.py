@@ -22,7 +22,7 @@ from odps_nb.access.writing.sources import (
     check_fixed,
     with_partitions,
 )
-from odps_nb.access.writing.uploading import BlobUploader
+from odps_nb.access.writing.uploading import CellUploader
 from odps_nb.client.write.operations import Stamp
 from odps_nb.client.write.session import (
     StreamReceipt,
@@ -97,7 +97,7 @@ def write_partition(
         ):
             stream = open_write_stream(storage, task.session, name, tracker=tracker)
             with stream:
-                uploader = BlobUploader(stream, task.target, storage)
+                uploader = CellUploader(stream, task.target, storage)
                 named: set[str] = set()
                 fitted = _named(_fitted(first, rows, task.target, uploader), task, named)
                 stamped = (task.stamp.put(batch, stream.schema) for batch in fitted)
@@ -125,7 +125,7 @@ def _fitted(
     first: pa.RecordBatch,
     rest: Iterator[pa.RecordBatch],
     target: Target,
-    uploader: BlobUploader,
+    uploader: CellUploader,
 ) -> Iterator[pa.RecordBatch]:
     """Convert Spark's batches to those of the write session, and upload their blobs."""
     blobs = {column.name.casefold(): column for column in target.blobs}

@@ -12,8 +12,8 @@ from pyarrow.compute import field
 
 from odps_nb.access.engines.expression import (
     ARROW,
+    ArrowCall,
     Field,
-    FunctionCall,
     build,
     fields_of,
     parts_of,
@@ -70,7 +70,7 @@ def test_everything_else_is_not_understood(expression):
 def test_parts_are_what_all_has_to_hold():
     expression = (field("x") > 1) & ((field("y") > 2) & (field("z") | field("w")))
     parts = list(parts_of(read(expression)))
-    assert [one.name for one in parts if isinstance(one, FunctionCall)] == [
+    assert [one.name for one in parts if isinstance(one, ArrowCall)] == [
         "greater",
         "greater",
         "or_kleene",

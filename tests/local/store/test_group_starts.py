@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.local.store import row_files
-from odps_nb.local.store.folder import Folder
+from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.group_starts import GroupStarts, StartsCache
 
 ROWS, GROUP = 1_005, 10
@@ -17,14 +17,14 @@ GROUPS = -(-ROWS // GROUP)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
-    made = Folder(tmp_path / "root", durable=False)
+def folder(tmp_path: Path) -> Iterator[DataFolder]:
+    made = DataFolder(tmp_path / "root", durable=False)
     yield made
     made.close()
 
 
 @pytest.fixture
-def name(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
+def name(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> str:
     """A row file of many small groups, the last one short, also as Arrow."""
     monkeypatch.setattr(row_files, "ROW_GROUP_ROWS", GROUP)
     monkeypatch.setattr("odps_nb.local.store.arrow_cache.SMALLEST", 0)
@@ -36,7 +36,7 @@ def name(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("is_hot", [True, False])
 def test_any_range_in_any_order_is_the_rows_of_that_range(
-    folder: Folder, name: str, is_hot: bool
+    folder: DataFolder, name: str, is_hot: bool
 ) -> None:
     if not is_hot:
         folder.hot.drop(name)
@@ -56,7 +56,9 @@ def test_a_range_reads_its_groups_only() -> None:
 
 
 @pytest.mark.parametrize("is_hot", [True, False])
-def test_where_the_groups_begin_is_found_out_once(folder: Folder, name: str, is_hot: bool) -> None:
+def test_where_the_groups_begin_is_found_out_once(
+    folder: DataFolder, name: str, is_hot: bool
+) -> None:
     if not is_hot:
         folder.hot.drop(name)
     list(row_files.read_rows(folder, name, ["id"], 0, 1))

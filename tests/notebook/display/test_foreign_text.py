@@ -19,7 +19,7 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot
 from odps_nb.errors import InvalidRequestError, OdpsNbError, explain, visible
 from odps_nb.notebook.display import html
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.gallery.page import Page
+from odps_nb.notebook.gallery.page import GalleryPage
 from odps_nb.notebook.magics.context import Context
 from odps_nb.notebook.preview.tile import mimebundle
 from odps_nb.notebook.progress.cards import CardListener, card_text
@@ -126,7 +126,7 @@ def test_every_output_is_kept_from_mathjax_and_terminals(shell, shown) -> None:
 
 def test_html_reaches_a_page_in_one_way_only() -> None:
     """A new output that is made by hand would be one that MathJax typesets."""
-    assert Page.bundle
+    assert GalleryPage.bundle
     for path in Path(odps_nb.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Dict) and "notebook/display/html.py" not in path.as_posix():
