@@ -5,6 +5,9 @@ The only place that knows the wire format of calls (``docs/protocol.md`` section
 the client uses the one, the embedded service the other, so both share one format.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
 from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer
 from odps_nb.wire.calls.blob import (
     BLOB_TARGET,
@@ -51,99 +54,30 @@ from odps_nb.wire.calls.instance import (
     InstanceSessionAnswer,
     ReadInstance,
 )
-from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
     MIN_BATCH_BYTES,
     CreateReadSession,
     GetReadSession,
+    Preview,
     ReadRows,
     ReadSessionAnswer,
 )
 from odps_nb.wire.calls.routing import REQUESTS, StorageRequest, decode_request
-from odps_nb.wire.calls.streams import (
-    CloseWriteStream,
-    CreateWriteStream,
-    GetWriteStream,
-    WriteRows,
-)
 from odps_nb.wire.calls.write import (
     AbortWriteSession,
+    CloseWriteStream,
     CommitWriteSession,
     CreateWriteSession,
+    CreateWriteStream,
     GetWriteSchema,
     GetWriteSession,
-)
-from odps_nb.wire.calls.write_answers import (
+    GetWriteStream,
+    WriteRows,
     WriteRowsAnswer,
     WriteSchemaAnswer,
     WriteSessionAnswer,
     WriteSessionStateAnswer,
     WriteStreamAnswer,
 )
-
-__all__ = [
-    "ACCESS_TOKEN",
-    "BLOB_TARGET",
-    "HTTP_CODINGS",
-    "JSON_TYPE",
-    "LIMITED_RESULT_ROWS",
-    "MAX_BATCH_BYTES",
-    "MAX_BATCH_ROWS",
-    "MIN_BATCH_BYTES",
-    "REQUESTS",
-    "REQUEST_ID",
-    "ROUTE_TOKEN",
-    "STATUS_OF_CODE",
-    "STREAM_TYPE",
-    "AbortWriteSession",
-    "BlockSessionAnswer",
-    "Call",
-    "CloseWriteStream",
-    "CommitBlocks",
-    "CommitWriteSession",
-    "CreateBlockSession",
-    "CreateInstanceReadSession",
-    "CreateReadSession",
-    "CreateWriteSession",
-    "CreateWriteStream",
-    "EmptyAnswer",
-    "GetBlockSession",
-    "GetInstanceReadSession",
-    "GetReadSession",
-    "GetWriteSchema",
-    "GetWriteSession",
-    "GetWriteStream",
-    "InstanceSessionAnswer",
-    "Preview",
-    "ReadBlobs",
-    "ReadInstance",
-    "ReadRows",
-    "ReadSessionAnswer",
-    "Scope",
-    "StorageRequest",
-    "StreamingCall",
-    "WireRequest",
-    "WriteBlob",
-    "WriteBlobAnswer",
-    "WriteBlobBatch",
-    "WriteBlock",
-    "WriteBlockAnswer",
-    "WriteRows",
-    "WriteRowsAnswer",
-    "WriteSchemaAnswer",
-    "WriteSessionAnswer",
-    "WriteSessionStateAnswer",
-    "WriteStreamAnswer",
-    "accepted_coding",
-    "content_coding",
-    "decode_error",
-    "decode_partition",
-    "decode_request",
-    "encode_error_json",
-    "encode_error_xml",
-    "encode_partition",
-    "find_header",
-    "parse_answer",
-]

@@ -252,6 +252,10 @@ class Params:
         """Return an integer parameter, ``None`` if absent."""
         return None if self.optional(key) is None else self.integer(key, low=low)
 
+    def count(self, key: str) -> int:
+        """Return an integer parameter, 0 if absent."""
+        return self.optional_integer(key) or 0
+
     @property
     def table(self) -> TableName:
         """The table named by ``Target``."""

@@ -11,20 +11,17 @@ from odps_nb.wire.calls.instance import (
     GetInstanceReadSession,
     ReadInstance,
 )
-from odps_nb.wire.calls.preview import Preview
-from odps_nb.wire.calls.read import CreateReadSession, GetReadSession, ReadRows
-from odps_nb.wire.calls.streams import (
-    CloseWriteStream,
-    CreateWriteStream,
-    GetWriteStream,
-    WriteRows,
-)
+from odps_nb.wire.calls.read import CreateReadSession, GetReadSession, Preview, ReadRows
 from odps_nb.wire.calls.write import (
     AbortWriteSession,
+    CloseWriteStream,
     CommitWriteSession,
     CreateWriteSession,
+    CreateWriteStream,
     GetWriteSchema,
     GetWriteSession,
+    GetWriteStream,
+    WriteRows,
 )
 from odps_nb.wire.json_fields import in_request
 
