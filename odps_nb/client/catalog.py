@@ -49,7 +49,7 @@ class ControlCall(Protocol[A]):
     def idempotent(self) -> bool:
         """Whether the request may be sent twice without harm."""
 
-    def encode(self, api_version: int = 2, *, scope: Scope = ...) -> WireRequest:
+    def encode(self, *, scope: Scope = ...) -> WireRequest:
         """Encode the request."""
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> A:

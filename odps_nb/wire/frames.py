@@ -8,6 +8,9 @@ The caller tells whether a body is framed, from the number of blobs requested: o
 several are framed. A cut on a frame boundary is detected only by that number.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
 from __future__ import annotations
 
 import sys
@@ -39,30 +42,6 @@ from odps_nb.wire._frame_parts import (
 )
 from odps_nb.wire._frame_scanner import FrameScanner, Seen
 from odps_nb.wire._push import BytesLike, PushDecoder
-
-__all__ = [
-    "DEFAULT_MAX_BLOB",
-    "DEFAULT_MAX_HEADER",
-    "LENGTH",
-    "RETAINED_BYTES",
-    "BlobData",
-    "BlobEnd",
-    "BlobEvent",
-    "BlobRecord",
-    "BlobStart",
-    "ChecksumKind",
-    "Footer",
-    "FrameDecoder",
-    "FrameEncoder",
-    "FrameHeader",
-    "FrameScanner",
-    "RawDecoder",
-    "RunningChecksum",
-    "check_data_size",
-    "check_json_size",
-    "encode_frame",
-    "parse_json_object",
-]
 
 
 class _Part(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 from odps_nb.errors import ArgumentError, InvalidRequestError
@@ -100,8 +100,6 @@ NO_SCOPE = Scope()
 
 class StreamingCall(Protocol):
     """A request value whose answer is a stream (rows or blobs), not a JSON document."""
-
-    ACTION: ClassVar[str]
 
     @property
     def idempotent(self) -> bool:

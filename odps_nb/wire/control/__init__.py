@@ -5,6 +5,9 @@
 endpoint, whose own path (``/api``) they do not contain.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
 from odps_nb.wire.control.core import XML_TYPE, project_path, rest_request, table_path
 from odps_nb.wire.control.cost import COST_TASK, SqlCost
 from odps_nb.wire.control.instances import (
@@ -47,47 +50,3 @@ from odps_nb.wire.control.tables import (
     TableInfo,
     TablePage,
 )
-
-__all__ = [
-    "BLOB_TABLE_PROPERTIES",
-    "BLOB_TABLE_SETTINGS",
-    "COST_TASK",
-    "SQL_TASK",
-    "XML_TYPE",
-    "CancelInstance",
-    "ControlRequest",
-    "GetInstance",
-    "GetInstanceResult",
-    "GetInstanceSource",
-    "GetPartition",
-    "GetProject",
-    "GetTable",
-    "GetTaskStatus",
-    "GetTenant",
-    "GetTunnelEndpoint",
-    "InstanceResult",
-    "InstanceStatus",
-    "ListPartitions",
-    "ListProjects",
-    "ListSchemas",
-    "ListTables",
-    "NamePage",
-    "PartitionInfo",
-    "PartitionPage",
-    "ProjectInfo",
-    "SqlCost",
-    "SubmitSql",
-    "SubmittedInstance",
-    "TableInfo",
-    "TablePage",
-    "TaskResult",
-    "TaskState",
-    "TenantInfo",
-    "decode_control",
-    "decode_tunnel_endpoint",
-    "encode_tunnel_endpoint",
-    "project_path",
-    "query_error",
-    "rest_request",
-    "table_path",
-]
