@@ -213,7 +213,6 @@ KNOWN_CYCLES = [
     {"odps_nb.access.blob", "odps_nb.access.blobs"},
     {f"odps_nb.client.{name}" for name in ("auth", "blob", "calls", "parallel")},
     {f"odps_nb.client.{name}" for name in ("catalog", "read", "sql")},
-    {"odps_nb.convert.arrow_blob", "odps_nb.convert.blob_array"},
 ]
 
 

@@ -502,7 +502,7 @@ class BlobColumn(Sequence[Blob]):
         >>> odps.table("media").blobs("content", limit=2).references().odps.size().tolist()
         [25861, 138014]
         """
-        from odps_nb.convert.blob_series import reference_series
+        from odps_nb.convert.blob_columns.blob_series import reference_series
 
         texts = [blob.reference.token for blob in self._blobs]
         index = range(len(texts)) if self._labels is None else self._labels

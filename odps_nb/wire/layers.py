@@ -94,22 +94,7 @@ class _CodingOutside(PieceDecoder):
 
 
 class PayloadDecoder(PieceDecoder):
-    """Decodes blocks and coding of a blob body to verified payload, raw or framed.
-
-    Parameters
-    ----------
-    content_encoding
-        The header's value, or a `Compression`; ``None`` when the header is absent.
-    max_output
-        Bytes that the coding may decode to; ``None`` for no limit.
-
-    Examples
-    --------
-    >>> body = "28b52ffd2005290000 68656c6c6f 6220c74f"
-    >>> decoder = PayloadDecoder("zstd")
-    >>> decoder.feed(bytes.fromhex(body)) + decoder.feed_eof()
-    b'hello'
-    """
+    """Decodes blocks and coding of a blob body to verified payload, raw or framed."""
 
     __slots__ = ("_coding", "_held", "_inner", "_max_output")
 
@@ -150,24 +135,10 @@ class PayloadDecoder(PieceDecoder):
 class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
     """Decodes a whole blob body (blocks, coding and frames) to events.
 
-    Parameters
-    ----------
-    content_encoding
-        The header's value, or a `Compression`; ``None`` when the header is absent.
-    expected_count
-        Number of references asked for: one is raw, none or several are framed.
-    max_output
-        Bytes that the coding may decode to; ``None`` for no limit.
-    max_blob
-        Bytes of one blob that are accepted.
-
-    Examples
-    --------
-    >>> from odps_nb.wire.blocks import encode_blocks
-    >>> decoder = BlobBodyDecoder(None, 1)
-    >>> start, data, end = decoder.feed(encode_blocks(b"hello")) + decoder.feed_eof()
-    >>> data.data
-    b'hello'
+    ``content_encoding``: the header's value, or a `Compression`; ``None`` when the header is
+    absent. ``expected_count``: number of references asked for: one is raw, none or several are
+    framed. ``max_output``: bytes that the coding may decode to; ``None`` for no limit.
+    ``max_blob``: bytes of one blob that are accepted.
     """
 
     __slots__ = ("_frames", "_payload")

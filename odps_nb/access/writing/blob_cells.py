@@ -27,9 +27,9 @@ from odps_nb.access.writing.pictures import (
     is_picture,
     unfit,
 )
-from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.convert.arrow_schema import fit_object_column
 from odps_nb.convert.arrow_types import is_bytes, is_list
+from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError

@@ -8,6 +8,7 @@ the client uses the one, the embedded service the other, so both share one forma
 # ruff: noqa: F401
 # mypy: implicit-reexport
 
+from odps_nb.terms import WriteMode
 from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer
 from odps_nb.wire.calls.blob import (
     BLOB_TARGET,
@@ -32,6 +33,7 @@ from odps_nb.wire.calls.core import (
     ROUTE_TOKEN,
     STREAM_TYPE,
     Call,
+    Params,
     Scope,
     StreamingCall,
     WireRequest,
@@ -64,7 +66,6 @@ from odps_nb.wire.calls.read import (
     ReadRows,
     ReadSessionAnswer,
 )
-from odps_nb.wire.calls.routing import REQUESTS, StorageRequest, decode_request
 from odps_nb.wire.calls.write import (
     AbortWriteSession,
     CloseWriteStream,
@@ -81,3 +82,58 @@ from odps_nb.wire.calls.write import (
     WriteSessionStateAnswer,
     WriteStreamAnswer,
 )
+from odps_nb.wire.json_fields import in_request
+
+StorageRequest = (
+    CreateReadSession
+    | GetReadSession
+    | ReadRows
+    | Preview
+    | CreateWriteSession
+    | GetWriteSession
+    | CommitWriteSession
+    | AbortWriteSession
+    | GetWriteSchema
+    | CreateWriteStream
+    | GetWriteStream
+    | CloseWriteStream
+    | WriteRows
+    | WriteBlob
+    | WriteBlobBatch
+    | ReadBlobs
+    | CreateInstanceReadSession
+    | GetInstanceReadSession
+    | ReadInstance
+    | CreateBlockSession
+    | GetBlockSession
+    | WriteBlock
+    | CommitBlocks
+)
+REQUESTS: tuple[type[StorageRequest], ...] = StorageRequest.__args__
+
+_BLOCK = (CreateBlockSession, GetBlockSession, WriteBlock, CommitBlocks)
+_BY_BLOCK_ACTION: dict[str, type[StorageRequest]] = {kind.ACTION: kind for kind in _BLOCK}
+_BY_ACTION: dict[str, type[StorageRequest]] = {
+    kind.ACTION: kind for kind in REQUESTS if kind not in _BLOCK and kind is not WriteBlobBatch
+}
+
+
+def decode_request(wire: WireRequest) -> StorageRequest:
+    """Return the request value of a Storage API request.
+
+    The method is ignored, since clients differ in it (``docs/protocol.md`` section 1.1), and so is
+    the path, by which the request was routed here.
+
+    Raises `InvalidRequestError`: unknown action, bad target, bad parameter or body; ``status`` and
+    ``code`` are those to answer with.
+    """
+    params = Params(wire)
+    action = params.text("Action")
+    kind = _BY_ACTION.get(action)
+    if params.optional("WriteMode") == WriteMode.BATCH_COMPATIBLE.value:
+        kind = _BY_BLOCK_ACTION.get(action, kind)
+    elif kind is WriteBlob and params.optional("Mode") == "Batch":
+        kind = WriteBlobBatch
+    if kind is None:
+        raise in_request(f"Action {action[:40]!r} is unknown")
+    return kind.decode(wire)

@@ -62,10 +62,7 @@ class StorageAnswer:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> Self:
-        """Decode an answer.
-
-        Raises `FramingError`: not JSON, ill-typed, or without a member that is always there.
-        """
+        """Decode an answer."""
         fields = parse_answer(body, headers, cls.WHAT)
         found: Self = read_fields(cls, Received(NO_PARAMS, headers, lambda: fields))
         return found

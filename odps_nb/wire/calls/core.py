@@ -48,10 +48,7 @@ class WireRequest:
     body: bytes | None = None
 
     def url(self, endpoint: str) -> str:
-        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``).
-
-        Raises `ArgumentError`: a parameter has half a surrogate pair, which no URL can hold.
-        """
+        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``)."""
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
             return f"{url}?{urlencode(self.params)}" if self.params else url

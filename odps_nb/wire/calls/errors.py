@@ -210,17 +210,7 @@ class _Parts(NamedTuple):
 
 
 def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
-    """Return the exception for a non-successful answer; never raises.
-
-    Parameters
-    ----------
-    status
-        HTTP status.
-    headers
-        Headers of the answer, in any case.
-    body
-        JSON, XML or anything else, plain or in a content coding; only the first MiB counts.
-    """
+    """Return the exception for a non-successful answer; never raises."""
     body = _decoded(body[:MAX_ERROR_BYTES])
     return _error(status, headers, _parse(body) or _Parts(None, _raw(body), None, None))
 

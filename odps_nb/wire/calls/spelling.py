@@ -266,10 +266,7 @@ class StorageCall:
 
     @classmethod
     def decode(cls, wire: WireRequest) -> Self:
-        """Decode the request.
-
-        Raises `InvalidRequestError`: a field is missing, or has no valid value.
-        """
+        """Decode the request."""
         received = Received(Params(wire), wire.headers, lambda: request_fields(wire))
         found: Self = read_fields(cls, received)
         return found

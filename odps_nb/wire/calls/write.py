@@ -255,9 +255,12 @@ class WriteStreamAnswer(StorageAnswer):
         member("recordCount", Fields.optional_integer),
         member("RecordCount", Fields.optional_integer),
     ] = None
-    byte_size: Annotated[int | None, member("ByteSize", Fields.optional_integer)] = None
-    error_code: Annotated[str | None, member("ErrorCode", Fields.loose_text)] = None
-    error_message: Annotated[str | None, member("ErrorMessage", Fields.optional_text)] = None
+    byte_size: Annotated[
+        int | None,
+        member("ByteSize", Fields.optional_integer),
+        fixed_member("ErrorCode", None),
+        fixed_member("ErrorMessage", None),
+    ] = None
     latest_schema_version: Annotated[
         str | None, member("LatestSchemaVersion", Fields.loose_text)
     ] = None

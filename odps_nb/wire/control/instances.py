@@ -185,10 +185,7 @@ class SubmitSql:
         return bool(self.unique_id)
 
     def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request; a query without a semicolon at its end gets one.
-
-        Raises `ArgumentError`: the query holds a character that would arrive as another one.
-        """
+        """Encode the request; a query without a semicolon at its end gets one."""
         if not has_spelling(self.sql):
             raise ArgumentError(
                 "the query holds a control character, which no request can carry",
@@ -221,10 +218,7 @@ class SubmitSql:
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Decode the request, also as other clients write it.
-
-        Raises `InvalidRequestError`: not a job with one SQL task, or too long.
-        """
+        """Decode the request, also as other clients write it."""
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:

@@ -121,10 +121,7 @@ class TableInfo:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
-        """Decode a table document; the name is that of the request.
-
-        Raises `FramingError`: not a table document.
-        """
+        """Decode a table document; the name is that of the request."""
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
         # JSON inside a JSON string
