@@ -3,7 +3,7 @@
 ``python -m benchmarks scale``, or ``python -m benchmarks.bench_scale --tasks 200`` for a short
 run. The numbers are small tables cut as finely as large ones: they show what grows with the
 number of splits and streams, and nothing of what a cluster or the real service does. They are
-quoted in ``docs/scale.md`` as *simulated*. Needs five minutes on two cores.
+quoted in ``docs/scale.md`` as *measured*. Needs five minutes on two cores.
 """
 
 from __future__ import annotations

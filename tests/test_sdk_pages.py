@@ -1,4 +1,4 @@
-"""The pages for users of the SDK: every name is there, every block runs, before equals after."""
+"""The page for users of pyodps: every name is there, every block runs, before equals after."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import importlib
 import re
 from collections.abc import Callable, Iterator
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import older_pyodps
 import pytest
 
+import odps_nb
 from tests.support.compat import older_page
 from tests.support.compat.sdk_names import names_of
 
 pytestmark = pytest.mark.compat
 
-MAXSTORAGE = older_page.PAGE.with_name("from-maxstorage.md")
+MAXSTORAGE = "odps.maxstorage"
 
 
 @pytest.fixture
@@ -51,17 +51,17 @@ def mentioned(text: str) -> set[str]:
     return {word for span in spans for word in re.findall(r"\w+", span)}
 
 
-def sections(page: Path) -> dict[str, set[str]]:
-    parts = re.split(r"^## ", page.read_text("utf-8"), flags=re.MULTILINE)
+def sections(heading: str) -> dict[str, set[str]]:
+    parts = re.split(r"^### ", older_page.part(heading), flags=re.MULTILINE)
     return {part.splitlines()[0]: mentioned(part) for part in parts[1:]}
 
 
 def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) -> None:
     version, classes, _ = older
     assert version == {"pyodps": older_pyodps.VERSION}
-    there = sections(older_page.PAGE)
+    there = sections(older_page.PART)
     classes["CrcStrippingStream"] = classes.pop("_CRCStrippingStream")
-    assert classes.keys() == there.keys() - {"Two examples", "What holds for all of them"}
+    assert classes.keys() == there.keys() - {"What holds for all of them"}
     missing = {
         f"{kind}.{name}" for kind, names in classes.items() for name in {*names} - there[kind]
     }
@@ -71,7 +71,7 @@ def test_every_name_of_the_older_classes_is_mapped(older: list[dict[str, Any]]) 
 def test_every_name_of_maxstorage_is_mapped() -> None:
     import odps.maxstorage as sdk
 
-    there = mentioned(MAXSTORAGE.read_text("utf-8"))
+    there = mentioned(older_page.part(MAXSTORAGE))
     assert not [name for name in sdk.__all__ if name not in there]
     missing = {
         f"{kind}.{name}"
@@ -87,7 +87,7 @@ def test_our_classes_have_what_the_page_calls_same_or_different() -> None:
 
     row = re.compile(r"^\| `([a-z]\w+)\(.*?\| (same|different|not there)", re.MULTILINE)
     checked = 0
-    for part in re.split(r"^## ", older_page.PAGE.read_text("utf-8"), flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^### ", older_page.part(older_page.PART), flags=re.MULTILINE)[1:]:
         kind = getattr(ours, part.splitlines()[0], None)
         for name, verdict in row.findall(part):
             assert hasattr(kind, name) == (verdict != "not there"), (kind, name)
@@ -95,9 +95,8 @@ def test_our_classes_have_what_the_page_calls_same_or_different() -> None:
     assert checked > 30
 
 
-@pytest.mark.parametrize("page", [older_page.PAGE, MAXSTORAGE], ids=lambda page: page.stem)
-def test_what_the_page_names_of_odps_nb_is_there(page: Path) -> None:
-    paths = set(re.findall(r"`(odps_nb(?:\.\w+)+)", page.read_text("utf-8")))
+def test_what_the_page_names_of_odps_nb_is_there() -> None:
+    paths = set(re.findall(r"`(odps_nb(?:\.\w+)+)", older_page.PAGE.read_text("utf-8")))
     assert paths
     for path in paths:
         assert reduce(getattr, path.split(".")[1:], importlib.import_module("odps_nb")), path
@@ -106,7 +105,7 @@ def test_what_the_page_names_of_odps_nb_is_there(page: Path) -> None:
 def test_blocks_for_the_older_module_find_the_same_before_and_after(
     older: list[dict[str, Any]], entry: Any
 ) -> None:
-    before, after = older_page.blocks(older_page.PAGE)
+    before, after = older_page.blocks(older_page.PART)
     assert len(before) == len(after) == 2
     rows, sizes = (run(block, entry) for block in after)
     assert older[2] == {"rows": rows["rows"], "sizes": sizes["sizes"]}
@@ -116,10 +115,27 @@ def test_blocks_for_the_older_module_find_the_same_before_and_after(
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_blocks_for_maxstorage_find_the_same_before_and_after(entry: Any) -> None:
+def test_blocks_for_pyodps_find_the_same_before_and_after(entry: Any) -> None:
     before, after = older_page.blocks(MAXSTORAGE)
     assert len(before) == len(after) == 2
-    for name, one, other in zip(("rows", "sizes"), before, after, strict=True):
+    calls = [blocks[0] for blocks in older_page.blocks("Common calls")]
+    pairs = [*zip(before, after, strict=True), tuple(calls)]
+    for name, (one, other) in zip(("rows", "sizes", "counts"), pairs, strict=True):
         found = run(one, entry)[name]
         assert found == run(other, entry)[name]
         assert found
+
+
+def test_common_calls_exist_in_both_libraries() -> None:
+    import odps
+    from odps.models import Instance
+    from odps.models import Table as TheirTable
+
+    theirs = {"entry": odps.ODPS, "table": TheirTable, "instance": Instance, "odps": odps}
+    ours = {"odps": odps_nb.Connection, "table": odps_nb.Table, "result": odps_nb.Result}
+    rows = re.findall(r"^\| (`.+) \| (.+) \|$", older_page.part("Common calls"), re.MULTILINE)
+    assert len(rows) > 10
+    for cells in rows:
+        for cell, known in zip(cells, (theirs, ours), strict=True):
+            for name, attribute in re.findall(r"\b(\w+)\.(\w+)", re.sub(r'"[^"]*"', '""', cell)):
+                assert hasattr(known[name], attribute), cell

@@ -46,7 +46,7 @@ _SAID: Final = (
 _NUMBER: Final = re.compile(r"^\[Errno -?\d+\]\s*|^Error -?\d+ (?:while|during) ")
 _OBJECT: Final = re.compile(r"\s*['\"]?<[A-Za-z_][\w.]*(?: object)?(?: at 0x[0-9a-fA-F]+)?>['\"]?")
 _ADDRESS: Final = re.compile(
-    r"0x[0-9a-fA-F]{6,}|\berrno\b|avcodec_\w+|\b[\w.]+\.(?:py|cc|cpp|c):\d+"
+    r"0x[0-9a-fA-F]{6,}|\berrno\b|\w+_\w+\(\)|avcodec_\w+|\b[\w.]+\.(?:py|cc|cpp|c):\d+"
 )
 _DAMAGE: Final = re.compile(
     r"truncate|truncation|unexpected(?:ly)? end|premature|end(?:s)? early|incomplete"

@@ -2,7 +2,7 @@
 
 Names and methods are the SDK's (``read``, ``write``, ``finish``, ``next``, ``get_status``,
 ``get_request_id``); failures are always typed errors, never ``None`` or ``False``.
-``docs/from-stream-io.md`` lists what is the same and what differs. All of them are context
+``docs/coming-from-pyodps.md`` lists what is the same and what differs. All of them are context
 managers; ``close`` is idempotent, and use after it raises `odps_nb.errors.StateError`.
 
 ============================  ====================================================

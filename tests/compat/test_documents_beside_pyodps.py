@@ -84,7 +84,7 @@ def test_type_text_means_the_same_to_the_stock_client(type_: OdpsType) -> None:
 
 
 def has_struct(type_: OdpsType) -> bool:
-    """The stock client fails on blob ids of a STRUCT (``docs/protocol.md`` section 10.2)."""
+    """The stock client fails on blob ids of a STRUCT (``docs/protocol.md`` section 10.1)."""
     return "struct<" in format_type(type_)
 
 

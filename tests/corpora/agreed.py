@@ -27,7 +27,6 @@ KINDS: dict[tuple[str, str], str] = {
     ("text", "image/x-xpixmap"): _IN_TEXT,
     ("binary", "application/vnd.iccprofile"): _NOT_CLAIMED,
     ("binary", "application/x-dfont"): _NOT_CLAIMED,
-    ("binary", "application/x-grib"): _NOT_CLAIMED,
     ("binary", "audio/midi"): _NOT_CLAIMED,
     ("binary", "audio/x-ape"): _NOT_CLAIMED,
     ("binary", "audio/x-dff"): _NOT_CLAIMED,

@@ -32,8 +32,8 @@ from tests.support.previews import Seen, Value
 TYPED = (ConversionError, LimitExceededError, MissingDependencyError)
 #: What no text of ours has: an address, the number of an error, the repr of an object.
 INTERNAL = re.compile(
-    r"0x[0-9a-f]{7,}|\berrno\b|<[\w.]+(?: object)? at |avcodec_|\b[\w/]+\.(?:cc|cpp|c):\d+"
-    r"|Traceback \(|\bPy_\w+|\bb['\"]\\x",
+    r"0x[0-9a-f]{7,}|\berrno\b|<[\w.]+(?: object)? at |avcodec_|\w+_\w+\(\)"
+    r"|\b[\w/]+\.(?:cc|cpp|c):\d+|Traceback \(|\bPy_\w+|\bb['\"]\\x",
     re.IGNORECASE,
 )
 _REASON = re.compile(r"not decoded|cut or damaged|stopped the parser|not drawn|as source")

@@ -13,7 +13,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import odps_nb
 from tests.support.pages import (
     ROOT,
     blocks,
@@ -29,7 +28,6 @@ NIGHTLY = {
     "blobs-and-files",
     "cancel-and-background",
     "galleries-in-exported-notebooks",  # a kernel
-    "move-from-pyodps",
     "parquet-and-csv-files",
     "polars-and-duckdb",
     "spark-on-a-cluster",
@@ -70,21 +68,3 @@ def test_every_page_is_in_the_index() -> None:
     assert sorted(listed) == sorted(
         page.name for page in FOLDER.glob("*.md") if page.stem != "index"
     )
-
-
-@pytest.mark.compat
-@pytest.mark.nightly  # imports pyodps; the page itself is run with it then
-def test_calls_that_are_paired_exist_in_both_libraries() -> None:
-    import odps
-    from odps.models import Instance
-    from odps.models import Table as TheirTable
-
-    theirs = {"entry": odps.ODPS, "table": TheirTable, "instance": Instance, "odps": odps}
-    ours = {"odps": odps_nb.Connection, "table": odps_nb.Table, "result": odps_nb.Result}
-    text = (FOLDER / "move-from-pyodps.md").read_text("utf-8")
-    rows = re.findall(r"^\| (`.+) \| (.+) \|$", text, re.MULTILINE)
-    assert len(rows) > 10
-    for cells in rows:
-        for cell, known in zip(cells, (theirs, ours), strict=True):
-            for name, attribute in re.findall(r"\b(\w+)\.(\w+)", re.sub(r'"[^"]*"', '""', cell)):
-                assert hasattr(known[name], attribute), cell

@@ -16,8 +16,7 @@ from tests.support.pages import ROOT, Block, blocks, close_all, compiled
 RUN = {
     ("README.md", "python"): "tests/test_readme.py",
     ("docs/blobs-in-spark.md", "python"): "tests/versions/torch_spark.py",
-    ("docs/from-maxstorage.md", "python"): "tests/test_sdk_pages.py",
-    ("docs/from-stream-io.md", "python"): "tests/test_sdk_pages.py",
+    ("docs/coming-from-pyodps.md", "python"): "tests/test_sdk_pages.py",
     ("docs/learning-from-blobs.md", "python"): "tests/versions/torch_loader.py",
     ("docs/open-questions.md", "sh"): "tests/probe/test_cli.py",
     ("docs/previews.md", "python"): "tests/notebook/preview/test_installed_kind.py",

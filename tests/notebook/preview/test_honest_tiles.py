@@ -244,6 +244,7 @@ def test_avro_without_records_has_one_column(schema, value, says):
         (OSError("decoder error -2"), "not decoded here: the decoder finds invalid data in it"),
         (ValueError("no <_io.BytesIO object at 0x7f5a3c> here"), "not decoded here: no here"),
         (ValueError("at 0x7f5a3c0012"), "not decoded here: the decoder does not say why"),
+        (OSError("raqm_get_glyphs() failed."), "not decoded here: the decoder does not say why"),
         (ValueError(""), "not decoded here: the decoder does not say why"),
         (RecursionError("maximum recursion depth"), "not decoded here: it is nested too deeply"),
         (

@@ -132,6 +132,16 @@ def test_a_bitmap_of_os2_is_a_bitmap(length):
     assert sniff(data, len(data)).label == "BMP"
 
 
+def test_a_paper_with_a_password_says_so():
+    """No password opens it: PDFium finds that before it decrypts anything."""
+    lock = b"/Filter /Standard /V 1 /R 2 /P -4 /O <%b> /U <%b>" % (b"41" * 32, b"42" * 32)
+    data = document_files.pdf().replace(
+        b"/Root", b"/ID [<41> <41>] /Encrypt << " + lock + b" >> /Root"
+    )
+    made = tile(Value(data))
+    assert made.notes == ("its first page is not drawn: it is locked by a password",)
+
+
 def test_four_bytes_prove_no_font():
     """A table of a font begins with the same version as the font."""
     table = b"\0\1\0\0\0\1\0\0\x12\x34\xab\xcd\x5f\x0f\x3c\xf5" + bytes(38)

@@ -1,7 +1,7 @@
 """Blob bodies, good and bad, with what pyodps and we make of them.
 
-``.venv/bin/python -m tests.support.compat.blob_cases`` writes the table of ``docs/differences.md``
-from them; the tests hold each line of it to both libraries.
+``.venv/bin/python -m tests.support.compat.blob_cases`` writes ``docs/results/blob-bodies.md``; the
+tests check each of its lines with both libraries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from odps_nb.wire.blocks import encode_blocks
 from odps_nb.wire.codings import encoder
 from odps_nb.wire.frames import ChecksumKind, FrameHeader, encode_frame
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "differences.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "results" / "blob-bodies.md"
 
 Blobs = list[tuple[bytes, str | None]]  # content, type
 Outcome = Blobs | type[BaseException]
@@ -319,7 +319,7 @@ def row(case: Case) -> str:
 
 
 def document() -> str:
-    """Return ``docs/differences.md``."""
+    """Return ``docs/results/blob-bodies.md``."""
     from odps import __version__
 
     head = f"""# Blob streams beside pyodps
@@ -343,7 +343,7 @@ More, of the same origin:
 - After an error pyodps' iterator can be asked again, and then takes whatever bytes come next for a
   frame; ours refuses.
 - The older class of pyodps 0.13.1 verifies nothing and takes time quadratic in the size of a blob;
-  both others are linear (`docs/results/growth.png`).
+  both others are linear ([growth](growth.png)).
 """
     return head + "\n".join(row(case) for case in cases()) + "\n" + tail
 

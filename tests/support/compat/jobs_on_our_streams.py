@@ -29,7 +29,7 @@ def put_ours() -> None:
     theirs = sdk.StorageApiClient.read_blobs
     sdk.StorageApiClient.read_blobs = read_blobs
     ours: dict[str, Any] = {name: getattr(stream_io, name) for name in SAME}
-    # the two whose arguments differ: docs/from-stream-io.md
+    # the two whose arguments differ: docs/coming-from-pyodps.md
     ours["StreamWriter"] = lambda upload, **_: stream_io.StreamWriter(upload)
     ours["BlobDataIterator"] = lambda stream, **_: stream_io.BlobDataIterator(
         stream, expected_count=asked.pop()

@@ -1,4 +1,4 @@
-"""Runs the "before" blocks of ``docs/from-stream-io.md``, and lists the names that the page maps.
+"""Run the "before" blocks of ``docs/coming-from-pyodps.md``, and list the names that the page maps.
 
 A script of the arguments of ``older_jobs.py``, since it needs pyodps 0.13.1. Writes three lines
 of JSON: the version, public names by class, and what the blocks found.
@@ -13,12 +13,20 @@ from pathlib import Path
 
 from tests.support import pages
 
-PAGE = Path(__file__).parents[3] / "docs" / "from-stream-io.md"
+PAGE = Path(__file__).parents[3] / "docs" / "coming-from-pyodps.md"
+PART = "odps.apis.storage_api_v2"
 
 
-def blocks(page: Path) -> tuple[list[str], list[str]]:
-    """Return the blocks of a page that come before the change, and those after it."""
-    found = [block.text for block in pages.blocks(page, "python")]
+def part(heading: str) -> str:
+    """Return the text of the page below a heading of the second level."""
+    _, _, text = PAGE.read_text("utf-8").partition(f"\n## {heading}\n")
+    assert text, heading
+    return text.partition("\n## ")[0]
+
+
+def blocks(heading: str) -> tuple[list[str], list[str]]:
+    """Return the blocks of a part of the page before the change, and those after it."""
+    found = [m["text"] for m in pages.FENCE.finditer(part(heading)) if m["language"] == "python"]
     return found[::2], found[1::2]
 
 
@@ -37,7 +45,7 @@ def main(folder: str, *where: str) -> None:
     print(json.dumps({one.__name__: names_of(one, arguments=True) for one in own}))
     entry = odps.ODPS(access_id, access_key, project=project, endpoint=endpoint)
     names: dict[str, object] = {"entry": entry}
-    for block in blocks(PAGE)[0]:
+    for block in blocks(PART)[0]:
         exec(block, names)
     print(json.dumps({"rows": names["rows"], "sizes": names["sizes"]}))
 

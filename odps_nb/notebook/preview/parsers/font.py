@@ -43,7 +43,9 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     size = Size(**options["size"])
     width, height = size.width * 2, size.height * 2
     try:
-        font = ImageFont.truetype(io.BytesIO(data), height // 6)
+        # Raqm, the other engine, fails on letters that it draws nothing for, such as U+061C
+        basic = ImageFont.Layout.BASIC
+        font = ImageFont.truetype(io.BytesIO(data), height // 6, layout_engine=basic)
         picture = Image.new("RGBA", (width, height), (255, 255, 255, 255))
         pen = ImageDraw.Draw(picture)
         lines = _lines(font)

@@ -40,7 +40,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
             drawn = page.render(scale=scale, may_draw_forms=False).to_pil()
     except (pypdfium2.PdfiumError, IndexError) as error:
         reason = "it has no pages" if isinstance(error, IndexError) else reason_of(error)
-        if "password" in reason.lower():
+        if "password" in str(error).lower():
             reason = "it is locked by a password"
         raise UnshowableError(f"its first page is not drawn: {reason}") from None
     return {"title": title[:_LONGEST], "pages": pages}, thumbnail(drawn, size)

@@ -97,7 +97,7 @@ def _check_extents(archive: zipfile.ZipFile) -> None:
             rows.add(int(row))
         places = [_place(column) for column in columns]
         if places and (max(places) - min(places) + 1) * (max(rows) - min(rows) + 1) > MAX_CELLS:
-            raise UnshowableError("its cells lie too far apart: not decoded")
+            raise ValueError("its cells lie too far apart")
 
 
 def _place(letters: bytes) -> int:
