@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
 from odps_nb.terms import BlobReference, format_bytes
@@ -30,11 +30,6 @@ DEFAULT_MAX_BLOB = 1 << 40
 
 LENGTH = Struct("<q")
 """Format (``struct``) of every length in a frame."""
-
-
-class _Hash(Protocol):
-    def update(self, data: BytesLike, /) -> None: ...
-    def hexdigest(self) -> str: ...
 
 
 class ChecksumKind(str, Enum):
@@ -177,7 +172,7 @@ class RunningChecksum:
         self._pieces: list[bytes] | None = [] if keep else None
         self._kinds = kinds
         self._crc = 0
-        self._md5: _Hash | None = None
+        self._md5: Any = None
 
     @classmethod
     def of_download(cls, length: int, *, with_md5: bool) -> RunningChecksum:
@@ -232,8 +227,8 @@ class RunningChecksum:
         if kind is ChecksumKind.CRC32:
             return self._crc
         self._run(b"")  # there is a digest even of nothing
-        assert self._md5 is not None
-        return self._md5.hexdigest()
+        digest: str = self._md5.hexdigest()
+        return digest
 
 
 # -- events and records: tuples and slots, since some are made for each blob, however small ------

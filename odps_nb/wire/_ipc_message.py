@@ -1,8 +1,7 @@
-"""Parses the metadata of an Arrow IPC message: length of its body, rows, memory it will need.
+"""Parses the metadata of an Arrow IPC message: what must be known before Arrow reads its body.
 
-An IPC message is a flatbuffer table ``Message`` (Arrow columnar format, "Encapsulated message
-format"). Read here are its kind, the length of its body, rows and lengths of a batch, and where
-the buffers lie: what has to be known before Arrow reads the body. pyarrow checks the values.
+Arrow columnar format, "Encapsulated message format": kind, length of the body, rows, lengths, and
+where the buffers lie. pyarrow checks the values.
 """
 
 from __future__ import annotations

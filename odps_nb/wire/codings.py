@@ -1,8 +1,7 @@
 """zstd and LZ4 frame as push decoders and encoders (``docs/protocol.md`` sections 1.4, 6.4).
 
-A decoder takes concatenated frames as one stream, refuses a stream that ends inside a frame, and
-limits its total output, so that a small body cannot fill the memory. No byte at all is an empty
-stream: the transport detects a cut before the first byte.
+A decoder takes concatenated frames as one stream, refuses an end inside a frame, and limits its
+total output. No byte at all is an empty stream.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""CRC32C (Castagnoli): picks the fastest implementation and names it.
-
-The ``crc32c`` package uses the processor's own instruction where there is one. Without the package
-a table in pure Python gives the same numbers some ten thousand times slower; `IS_FAST` and
-`IMPLEMENTATION` say which one is in use.
-"""
+"""CRC32C (Castagnoli) by the ``crc32c`` package, else by a table some ten thousand times slower."""
 
 from __future__ import annotations
 

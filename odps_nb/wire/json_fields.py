@@ -1,10 +1,8 @@
 """Reads members of JSON objects with their types checked.
 
-All of ``odps_nb.wire`` reads the JSON of a peer this way: a missing or null member gives the
-default, an unknown member is ignored, and a member of the wrong type is a typed error, never a
-``KeyError`` or ``TypeError``. In an answer it is a `FramingError` (the server broke the format), in
-a request an `InvalidRequestError` with the status and code to answer (``docs/protocol.md`` sections
-3 and 8.2).
+A missing or null member gives the default, an unknown member is ignored. A member of the wrong type
+is a `FramingError` in an answer, and in a request an `InvalidRequestError` with the status and code
+to answer (``docs/protocol.md`` sections 3 and 8.2).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Table schemas as JSON, both forms (``docs/protocol.md`` section 3.11).
+"""Table schemas as JSON, flat and nested (``docs/protocol.md`` section 3.11).
 
-The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nested* form
-(``TableSchema`` of write streams and of instances) spells them as numbers with one object and
-one column id per level; a blob is uploaded with the id of its BLOB leaf, so the ids are kept
-under paths such as ``c3.element.f2``.
+The nested form has one object and one column id per level. A blob is uploaded with the id of its
+BLOB leaf, so ids are kept under paths such as ``c3.element.f2``.
 """
 
 from __future__ import annotations

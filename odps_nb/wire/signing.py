@@ -1,10 +1,7 @@
-"""Signs requests and verifies signatures: request + credentials + time -> headers.
+"""Signs requests and verifies signatures (``docs/protocol.md`` section 2).
 
-``docs/protocol.md`` section 2. The canonical string is computed as the stock clients compute it,
-which decodes the URL *before* it splits the query (``docs/protocol.md`` section 2.1); the verifier
-accepts the straightforward reading, too. Keys of version 4 are derived for each request from date
-and region: that costs microseconds, and a cache that forgets the region (as one client has) signs
-with the wrong key.
+The canonical string is that of the stock clients, which decode the URL *before* they split the
+query; the verifier accepts the straightforward reading, too.
 """
 
 from __future__ import annotations

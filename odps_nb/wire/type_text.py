@@ -1,8 +1,7 @@
-"""Parses and formats MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
+"""Parses and formats MaxCompute type text and column lists (``docs/protocol.md`` section 3.11).
 
-Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
-is in ``docs/protocol.md`` section 3.11. A mistake in a text that a user wrote is an `ArgumentError`
-that shows the place. A text of a service that cannot be read is an unknown type.
+A mistake in a text that a user wrote is an `ArgumentError` that shows the place. A text of a
+service that cannot be read is an unknown type.
 """
 
 from __future__ import annotations
