@@ -24,7 +24,6 @@ from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobEvent, FrameDecoder, RawDecoder
 
 _MAGIC_SIZE = 4
-_UNDONE_FIRST = "the first block fails its checksum as received, so the coding was undone first"
 
 
 def has_own_checksum(block: BytesLike) -> bool:
@@ -77,20 +76,24 @@ class _CodingOutside(PieceDecoder):
         self._decoder = decoder(coding, max_output=max_output)
 
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
-        try:
-            for piece in self._decoder.pieces(chunk):
-                yield self._blocks.feed(piece)
-        except ProtocolError as error:
-            error.add_note(_UNDONE_FIRST)
-            raise
+        yield from _noted(self._blocks.feed(piece) for piece in self._decoder.pieces(chunk))
 
     def _pieces_eof(self) -> Iterator[bytes]:
-        try:
-            self._decoder.feed_eof()
-            yield self._blocks.feed_eof()
-        except ProtocolError as error:
-            error.add_note(_UNDONE_FIRST)
-            raise
+        yield from _noted(self._end())
+
+    def _end(self) -> Iterator[bytes]:
+        self._decoder.feed_eof()
+        yield self._blocks.feed_eof()
+
+
+def _noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except ProtocolError as error:
+        error.add_note(
+            "the first block fails its checksum as received: the coding was undone first"
+        )
+        raise
 
 
 class PayloadDecoder(PieceDecoder):

@@ -115,14 +115,18 @@ def member(
     return Place(put, take)
 
 
+def _not_read(_: Received) -> None:
+    return None
+
+
 def fixed_member(path: str, value: object) -> Place:
     """Return the place of a member that is always the same; it is not read."""
-    return Place(lambda draft, _: draft.add(path, value), lambda _: None)
+    return Place(lambda draft, _: draft.add(path, value), _not_read)
 
 
 def fixed_param(name: str, value: str) -> Place:
     """Return the place of a parameter that is always the same; it is not read."""
-    return Place(lambda draft, _: draft.params.append((name, value)), lambda _: None)
+    return Place(lambda draft, _: draft.params.append((name, value)), _not_read)
 
 
 def header(name: str) -> Place:
