@@ -121,23 +121,21 @@ def served(folder: Path) -> Iterator[tuple[dict[str, Any], Any]]:
     keys = folder / "keys.json"
     keys.touch(0o600)
     keys.write_text(json.dumps({"keys": {"me": "secret"}, "bearer_tokens": {TOKEN: "me"}}))
-    command = [sys.executable, "-m", "odps_nb.local.server.serve", "--json", "--with-parent"]
+    command = [sys.executable, "-m", "odps_nb.local.server.serve", "--json"]
+    command += ["--with-parent", str(os.getpid())]
     command += ["--root", str(folder / "service"), "--credentials", str(keys)]
     command += ["--query-seconds", "10", "--query-memory", "1024"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         )
-        assert process.stdin is not None
         assert process.stdout is not None
         try:
             yield json.loads(process.stdout.readline()), process
         finally:
-            process.stdin.close()
             process.terminate()
             process.wait(60)
             process.stdout.close()

@@ -1,13 +1,7 @@
-"""Child processes that do dangerous work, and may be killed at any moment: both ends of the pipes.
+"""Child processes that may be killed at any moment: messages over pipes, and both ends of them.
 
-Parsers of bytes of unknown origin (`odps_nb.parsing`) and queries of the embedded service
-(`odps_nb.local.sql`) run in such processes.
-
-::
-
-    both directions    u32 length of JSON · u64 length of data · JSON · data
-
-Imports nothing that a child would have to load.
+A message is ``u32 length of JSON · u64 length of data · JSON · data``. Parsers of untrusted bytes
+and queries of the embedded service run in such processes, so this imports little.
 """
 
 from __future__ import annotations
@@ -37,12 +31,8 @@ def pack(found: Mapping[str, Any], data: bytes | memoryview = b"") -> bytes:
 def unpack(source: IO[bytes], limit: int = sys.maxsize) -> tuple[dict[str, Any], bytes]:
     """Read one message.
 
-    Raises
-    ------
-    EOFError
-        The other process has ended.
-    ValueError, RecursionError
-        The message is longer than ``limit`` bytes, or not as it should be.
+    `EOFError`: the other process has ended; `ValueError`, `RecursionError`: the message is invalid,
+    or longer than ``limit`` bytes.
     """
     length, size = LENGTHS.unpack(_exactly(source, LENGTHS.size))
     if length + size > limit:

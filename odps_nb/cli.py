@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from odps_nb import __version__
+
 _MARKS = {"ok": "ok ", "optional": "-  ", "bad": "!! "}
 
 
@@ -19,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="odps-nb", description="A data access kit for the MaxCompute Storage API."
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"odps-nb {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands.add_parser("serve", help="serve a folder as a small project on this machine")
     commands.add_parser("probe", help="ask the real service open questions; write a report")
@@ -49,7 +51,6 @@ def _serve(words: list[str]) -> int:
 
 
 def _probe(words: list[str]) -> int:
-    from odps_nb import __version__
     from odps_nb.probe.command import main as probe
 
     return probe(words, version=__version__)
@@ -67,12 +68,6 @@ def _doctor(profile: str | None, *, online: bool) -> int:
     if bad:
         print(f"{bad} check{'' if bad == 1 else 's'} failed")
     return 1 if bad else 0
-
-
-def _version() -> str:
-    from odps_nb import __version__
-
-    return f"odps-nb {__version__}"
 
 
 if __name__ == "__main__":

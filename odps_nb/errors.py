@@ -8,7 +8,7 @@
     │   ├── TruncatedError       the bytes end too early
     │   ├── FramingError         lengths, JSON or order make no sense
     │   └── LimitExceededError   a peer asks for more than we allow
-    ├── TransportError           no answer, or an incomplete one
+    ├── TransportError           no response, or an incomplete one
     │   ├── ConnectError         no server there, or the name is unknown
     │   │   └── CertificateError the server's certificate is not trusted
     │   ├── RequestTimeoutError  connected, but silent for too long
@@ -29,9 +29,9 @@
     ├── CancelledError           cancelled by the user
     └── StateError               misuse: closed, consumed, wrong order; also a RuntimeError
 
-Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher floor adds
-context as a note (``add_note``) and re-raises the same error. All of them survive pickling with
-message, facts and notes, since Spark sends them between processes.
+Every error carries a ``hint`` (what to do). Facts are keyword attributes; a higher layer adds
+context as a note (``add_note``) and re-raises the same error. Message, facts and notes survive
+pickling, since Spark sends errors between processes.
 """
 
 from __future__ import annotations
@@ -98,13 +98,18 @@ def _escaped(sign: str) -> str:
 class OdpsNbError(Exception):
     """Root of all errors of this package; message, facts and notes survive pickling.
 
-    ``in_doubt``: the answer to a commit or a statement was lost, so that it may have been done, or
-    may still be; a note says of what. Check the table before you retry.
+    ``in_doubt``: the response to a commit or a statement was lost, so it may have been done, or may
+    still be. Check the table before you retry.
     """
 
     fact_names: ClassVar[tuple[str, ...]] = ("hint",)
+    """Names of the facts: those of the base class, then the annotations without a value."""
     hint: str | None
     in_doubt: bool = False
+
+    def __init_subclass__(cls) -> None:
+        own = (name for name in cls.__annotations__ if name not in cls.__dict__)
+        cls.fact_names = (*cls.fact_names, *own)
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(visible(message))
@@ -123,7 +128,7 @@ class OdpsNbError(Exception):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes added by each floor, innermost first."""
+        """The notes added by each layer, innermost first."""
         return tuple(self._notes)
 
     @property
@@ -207,7 +212,6 @@ class OdpsNbWarning(UserWarning):
 class ProtocolError(OdpsNbError):
     """The bytes break the format; ``offset`` counts bytes from the start of the stream."""
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "offset", "request_id")
     offset: int | None
     request_id: str | None
 
@@ -215,12 +219,6 @@ class ProtocolError(OdpsNbError):
 class ChecksumError(ProtocolError):
     """A checksum does not match; ``expected`` and ``actual`` say how."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        *ProtocolError.fact_names,
-        "block",
-        "expected",
-        "actual",
-    )
     block: int | None
     expected: str | int | None
     actual: str | int | None
@@ -229,7 +227,6 @@ class ChecksumError(ProtocolError):
 class TruncatedError(ProtocolError):
     """The bytes end before the format does; ``expected`` and ``actual`` count what they name."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (*ProtocolError.fact_names, "expected", "actual")
     expected: int | None
     actual: int | None
 
@@ -237,7 +234,7 @@ class TruncatedError(ProtocolError):
 class FramingError(ProtocolError):
     """A length, a JSON part or the order of parts makes no sense.
 
-    ``lasts``: the bytes are whole, and the next answer would be the same; no retry is made.
+    ``lasts``: the bytes are complete, and the next response would be the same: it is not retried.
     """
 
     lasts: bool = False
@@ -246,7 +243,6 @@ class FramingError(ProtocolError):
 class LimitExceededError(ProtocolError):
     """A size chosen by the peer is over ``limit``; raise the named argument if you trust it."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (*ProtocolError.fact_names, "limit", "actual")
     limit: int | None
     actual: int | None
 
@@ -255,9 +251,8 @@ class LimitExceededError(ProtocolError):
 
 
 class TransportError(OdpsNbError):
-    """No answer, or not the whole of it; ``request_sent``: the server may have acted."""
+    """No response, or an incomplete one; ``request_sent``: the server may have acted."""
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "url", "request_id", "request_sent")
     url: str | None
     request_id: str | None
     request_sent: bool | None
@@ -276,7 +271,7 @@ class RequestTimeoutError(TransportError):
 
 
 class BrokenStreamError(TransportError):
-    """The connection broke during a request or an answer."""
+    """The connection broke during a request or a response."""
 
 
 # -- refused by the server -----------------------------------------------------------------------
@@ -288,14 +283,6 @@ class ServiceError(OdpsNbError):
     ``excerpt`` is the line of a query that it names, with a caret below the place.
     """
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        "hint",
-        "status",
-        "code",
-        "request_id",
-        "retry_after",
-        "excerpt",
-    )
     status: int | None
     code: str | None
     request_id: str | None
@@ -320,7 +307,7 @@ class ConflictError(ServiceError):
 
 
 class SessionExpiredError(ServiceError):
-    """The session has expired. None is opened silently: its snapshot would be another one."""
+    """The session has expired. It is not reopened, because its snapshot would differ."""
 
 
 class ThrottledError(ServiceError):
@@ -344,7 +331,6 @@ class ArgumentError(OdpsNbError, ValueError):
     Arguments that the service itself refuses raise `InvalidRequestError`.
     """
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "code", "argument")
     code: str | None
     argument: str | None
 
@@ -355,9 +341,6 @@ class ConversionError(OdpsNbError):
     ``row`` counts from 0; ``path`` leads to a value inside of ARRAY, MAP or STRUCT: ``[1].price``.
     """
 
-    fact_names: ClassVar[tuple[str, ...]] = (
-        "hint", "column", "source_type", "target_type", "row", "path",
-    )  # fmt: skip
     column: str | None
     source_type: str | None
     target_type: str | None
@@ -368,14 +351,12 @@ class ConversionError(OdpsNbError):
 class ConfigError(OdpsNbError):
     """A profile, credential or option is missing or contradicts another; ``option`` names it."""
 
-    fact_names: ClassVar[tuple[str, ...]] = ("hint", "option")
     option: str | None
 
 
 class MissingDependencyError(ConfigError):
     """An optional library or program is not installed; ``extra`` names what to install."""
 
-    fact_names: ClassVar[tuple[str, ...]] = (*ConfigError.fact_names, "extra")
     extra: str | None
 
 
@@ -388,13 +369,7 @@ class StateError(OdpsNbError, RuntimeError):
 
 
 def explain(error: BaseException) -> list[str]:
-    """Return up to three lines for a user: what failed, where, what to do.
-
-    Parameters
-    ----------
-    error
-        Any exception; one of ours gives its notes, request id and hint.
-    """
+    """Return up to three lines about any exception: what failed, where, what to do."""
     name = type(error).__name__
     what = f"{name}: {error}"
     if not isinstance(error, OdpsNbError):

@@ -1,8 +1,7 @@
 """Cleans up at interpreter exit and after ``fork``.
 
-A thread that is inside Arrow while the interpreter ends aborts the process, and two processes that
-share a socket read each other's responses. Objects with threads, sockets or locks are registered
-here and held weakly.
+A thread inside Arrow while the interpreter ends aborts the process, and two processes that share a
+socket read each other's responses. Objects with threads, sockets or locks register here.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Ending(Protocol):
     """An object with running threads, or with work that must be ended at exit."""
 
     def end(self) -> None:
-        """Begin to stop, for good, without joining threads. Idempotent."""
+        """Begin to stop for good, without joining threads. Idempotent."""
 
 
 class Home:
@@ -58,13 +57,7 @@ class Home:
         return self._pid == os.getpid()
 
     def require(self, what: str) -> None:
-        """Raise if this is a forked child.
-
-        Raises
-        ------
-        StateError
-            ``what`` was created by the parent process, which owns it.
-        """
+        """Raise if this is a forked child."""
         if not self.is_here:
             raise StateError(
                 f"{what} was created by the parent process, before the fork",
@@ -75,8 +68,7 @@ class Home:
 class Living(Generic[T]):
     """A weak set that compares objects by identity.
 
-    Each operation on the dictionary is atomic and needs no lock, which a thread could hold while
-    the process forks.
+    Each operation on the dictionary is atomic: a lock could be held while the process forks.
     """
 
     def __init__(self) -> None:
@@ -115,9 +107,8 @@ def end_at_exit(one: Ending) -> None:
 def start_thread(thread: threading.Thread) -> None:
     """Start a thread that the interpreter waits for at exit; something must end it.
 
-    A Ctrl-C that comes meanwhile is raised when the thread runs: in the midst of ``Thread.start``
-    it breaks the lock that both sides wait with (seen with CPython 3.11), and the thread dies
-    with "release unlocked lock".
+    A Ctrl-C inside of ``Thread.start`` would break its lock, and the thread would die with "release
+    unlocked lock" (CPython 3.11): it is raised when the thread runs.
     """
     _THREADS.add(thread)
     with _interrupted_later():

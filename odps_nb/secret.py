@@ -1,7 +1,7 @@
 """Keeps keys and tokens out of tracebacks and logs: values without a repr.
 
-Tracebacks with local variables (``%xmode Verbose``, error collectors) show the repr of all local
-variables. Secrets become `Secret` where they enter, so that no frame of this package shows them.
+Tracebacks with local variables (``%xmode Verbose``, error collectors) show reprs, so secrets become
+`Secret` where they enter.
 """
 
 from __future__ import annotations

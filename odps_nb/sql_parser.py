@@ -1,8 +1,7 @@
-"""Parses and writes SQL with sqlglot, whose failures over a text all become errors of its own.
+"""Parses and writes SQL with sqlglot, whose failures all become `sqlglot.errors.SqlglotError`.
 
-sqlglot takes the arguments of some functions by their places and does not ask whether they are
-there: version 30 raises an `IndexError` for ``map('a')``. To whoever typed that it is a text that
-cannot be read, like any other. A text that is nested too deeply still raises `RecursionError`.
+sqlglot 30 raises an `IndexError` for ``map('a')``, which lacks an argument. A text that is nested
+too deeply still raises `RecursionError`.
 """
 
 from __future__ import annotations
@@ -15,11 +14,7 @@ from typing import Any
 
 @cache
 def hive() -> Any:
-    """Return the dialect of Hive, in which a cast keeps the length of CHAR(n) and VARCHAR(n).
-
-    sqlglot reads both as STRING, since Spark ignores the length; who reads MaxCompute's SQL must
-    not, and can see here that there is one.
-    """
+    """Return the dialect of Hive, in which a cast keeps the length of CHAR(n) and VARCHAR(n)."""
     from sqlglot.dialects.hive import Hive
 
     def _parse_types(self: Any, *arguments: Any, **options: Any) -> Any:
@@ -30,13 +25,7 @@ def hive() -> Any:
 
 
 def parse(text: str, dialect: Any) -> list[Any]:
-    """Return the tree of each statement; ``None`` for an empty one.
-
-    Raises
-    ------
-    sqlglot.errors.SqlglotError
-        The text is not SQL of this dialect. It knows the place, unless the parser itself failed.
-    """
+    """Return the tree of each statement; ``None`` for an empty one."""
     import sqlglot
 
     with _own_errors():
@@ -44,13 +33,7 @@ def parse(text: str, dialect: Any) -> list[Any]:
 
 
 def spell(tree: Any, dialect: Any, **options: Any) -> str:
-    """Return a tree as text of a dialect; ``options`` are those of ``Expression.sql``.
-
-    Raises
-    ------
-    sqlglot.errors.SqlglotError
-        It cannot be said in this dialect.
-    """
+    """Return a tree as text of a dialect; ``options`` are those of ``Expression.sql``."""
     with _own_errors():
         return str(tree.sql(dialect=dialect, **options))
 
@@ -62,11 +45,6 @@ def annotate(tree: Any, columns: Mapping[str, object], dialect: Any) -> Any:
     ----------
     columns
         The columns of each table, by its name: a mapping of names to sqlglot's types.
-
-    Raises
-    ------
-    sqlglot.errors.SqlglotError
-        The names cannot be resolved, such as a column that two tables have.
     """
     from sqlglot.optimizer.annotate_types import annotate_types
     from sqlglot.optimizer.qualify import qualify

@@ -21,7 +21,7 @@ class TypeFacts(NamedTuple):
     width
         Bytes of a value in Arrow; 0 where values have different lengths.
     kind
-        Name of the `odps_nb.filters.tree.Kind` that values are compared as.
+        Name of the `odps_nb.filters.tree.ValueKind` that values are compared as.
     spark
         Name of the class in `pyspark.sql.types`.
     duck

@@ -168,7 +168,6 @@ BUILT_IN = {
     "client/blob/seekable.py": "ValueError",  # as files raise it
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
     "spark/__init__.py": "AttributeError",
-    "spark/pushdown/errors.py": "IndexError",  # cannot happen
     "spark/reading/casting.py": "KeyError",  # cannot happen
     "spark/reading/task.py": "IndexError",  # as sequences raise it
 }

@@ -11,7 +11,7 @@ from odps_nb.client.read import stream_schema
 from odps_nb.convert import arrow_types
 from odps_nb.convert.fitting import leaf
 from odps_nb.errors import ConversionError, InvalidRequestError
-from odps_nb.filters.tree import Kind
+from odps_nb.filters.tree import ValueKind
 from odps_nb.local.sql.duck_types import duck_type
 from odps_nb.local.store import arrow_types as stored_types
 from odps_nb.schema import (
@@ -57,7 +57,7 @@ def test_each_code_has_a_row_of_facts() -> None:
 @pytest.mark.parametrize("code", TypeCode)
 def test_its_facts_name_what_there_is(code: TypeCode) -> None:
     facts = TYPE_FACTS[code]
-    assert facts.kind in Kind.__members__
+    assert facts.kind in ValueKind.__members__
     assert not facts.spark or spark_type(one_of(code)).__class__.__name__ == facts.spark
     if facts.width:
         assert facts.width == stored_types.arrow_type(one_of(code)).bit_width + 7 >> 3

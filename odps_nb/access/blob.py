@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.connection import Connection
-    from odps_nb.client.blob.glances import Glance
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.blob.seekable import SeekableBlob
+    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress
     from odps_nb.client.calls.storage import StorageClient
@@ -535,7 +535,7 @@ class BlobColumn(Sequence[Blob]):
 
     def glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
-    ) -> Generator[Glance, None, None]:
+    ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at some places, to look at their heads and first bytes.
 
         Taking the next one leaves the one before. Several come in one request where they are
@@ -595,17 +595,17 @@ class BlobColumn(Sequence[Blob]):
 
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
-) -> Generator[Glance, None, None]:
+) -> Generator[StreamedBlob, None, None]:
     """Iterate over blobs to look at; taking the next one leaves the one before.
 
     Several come in one request where they are small. The handles learn the heads.
     """
-    from odps_nb.client.blob import glances
+    from odps_nb.client.blob import streamed
 
     if not blobs:
         return
     references = [blob.reference for blob in blobs]
-    found = glances.iter_glances(blobs[0]._storage, references, cancel=cancel)
+    found = streamed.iter_glances(blobs[0]._storage, references, cancel=cancel)
     with closing(found):
         for blob, glance in zip(blobs, found, strict=True):
             try:

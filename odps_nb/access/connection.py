@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.cache import BlobCache
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobRecord
     from odps_nb.client.blob.streamed import StreamedBlob
+    from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import TableSchema
@@ -279,8 +279,8 @@ class Connection:
         from odps_nb.access.writing.creating import create_with_rows
         from odps_nb.access.writing.new_columns import has_rows, is_spark_type
         from odps_nb.access.writing.rows import WriteOptions
-        from odps_nb.client.catalog import create_table
         from odps_nb.client.sql.definitions import TableOptions
+        from odps_nb.client.table_changes import create_table
 
         table = self.table(name)
         options = TableOptions(
@@ -311,7 +311,7 @@ class Connection:
         NotFoundError
             There is none, and ``if_exists`` is not set.
         """
-        from odps_nb.client.catalog import drop_table
+        from odps_nb.client.table_changes import drop_table
 
         drop_table(self.storage, self.table(name).name, if_exists=if_exists)
 

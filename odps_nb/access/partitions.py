@@ -239,10 +239,9 @@ def _latest(
 
 def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> bool:
     if info.record_count is None and info.size is None and info.spec.has_name:
-        from odps_nb.client.catalog import control_call
         from odps_nb.wire.control import GetPartition
 
-        info = control_call(storage, GetPartition(table=table, partition=info.spec))
+        info = storage.control(GetPartition(table=table, partition=info.spec))
     return info.record_count != 0 if info.size is None else bool(info.size or info.record_count)
 
 
@@ -287,13 +286,12 @@ def fetch_details(
 def _details(
     storage: StorageClient, table: TableName, listed: PartitionInfo, token: CancelToken
 ) -> PartitionDetails:
-    from odps_nb.client.catalog import control_call
     from odps_nb.wire.control import GetPartition
 
     info = listed
     if listed.spec.has_name:  # others can be listed, but no request can name them
         request = GetPartition(table=table, partition=listed.spec)
-        info = control_call(storage, request, cancel=token)
+        info = storage.control(request, cancel=token)
     return PartitionDetails(
         partition=str(listed.spec),
         rows=info.record_count,

@@ -1,23 +1,19 @@
-"""Tables and partitions: lists, metadata, and DDL through SQL instances.
-
-``docs/protocol.md`` sections 9.1 to 9.3.
-"""
+"""Lists and metadata of projects, tables and partitions (``docs/protocol.md`` section 9.1)."""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
 from odps_nb.errors import NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName, is_name
-from odps_nb.wire.calls import Scope, WireRequest
 from odps_nb.wire.control import (
     GetPartition,
     GetTable,
@@ -30,18 +26,15 @@ from odps_nb.wire.control import (
 )
 
 if TYPE_CHECKING:
-    from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import ProgressTracker
     from odps_nb.client.calls.storage import StorageClient
 
 _log = logging.getLogger("odps_nb")
 _WILD = re.compile(r"[*?\[]")
 _MAX_SUGGESTED_FROM = 2000
-_NEW_TYPES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
-
-A = TypeVar("A", covariant=True)
 
 
+<<<<<<< HEAD
 class ControlCall(Protocol[A]):
     """A request value of the control plane."""
 
@@ -54,28 +47,30 @@ class ControlCall(Protocol[A]):
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> A:
         """Decode the response."""
+=======
+def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
+    """Send a list request for page after page; a repeated marker ends it, or it never would."""
+    seen = set()
+    while True:
+        page = storage.control(request)
+        yield page
+        if not page.marker or page.marker in seen:
+            return
+        seen.add(page.marker)
+        request = replace(request, marker=page.marker)
+>>>>>>> main
 
 
-def control_call(
-    storage: StorageClient,
-    request: ControlCall[A],
-    *,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> A:
-    """Send a request of the control plane and return its answer value."""
-    profile = storage.profile
-    scope = Scope(curr_project=profile.project, curr_schema=profile.schema)
-    headers, body = storage.rest(
-        request.encode(scope=scope),
-        tracker=tracker,
-        cancel=cancel,
-        idempotent=request.idempotent,
-    )
-    return request.decode_answer(body, headers)
-
-
-# -- looking ----------------------------------------------------------------------------------
+def _names(
+    storage: StorageClient, request: ListTables | ListProjects | ListSchemas
+) -> Iterator[str]:
+    """Iterate over the valid names; an invalid one could run as code in a generated cell."""
+    for page in _pages(storage, request):
+        for name in page.names:
+            if is_name(name):
+                yield name
+            else:
+                _log.warning("a list of the service has %r, which is no name: left out", name[:200])
 
 
 def iter_table_names(
@@ -90,22 +85,12 @@ def iter_table_names(
     Those of the profile's project and schema, or of this ``project`` and ``schema``.
     """
     profile = storage.profile
-    marker, seen = "", set()
-    while True:
-        page = control_call(
-            storage,
-            ListTables(
-                project=project or profile.project,
-                schema=schema if project else profile.schema,
-                prefix=prefix,
-                marker=marker,
-            ),
-        )
-        yield from _valid(page.names)
-        marker = page.marker
-        if not marker or marker in seen:  # a repeated marker would never end
-            return
-        seen.add(marker)
+    request = ListTables(
+        project=project or profile.project,
+        schema=schema if project else profile.schema,
+        prefix=prefix,
+    )
+    return _names(storage, request)
 
 
 def list_tables(storage: StorageClient, pattern: str | None = None) -> list[str]:
@@ -134,26 +119,6 @@ def list_schemas(
     )
 
 
-def _names(storage: StorageClient, request: ListProjects | ListSchemas) -> Iterator[str]:
-    seen = set()
-    while True:
-        page = control_call(storage, request)
-        yield from _valid(page.names)
-        if not page.marker or page.marker in seen:  # a repeated marker would never end
-            return
-        seen.add(page.marker)
-        request = replace(request, marker=page.marker)
-
-
-def _valid(names: Iterable[str]) -> Iterator[str]:
-    """Yield the valid names; an invalid one could run as code after insertion into a cell."""
-    for name in names:
-        if is_name(name):
-            yield name
-        else:
-            _log.warning("a list of the service has %r, which is no name: left out", name[:200])
-
-
 def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> list[str]:
     if pattern is None:
         return sorted(names(""))
@@ -165,18 +130,12 @@ def _matching(pattern: str | None, names: Callable[[str], Iterator[str]]) -> lis
 def table_exists(
     storage: StorageClient, table: TableName, partition: PartitionSpec | None = None
 ) -> bool:
-    """Return whether a table, or a partition of it, exists; one request.
-
-    Raises
-    ------
-    NotFoundError
-        The project does not exist.
-    """
+    """Return whether a table, or a partition of it, exists; raise for a missing project."""
     try:
         if partition is None:
-            control_call(storage, GetTable(table=table))
+            storage.control(GetTable(table=table))
         else:
-            control_call(storage, GetPartition(table=table, partition=partition))
+            storage.control(GetPartition(table=table, partition=partition))
     except NotFoundError as error:
         if error.code == "NoSuchProject":
             raise
@@ -187,15 +146,9 @@ def table_exists(
 def fetch_table(
     storage: StorageClient, table: TableName, *, tracker: ProgressTracker | None = None
 ) -> TableInfo:
-    """Return the metadata of a table.
-
-    Raises
-    ------
-    NotFoundError
-        There is none; the hint names tables with a similar name, which costs one more request.
-    """
+    """Return the metadata of a table; of a missing one the error names similar tables."""
     try:
-        return control_call(storage, GetTable(table=table), tracker=tracker)
+        return storage.control(GetTable(table=table), tracker=tracker)
     except NotFoundError as error:
         suggest_tables(storage, table, error)
         error.add_note(f"table {table}")
@@ -204,7 +157,7 @@ def fetch_table(
 
 def fetch_primary_key(storage: StorageClient, table: TableName) -> tuple[str, ...]:
     """Return the columns of a table's primary key; empty for one without. One request."""
-    return control_call(storage, GetTable(table=table, extended=True)).primary_key
+    return storage.control(GetTable(table=table, extended=True)).primary_key
 
 
 def suggest_tables(storage: StorageClient, table: TableName, error: NotFoundError) -> None:
@@ -223,17 +176,11 @@ def explain_refused_table(
 ) -> None:
     """Say in the hint of a refusal what the Storage API does not read; costs one request.
 
-    That are views, external tables and JSON columns (``docs/protocol.md`` section 3.1).
-
-    Parameters
-    ----------
-    columns
-        Those that were wanted, empty for all.
-    writes
-        Whether it was a write that was refused.
+    These are views, external tables and JSON columns (``docs/protocol.md`` section 3.1) among the
+    requested ``columns`` (empty: all). ``writes``: it was a write that was refused.
     """
     try:
-        info = control_call(storage, GetTable(table=table))
+        info = storage.control(GetTable(table=table))
     except OdpsNbError:  # the refusal is the error to show
         return
     if not (info.is_view or info.is_external):
@@ -260,12 +207,9 @@ def _json_columns(schema: TableSchema, columns: Sequence[str]) -> list[str]:
 
 
 def _similar_tables(storage: StorageClient, table: TableName) -> list[str]:
-    names: list[str] = []
+    found = iter_table_names(storage, project=table.project, schema=table.schema)
     try:
-        for name in iter_table_names(storage, project=table.project, schema=table.schema):
-            names.append(name)
-            if len(names) >= _MAX_SUGGESTED_FROM:
-                break
+        names = list(itertools.islice(found, _MAX_SUGGESTED_FROM))
     except OdpsNbError:  # a suggestion is a courtesy: the first error is the one to show
         return []
     return difflib.get_close_matches(table.table, names, n=3)
@@ -276,71 +220,5 @@ def iter_partitions(
 ) -> Iterator[PartitionInfo]:
     """Iterate over the partitions of a table, page by page; ``under`` a partial spec if given."""
     under = under or PartitionSpec()
-    marker, seen = "", set()
-    while True:
-        page = control_call(storage, ListPartitions(table=table, partition=under, marker=marker))
+    for page in _pages(storage, ListPartitions(table=table, partition=under)):
         yield from (one for one in page.partitions if under.covers(one.spec))
-        marker = page.marker
-        if not marker or marker in seen:
-            return
-        seen.add(marker)
-
-
-# -- making and dropping ----------------------------------------------------------------------
-
-
-def create_table(
-    storage: StorageClient,
-    table: TableName,
-    schema: TableSchema,
-    options: TableOptions = TableOptions(),  # noqa: B008  a frozen value
-) -> None:
-    """Create a table through a SQL instance and wait until it exists.
-
-    Raises
-    ------
-    ConflictError
-        A table of that name exists.
-    ArgumentError
-        The definition is invalid; nothing is sent.
-    """
-    from odps_nb.client.sql.query import run_sql
-
-    sql = create_table_sql(table, schema, options)
-    settings = table_settings(table) | settings_of(schema)
-    run_sql(storage, sql, name="SQLCreateTableTask", settings=settings)
-
-
-def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:
-    """Drop a table with its rows.
-
-    Raises
-    ------
-    NotFoundError
-        There is none, and ``if_exists`` is not set.
-    """
-    from odps_nb.client.sql.query import run_sql
-
-    sql = drop_table_sql(table, if_exists=if_exists)
-    run_sql(storage, sql, name="SQLDropTableTask", settings=table_settings(table))
-
-
-def drop_table_sql(table: TableName, *, if_exists: bool = False) -> str:
-    """Return the ``DROP TABLE`` text."""
-    return f"drop table {'if exists ' if if_exists else ''}{quoted(table)};"
-
-
-def table_settings(table: TableName) -> dict[str, str]:
-    """Return the settings of a SQL job that defines or changes a table."""
-    if table.schema is None:
-        return dict(_NEW_TYPES)
-    return _NEW_TYPES | schema_settings(table.schema)
-
-
-def schema_settings(schema: str) -> dict[str, str]:
-    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
-    return {
-        "odps.sql.allow.namespace.schema": "true",
-        "odps.namespace.schema": "true",
-        "odps.default.schema": schema,
-    }

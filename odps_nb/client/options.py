@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 import operator
 from collections.abc import Mapping
@@ -126,17 +127,14 @@ def _number(name: str, value: Any) -> Any:
 
 
 def _count(name: str, value: Any, *, least: int) -> int:
-    try:
-        count = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        count = -1
-    if count < least:
-        raise ArgumentError(
-            f"{name} is {value!r}; it must be a whole number of at least {least}",
-            argument=name,
-            hint=f"pass a whole number, e.g. {name}=6",
-        )
-    return count
+    with contextlib.suppress(TypeError):
+        if not isinstance(value, bool) and (count := operator.index(value)) >= least:
+            return count
+    raise ArgumentError(
+        f"{name} is {value!r}; it must be a whole number of at least {least}",
+        argument=name,
+        hint=f"pass a whole number, e.g. {name}=6",
+    )
 
 
 def _seconds(name: str, value: Any) -> float:

@@ -1,10 +1,8 @@
-"""Evaluates a condition on Arrow batches, column by column.
+"""Evaluates a condition on Arrow batches, column by column, in the logic of SQL.
 
-Text may come as bytes, where some of it is not UTF-8: comparisons and ``in`` compare bytes, as they
-do with text; ``like``, functions and casts take U+FFFD in place of each invalid sequence.
-
-Null, true and false follow SQL (Kleene logic). A value that does not fit, such as a text that is
-not a number or a sum beyond its type, is an error: MaxCompute documents an error there, too.
+Text that is not all UTF-8 comes as bytes: comparisons compare these; ``like``, functions and casts
+take U+FFFD in place of each invalid sequence. A value that does not fit, such as a text that is not
+a number, is an error, as MaxCompute documents it.
 """
 
 from __future__ import annotations
@@ -18,22 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.filters.literals import EXACT, refuse
+from odps_nb.filters.literals import EXACT, refuse, regex_of
 from odps_nb.filters.tree import (
     AllOf,
     AnyOf,
     Arithmetic,
-    Call,
     Cast,
     ColumnValue,
     Compare,
     Constant,
+    FunctionCall,
     IsIn,
     IsNull,
-    Kind,
     Like,
     Node,
     Not,
+    ValueKind,
 )
 from odps_nb.schema import TypeCode
 
@@ -56,12 +54,7 @@ _KERNELS: dict[str, Callable[[Values, Values], Values]] = {
 def mask_of(condition: Node, columns: Columns, rows: int) -> pa.BooleanArray:
     """Return a mask of the rows that satisfy a condition; null where the condition is null.
 
-    Raises `ArgumentError`: a value for which the condition has no meaning.
-
-    Parameters
-    ----------
-    columns
-        At least the columns that the condition names, in its spelling, each with ``rows`` values.
+    ``columns`` are at least those that the condition names, in its spelling.
     """
     try:
         found = _value(condition, columns)
@@ -84,7 +77,7 @@ def _column(node: ColumnValue, columns: Columns) -> Values:
         values = values.combine_chunks()
     if pt.is_dictionary(values.type):
         values = values.dictionary_decode()
-    return _without_padding(values) if node.kind is Kind.CHAR else values
+    return _without_padding(values) if node.kind is ValueKind.CHAR else values
 
 
 def _without_padding(values: Values) -> Values:
@@ -102,12 +95,16 @@ def _as_text(values: Values) -> Values:
 
 
 def _constant(node: Constant, columns: Columns) -> Values:
-    if node.kind is Kind.DOUBLE:
+    if node.kind is ValueKind.DOUBLE:
         return pa.scalar(float(node.number), pa.float64())
-    if node.kind is Kind.INTEGER:
+    if node.kind is ValueKind.INTEGER:
         small = -(2**31) <= int(node.number) < 2**31
         return pa.scalar(node.value, pa.int32() if small else pa.int64())
-    types = {Kind.BOOLEAN: pa.bool_(), Kind.TEXT: pa.string(), Kind.DATE: pa.date32()}
+    types = {
+        ValueKind.BOOLEAN: pa.bool_(),
+        ValueKind.TEXT: pa.string(),
+        ValueKind.DATE: pa.date32(),
+    }
     return pa.scalar(node.value, types.get(node.kind, pa.null()))
 
 
@@ -119,22 +116,23 @@ def _compare(node: Compare, columns: Columns) -> Values:
     if isinstance(node.right, Constant):
         return _against(node.operator, left, node.right)
     right = _value(node.right, columns)
-    if node.left.kind in (Kind.INSTANT, Kind.CLOCK):
+    if node.left.kind in (ValueKind.INSTANT, ValueKind.CLOCK):
         left, right = _in_one_unit(left, right)
-    elif Kind.DECIMAL in (node.left.kind, node.right.kind):
+    elif ValueKind.DECIMAL in (node.left.kind, node.right.kind):
         left, right = _in_one_scale(left, right)
     return _KERNELS[node.operator](left, right)
 
 
 def _against(sign: str, values: Values, constant: Constant) -> Values:
     """Compare with a constant, which may lie between two values of the column's type."""
-    if constant.kind is Kind.DOUBLE:
+    if constant.kind is ValueKind.DOUBLE:
         return _KERNELS[sign](values, float(constant.number))
-    if constant.kind is Kind.BYTES and not pt.is_binary(values.type):
+    if constant.kind is ValueKind.BYTES and not pt.is_binary(values.type):
         values = values.cast(pa.binary())
     steps = _steps_of(values, constant)
     if steps is None:
-        return _KERNELS[sign](values, _scalar_of(values, constant))
+        stored = pa.bool_() if constant.kind is ValueKind.BOOLEAN else values.type
+        return _KERNELS[sign](values, pa.scalar(constant.value, stored))
     below = int(steps.to_integral_value(ROUND_FLOOR, context=EXACT))
     if below != steps:
         if sign in ("=", "<>"):
@@ -145,11 +143,11 @@ def _against(sign: str, values: Values, constant: Constant) -> Values:
 
 def _steps_of(values: Values, constant: Constant) -> Decimal | None:
     """Return the constant in the smallest unit of a column; ``None`` where it has none."""
-    if constant.kind in (Kind.INSTANT, Kind.CLOCK, Kind.DURATION):
+    if constant.kind in (ValueKind.INSTANT, ValueKind.CLOCK, ValueKind.DURATION):
         is_date = pt.is_date(values.type)
         unit = _DAY if is_date else _NANOSECONDS[values.type.unit]
         return EXACT.divide(constant.number, Decimal(unit))
-    if constant.kind in (Kind.INTEGER, Kind.DECIMAL):
+    if constant.kind in (ValueKind.INTEGER, ValueKind.DECIMAL):
         scale = values.type.scale if pt.is_decimal(values.type) else 0
         return EXACT.scaleb(constant.number, scale)
     return None
@@ -176,10 +174,6 @@ def _beyond(sign: str, values: Values, steps: int) -> Values:
 def _all(values: Values, *, held: bool) -> Values:
     """Return the same result for all values that are not null."""
     return pc.if_else(pc.is_valid(values), held, pa.scalar(None, pa.bool_()))
-
-
-def _scalar_of(values: Values, constant: Constant) -> Values:
-    return pa.scalar(constant.value, pa.bool_() if constant.kind is Kind.BOOLEAN else values.type)
 
 
 def _in_one_unit(left: Values, right: Values) -> tuple[Values, Values]:
@@ -222,11 +216,11 @@ def _is_time(stored: pa.DataType) -> bool:
 
 def _storable(node: IsIn, stored: pa.DataType) -> pa.Array:
     """Return the constants that the column's type can hold."""
-    if node.value.kind in (Kind.TEXT, Kind.DATE, Kind.BYTES):
+    if node.value.kind in (ValueKind.TEXT, ValueKind.DATE, ValueKind.BYTES):
         return pa.array(node.among, stored)
     found: list[Decimal | int] = []
+    sample = pa.nulls(0, stored)
     for one in node.among:
-        sample = pa.nulls(0, stored)
         steps = _steps_of(sample, Constant(node.value.kind, one))
         if steps is None or steps != steps.to_integral_value():
             continue
@@ -244,26 +238,17 @@ def _fits(steps: int, stored: pa.DataType) -> bool:
 
 
 def _like(node: Like, columns: Columns) -> Values:
-    return pc.match_substring_regex(_as_text(_value(node.value, columns)), pattern=node.pattern)
+    return pc.match_substring_regex(
+        _as_text(_value(node.value, columns)), pattern=regex_of(node.pattern)
+    )
 
 
 # -- logic --------------------------------------------------------------------------------------
 
 
-def _is_null(node: IsNull, columns: Columns) -> Values:
-    return pc.is_null(_value(node.value, columns))
-
-
-def _not(node: Not, columns: Columns) -> Values:
-    return pc.invert(_value(node.value, columns))
-
-
-def _all_of(node: AllOf, columns: Columns) -> Values:
-    return reduce(pc.and_kleene, (_value(part, columns) for part in node.parts))
-
-
-def _any_of(node: AnyOf, columns: Columns) -> Values:
-    return reduce(pc.or_kleene, (_value(part, columns) for part in node.parts))
+def _logic(node: AllOf | AnyOf, columns: Columns) -> Values:
+    kernel = pc.and_kleene if isinstance(node, AllOf) else pc.or_kleene
+    return reduce(kernel, (_value(part, columns) for part in node.parts))
 
 
 # -- numbers and functions ----------------------------------------------------------------------
@@ -274,7 +259,7 @@ def _arithmetic(node: Arithmetic, columns: Columns) -> Values:
     if node.operator == "%":
         whole = pc.multiply_checked(pc.divide_checked(left, right), right)
         return pc.subtract_checked(left, whole)  # the result has the sign of the left side
-    if node.kind is Kind.DOUBLE:
+    if node.kind is ValueKind.DOUBLE:
         return _DOUBLES[node.operator](left, right)
     return _INTEGERS[node.operator](left, right)
 
@@ -294,11 +279,13 @@ _DOUBLES: dict[str, Callable[[Values, Values], Values]] = {
 
 def _cast(node: Cast, columns: Columns) -> Values:
     values = _as_text(_value(node.value, columns))
-    if node.kind is Kind.DECIMAL:
+    if node.kind is ValueKind.DECIMAL:
         # Arrow's cast to more decimal places wraps around in 128 bits; in 256 bits all fit.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
         return exact.cast(_decimal_type(node.precision, node.scale))
-    if node.kind is Kind.DOUBLE:  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
+    if (
+        node.kind is ValueKind.DOUBLE
+    ):  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
 
@@ -317,7 +304,7 @@ _CASTS = {
 }
 
 
-def _call(node: Call, columns: Columns) -> Values:
+def _call(node: FunctionCall, columns: Columns) -> Values:
     return _CALLS[node.name](*(_as_text(_value(one, columns)) for one in node.arguments))
 
 
@@ -356,11 +343,11 @@ _EVALUATORS: dict[type, Callable[[Any, Columns], Values]] = {
     Compare: _compare,
     IsIn: _is_in,
     Like: _like,
-    IsNull: _is_null,
-    Not: _not,
-    AllOf: _all_of,
-    AnyOf: _any_of,
+    IsNull: lambda node, columns: pc.is_null(_value(node.value, columns)),
+    Not: lambda node, columns: pc.invert(_value(node.value, columns)),
+    AllOf: _logic,
+    AnyOf: _logic,
     Arithmetic: _arithmetic,
     Cast: _cast,
-    Call: _call,
+    FunctionCall: _call,
 }

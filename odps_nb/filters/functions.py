@@ -1,23 +1,21 @@
-"""Checks calls in a condition: the functions that MaxCompute and Arrow define alike.
+"""Checks casts and calls in a condition: those that MaxCompute and Arrow define alike.
 
-``upper`` and ``lower`` are excluded: they differ for letters beyond ASCII; regular expressions,
-too, since their dialects differ.
+Not ``upper`` and ``lower``, which differ for letters beyond ASCII, nor regular expressions.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from odps_nb.filters.literals import bytes_of, refuse
-from odps_nb.filters.tree import Call, Constant, Kind, Node
+from odps_nb.filters.literals import EXACT, bytes_of, clock_of, date_of, number_of, refuse
+from odps_nb.filters.tree import Cast, Constant, FunctionCall, Node, ValueKind
+from odps_nb.schema import TypeCode
 
 
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
-    """Return a call that sqlglot parsed, or ``None`` for an unknown function.
-
-    Raises `ArgumentError`: arguments of kinds, or in a number, that are not taken.
-    """
+    """Return a call that sqlglot parsed, or ``None`` for an unknown function."""
     name = type(tree).__name__.casefold()
     make = _KNOWN.get(name)
     given = {key for key, value in tree.args.items() if value not in (None, False, [])}
@@ -27,20 +25,22 @@ def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
 
 
 def _length(tree: Any, read: Callable[[Any], Node]) -> Node:
-    return Call("length", (_text(read(tree.this), "length"),), Kind.INTEGER)
+    return FunctionCall("length", (_text(read(tree.this), "length"),), ValueKind.INTEGER)
 
 
 def _abs(tree: Any, read: Callable[[Any], Node]) -> Node:
     value = read(tree.this)
-    if value.kind not in (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL) or isinstance(value, Constant):
+    if value.kind not in (ValueKind.INTEGER, ValueKind.DOUBLE, ValueKind.DECIMAL) or isinstance(
+        value, Constant
+    ):
         raise refuse("abs takes a BIGINT, DOUBLE or DECIMAL column")
-    return Call("abs", (value,), value.kind)
+    return FunctionCall("abs", (value,), value.kind)
 
 
 def _trim(tree: Any, read: Callable[[Any], Node]) -> Node:
     side = str(tree.args.get("position") or "BOTH").upper()
     names = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
-    return Call(names[side], (_text(read(tree.this), names[side]),), Kind.TEXT)
+    return FunctionCall(names[side], (_text(read(tree.this), names[side]),), ValueKind.TEXT)
 
 
 def _substring(tree: Any, read: Callable[[Any], Node]) -> Node:
@@ -49,7 +49,9 @@ def _substring(tree: Any, read: Callable[[Any], Node]) -> Node:
     count = None if length is None else read(length)
     if not _is_count(start, 1) or (count is not None and not _is_count(count, 0)):
         raise refuse("substr takes a start position from 1 on, and a length, both as numbers")
-    return Call("substr", (value, start, *([] if count is None else [count])), Kind.TEXT)
+    return FunctionCall(
+        "substr", (value, start, *([] if count is None else [count])), ValueKind.TEXT
+    )
 
 
 def _is_count(node: Node, least: int) -> bool:
@@ -60,58 +62,63 @@ def _concat(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
     if not tree.args.get("safe"):  # sqlglot's mark of a call; without it two texts met
         raise refuse(
-            "two texts stand side by side", "write a comma between them, or concat('a', s)"
+            "adjacent string literals are not supported",
+            "write a comma between them, or concat('a', s)",
         )
-    if any(one.kind is Kind.NULL for one in parts):
-        return Constant(Kind.NULL, None)
-    if all(isinstance(one, Constant) and one.kind is Kind.TEXT for one in parts):
-        return Constant(Kind.TEXT, "".join(str(one.value) for one in parts))  # type: ignore[union-attr]
-    if any(one.kind is not Kind.TEXT for one in parts):
+    if any(one.kind is ValueKind.NULL for one in parts):
+        return Constant(ValueKind.NULL, None)
+    if all(isinstance(one, Constant) and one.kind is ValueKind.TEXT for one in parts):
+        return Constant(ValueKind.TEXT, "".join(str(one.value) for one in parts))  # type: ignore[union-attr]
+    if any(one.kind is not ValueKind.TEXT for one in parts):
         raise refuse("concat takes STRING columns and text", "cast numbers: cast(id as string)")
-    return Call("concat", tuple(parts), Kind.TEXT)
+    return FunctionCall("concat", tuple(parts), ValueKind.TEXT)
 
 
 def _character(tree: Any, read: Callable[[Any], Node]) -> Node:
     parts = [read(one) for one in tree.expressions]
-    if len(parts) != 1 or not isinstance(parts[0], Constant) or parts[0].kind is not Kind.INTEGER:
+    if (
+        len(parts) != 1
+        or not isinstance(parts[0], Constant)
+        or parts[0].kind is not ValueKind.INTEGER
+    ):
         raise refuse("chr takes one number")
     code = int(parts[0].number)
     if not 0 <= code < 0x110000 or 0xD800 <= code < 0xE000:
         raise refuse(f"chr({code}) is not a character")
-    return Constant(Kind.TEXT, chr(code))
+    return Constant(ValueKind.TEXT, chr(code))
 
 
 def _unhex(tree: Any, read: Callable[[Any], Node]) -> Node:
     value = read(tree.this)
-    if not isinstance(value, Constant) or value.kind is not Kind.TEXT:
+    if not isinstance(value, Constant) or value.kind is not ValueKind.TEXT:
         raise refuse("unhex takes hexadecimal digits in quotes")
-    return Constant(Kind.BYTES, bytes_of(str(value.value)))
+    return Constant(ValueKind.BYTES, bytes_of(str(value.value)))
 
 
 def _coalesce(tree: Any, read: Callable[[Any], Node]) -> Node:
     # a null among them changes nothing
     given = [read(one) for one in (tree.this, *tree.expressions)]
-    parts = [one for one in given if one.kind is not Kind.NULL]
+    parts = [one for one in given if one.kind is not ValueKind.NULL]
     kinds = {one.kind for one in parts}
-    taken = (Kind.INTEGER, Kind.TEXT, Kind.BOOLEAN, Kind.DATE)
+    taken = (ValueKind.INTEGER, ValueKind.TEXT, ValueKind.BOOLEAN, ValueKind.DATE)
     if len(kinds) != 1 or not kinds <= set(taken):
         raise refuse("coalesce takes values of one type: BIGINT, STRING, BOOLEAN or DATE")
-    return Call("coalesce", tuple(parts), kinds.pop())
+    return FunctionCall("coalesce", tuple(parts), kinds.pop())
 
 
 def _part_of_date(name: str) -> Callable[[Any, Callable[[Any], Node]], Node]:
     def make(tree: Any, read: Callable[[Any], Node]) -> Node:
         inner = tree.this.this if type(tree.this).__name__ == "TsOrDsToDate" else tree.this
         value = read(inner)
-        if value.kind is not Kind.DATE or isinstance(value, Constant):
+        if value.kind is not ValueKind.DATE or isinstance(value, Constant):
             raise refuse(f"{name} takes a DATE column: for times the result depends on a time zone")
-        return Call(name, (value,), Kind.INTEGER)
+        return FunctionCall(name, (value,), ValueKind.INTEGER)
 
     return make
 
 
 def _text(node: Node, name: str) -> Node:
-    if node.kind is not Kind.TEXT or isinstance(node, Constant):
+    if node.kind is not ValueKind.TEXT or isinstance(node, Constant):
         raise refuse(f"{name} takes a STRING column")
     return node
 
@@ -137,3 +144,112 @@ _ARGUMENTS: dict[str, set[str]] = {
     "chr": {"expressions"},
     "coalesce": {"this", "expressions"},
 }
+
+
+MAX_DIGITS = 76
+"""Digits of a DECIMAL, with the settings for it."""
+
+_WHOLE = {
+    "TINYINT": (TypeCode.TINYINT, 8),
+    "SMALLINT": (TypeCode.SMALLINT, 16),
+    "INT": (TypeCode.INT, 32),
+    "BIGINT": (TypeCode.BIGINT, 64),
+}
+_TIMES = ("DATETIME", "TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPLTZ")
+_FROM: dict[ValueKind, tuple[ValueKind, ...]] = {
+    ValueKind.DOUBLE: (ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DOUBLE, ValueKind.TEXT),
+    ValueKind.INTEGER: (ValueKind.INTEGER, ValueKind.TEXT),
+    ValueKind.TEXT: (ValueKind.INTEGER, ValueKind.TEXT, ValueKind.CHAR, ValueKind.DATE),
+    ValueKind.DATE: (ValueKind.DATE, ValueKind.TEXT),
+    ValueKind.DECIMAL: (ValueKind.INTEGER,),
+}
+
+
+def cast(value: Node, to: Any) -> Node:
+    """Return the value cast to the type that a node of sqlglot names."""
+    name = to.this.name if hasattr(to.this, "name") else str(to.this)
+    if value.kind is ValueKind.NULL:
+        return value
+    if name == "DECIMAL":
+        return _decimal(value, _size(to))
+    if to.expressions or to.args.get("collate"):
+        raise refuse("a cast to a type with a length or parts", "cast it to STRING, and substr")
+    if name in _WHOLE:
+        return _whole(value, name)
+    if name in _TIMES:
+        return _time(value, name)
+    if isinstance(value, Constant):
+        return _cast_constant(value, name)
+    kind, code = _OTHERS.get(name, (ValueKind.OTHER, TypeCode.VARIANT))
+    if value.kind not in _FROM.get(kind, ()):
+        raise refuse(f"a cast of {value.kind.value} to {name}")
+    return value if value.kind is kind else Cast(value, kind, code)
+
+
+_OTHERS = {
+    "DOUBLE": (ValueKind.DOUBLE, TypeCode.DOUBLE),
+    "TEXT": (ValueKind.TEXT, TypeCode.STRING),
+    "DATE": (ValueKind.DATE, TypeCode.DATE),
+}
+
+
+def _cast_constant(value: Constant, name: str) -> Constant:
+    text = value.kind is ValueKind.TEXT
+    if name == "DATE" and text:
+        return Constant(ValueKind.DATE, date_of(str(value.value)))
+    if name == "DOUBLE" and (text or value.kind.is_number):
+        return Constant(ValueKind.DOUBLE, number_of(str(value.value)))
+    if name == "TEXT" and text:
+        return value
+    raise refuse(f"a cast of {value.value!r} to {name}", "write the constant in its target type")
+
+
+def _size(to: Any) -> tuple[int, int]:
+    """Return precision and scale of a DECIMAL; the limits are those of a table's columns."""
+    given = [str(part.this.name) for part in to.expressions]
+    if not given:
+        return 38, 18
+    if len(given) > 2 or not all(re.fullmatch("[0-9]{1,2}", one) for one in given):
+        raise refuse("a DECIMAL with that size", "write it as decimal(10,2)")
+    precision, scale = (*map(int, given), 0)[:2]
+    if not 1 <= precision <= MAX_DIGITS or scale > precision:
+        raise refuse(f"a DECIMAL({precision},{scale})", f"precision goes from 1 to {MAX_DIGITS}")
+    return precision, scale
+
+
+def _decimal(value: Node, size: tuple[int, int]) -> Node:
+    precision, scale = size
+    if isinstance(value, Constant) and (value.kind.is_number or value.kind is ValueKind.TEXT):
+        number = number_of(str(value.value))
+        steps = EXACT.scaleb(number, scale)
+        if steps != EXACT.to_integral_value(steps) or EXACT.abs(steps) >= 10**precision:
+            raise refuse(f"{number} does not fit DECIMAL({precision},{scale})")
+        return Constant(ValueKind.DECIMAL, number)
+    if value.kind not in _FROM[ValueKind.DECIMAL]:
+        raise refuse(f"a cast of {value.kind.value} to DECIMAL")
+    return Cast(value, ValueKind.DECIMAL, TypeCode.DECIMAL, precision, scale)
+
+
+def _whole(value: Node, name: str) -> Node:
+    code, bits = _WHOLE[name]
+    if isinstance(value, Constant) and value.kind is ValueKind.INTEGER:
+        if not -(2 ** (bits - 1)) <= value.number < 2 ** (bits - 1):
+            raise refuse(f"{value.number} does not fit {name}")
+        return value
+    if value.kind not in _FROM[ValueKind.INTEGER] or isinstance(value, Constant):
+        raise refuse(f"a cast of {value.kind.value} to {name}, which may round")
+    return Cast(value, ValueKind.INTEGER, code)
+
+
+def _time(value: Node, name: str) -> Node:
+    if isinstance(value, Constant) and value.kind is ValueKind.TEXT:
+        text = str(value.value)
+        if text.endswith("Z") and name != "TIMESTAMPNTZ":  # as bind() writes an instant
+            return Constant(ValueKind.INSTANT, clock_of(text[:-1]))
+        return Constant(ValueKind.CLOCK, clock_of(text))
+    if isinstance(value, Constant) and value.kind is ValueKind.CLOCK:
+        return value
+    raise refuse(
+        f"a cast of {value.kind.value} to {name} depends on a time zone",
+        "compare the column with a time in quotes",
+    )

@@ -1,8 +1,4 @@
-"""Parses constants of a condition: times, numbers, and unambiguous escapes.
-
-Forms are those that MaxCompute documents ("Type conversions"): ``yyyy-mm-dd hh:mi:ss`` for a
-DATETIME, with leading zeros. What is not documented is refused.
-"""
+"""Parses constants of a condition, in the forms that MaxCompute documents ("Type conversions")."""
 
 from __future__ import annotations
 
@@ -36,11 +32,7 @@ def refuse(problem: str, hint: str = "") -> ArgumentError:
 
 
 def check_escapes(text: str) -> None:
-    r"""Refuse backslashes in quoted text whose meaning is not the same everywhere.
-
-    ``\\``, quotes, ``\n``, ``\r``, ``\t``, and ``\%`` and ``\_`` of patterns are accepted. Two
-    quotes in a row end one text and begin another in some dialects, and are one quote in others.
-    """
+    """Refuse backslashes and doubled quotes in text whose meaning differs between dialects."""
     ended = -1
     for match in _QUOTED.finditer(text):
         quoted = match[0]
@@ -77,8 +69,8 @@ def clock_of(text: str) -> int:
 def instant_of(clock: int, zone: ZoneInfo) -> int:
     """Convert a local time in a zone to nanoseconds of the epoch.
 
-    Of a local time that occurs twice, because clocks were set back, the first one is meant; one
-    that does not exist, because they were set forward, counts by the offset before the change.
+    Of a local time that occurs twice the first one is meant; one that does not exist counts by the
+    offset before the change.
     """
     seconds, rest = divmod(clock, 10**9)
     shown = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)
@@ -146,3 +138,20 @@ def number_of(text: str) -> Decimal:
         return Decimal(text)
     except InvalidOperation:
         raise refuse(f"{text!r} is not a number", "compare a number with a number") from None
+
+
+def regex_of(pattern: str) -> str:
+    """Return a LIKE pattern as a regular expression of RE2, which Arrow uses."""
+    made, rest = [], iter(pattern)
+    for character in rest:
+        if character == "\\":
+            taken = next(rest, "")
+            if taken not in ("%", "_", "\\"):
+                raise refuse(
+                    f"the pattern {pattern!r} has a backslash before {taken or 'its end'!r}",
+                    r"escape %, _ and \ only, and double the backslash in quotes: '50\\%'",
+                )
+            made.append(re.escape(taken))
+        else:
+            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return "(?s)^" + "".join(made) + "$"

@@ -1,27 +1,25 @@
 """Parses the text of ``where=`` to a condition tree, typed by the columns of a table.
 
-sqlglot parses the text; what it accepts beyond the documented grammar is refused: a condition is
-either applied exactly as MaxCompute documents it, or not at all.
+What sqlglot accepts beyond the documented grammar is refused.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb import sql_parser
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.compare import as_double, compare, is_among
-from odps_nb.filters.functions import call
+from odps_nb.filters.functions import call, cast
 from odps_nb.filters.literals import (
     EXACT,
     check_escapes,
     duration_of,
     number_of,
     refuse,
+    regex_of,
     zone_of,
 )
 from odps_nb.filters.tree import (
@@ -31,10 +29,10 @@ from odps_nb.filters.tree import (
     ColumnValue,
     Constant,
     IsNull,
-    Kind,
     Like,
     Node,
     Not,
+    ValueKind,
 )
 from odps_nb.schema import Column, OdpsType, TableSchema, UnknownType
 from odps_nb.terms import shorten
@@ -44,9 +42,9 @@ MAX_LENGTH = 256 * 1024
 _LONG = 2**63
 
 
-def kind_of(odps: OdpsType) -> Kind:
+def kind_of(odps: OdpsType) -> ValueKind:
     """Return the kind that values of a type are compared as."""
-    return Kind[TYPE_FACTS[odps.code].kind]
+    return ValueKind[TYPE_FACTS[odps.code].kind]
 
 
 def column_value(column: Column) -> ColumnValue:
@@ -57,16 +55,9 @@ def column_value(column: Column) -> ColumnValue:
 
 
 def parse_condition(text: str, schema: TableSchema, *, timezone: str = "UTC") -> Node:
-    """Parse a condition over the columns of a table.
+    """Parse a condition over the columns of a table; times in quotes are those of ``timezone``.
 
-    Raises `ArgumentError`: it cannot be read, names an unknown column, is no condition, or says
-    something whose meaning here and in MaxCompute is not proved to be the same.
-
-    Parameters
-    ----------
-    timezone
-        Where texts such as ``'2024-01-31 10:00:00'`` are read when a DATETIME or TIMESTAMP is
-        compared with them.
+    Raises `ArgumentError`: it cannot be parsed, or applied exactly as MaxCompute documents it.
     """
     if len(text) > MAX_LENGTH:
         raise refuse(f"it is longer than {MAX_LENGTH:,} characters")
@@ -101,21 +92,17 @@ def _place(error: Any) -> str:
     return "" if getattr(error, "errors", True) else f": {error}"
 
 
-@dataclass
 class _Reader:
     """Converts a tree of sqlglot over the columns of one table."""
 
-    schema: TableSchema
-    zone: ZoneInfo
-    _readers: dict[str, Callable[[Any], Node]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._readers = {
+    def __init__(self, schema: TableSchema, zone: ZoneInfo) -> None:
+        self.schema, self.zone = schema, zone
+        self._readers: dict[str, Callable[[Any], Node]] = {
             "column": self._column,
             "literal": self._literal,
             "placeholder": self._placeholder,
-            "boolean": lambda tree: Constant(Kind.BOOLEAN, bool(tree.this)),
-            "null": lambda tree: Constant(Kind.NULL, None),
+            "boolean": lambda tree: Constant(ValueKind.BOOLEAN, bool(tree.this)),
+            "null": lambda tree: Constant(ValueKind.NULL, None),
             "paren": lambda tree: self.read(tree.this),
             "and": lambda tree: AllOf(self._flat(tree)),
             "or": lambda tree: AnyOf(self._flat(tree)),
@@ -126,16 +113,16 @@ class _Reader:
             "like": self._like,
             "neg": self._negative,
             "interval": self._interval,
-            "cast": self._cast,
-            "trycast": self._cast,
+            "cast": lambda tree: cast(self.read(tree.this), tree.to),
+            "trycast": lambda tree: cast(self.read(tree.this), tree.to),
         }
 
     def condition(self, tree: Any) -> Node:
         """Convert an expression that is true, false or null."""
         node = self.read(tree)
-        if node.kind is Kind.NULL:
-            return Constant(Kind.BOOLEAN, None)
-        if node.kind is not Kind.BOOLEAN:
+        if node.kind is ValueKind.NULL:
+            return Constant(ValueKind.BOOLEAN, None)
+        if node.kind is not ValueKind.BOOLEAN:
             raise refuse(f"{_text(tree)} is not a condition", "compare it with a value")
         return node
 
@@ -188,13 +175,13 @@ class _Reader:
 
     def _literal(self, tree: Any) -> Node:
         if tree.is_string:
-            return Constant(Kind.TEXT, tree.this)
+            return Constant(ValueKind.TEXT, tree.this)
         number = number_of(str(tree.this))
         if "." in tree.this or "e" in tree.this.casefold():
-            return Constant(Kind.DOUBLE, number)
+            return Constant(ValueKind.DOUBLE, number)
         if not -_LONG <= number < _LONG:
             raise refuse(f"{tree.this} is beyond BIGINT", f"write {tree.this}BD for a DECIMAL")
-        return Constant(Kind.INTEGER, int(number))
+        return Constant(ValueKind.INTEGER, int(number))
 
     def _placeholder(self, tree: Any) -> Node:
         raise refuse(f":{tree.this} has no value", f"pass it: params={{{tree.this!r}: …}}")
@@ -202,7 +189,7 @@ class _Reader:
     def _is(self, tree: Any) -> Node:
         value = self.read(tree.this)
         other = self.read(tree.expression)
-        if other.kind is not Kind.NULL:
+        if other.kind is not ValueKind.NULL:
             raise refuse(f"{_text(tree)} is not in the grammar of where=", "write is null, or =")
         return IsNull(value)
 
@@ -211,8 +198,8 @@ class _Reader:
         if not among:
             raise refuse(f"{_text(tree)} has no list of values", "list them: column in (1, 2)")
         value = self.read(tree.this)
-        if value.kind is Kind.NULL:
-            return Constant(Kind.BOOLEAN, None)
+        if value.kind is ValueKind.NULL:
+            return Constant(ValueKind.BOOLEAN, None)
         return is_among(value, among, self.zone)
 
     def _between(self, tree: Any) -> Node:
@@ -221,21 +208,24 @@ class _Reader:
 
     def _like(self, tree: Any) -> Node:
         value, pattern = self._sides(tree)
-        if Kind.NULL in (value.kind, pattern.kind):
-            return Constant(Kind.BOOLEAN, None)
-        if value.kind is not Kind.TEXT or not isinstance(pattern, Constant):
+        if ValueKind.NULL in (value.kind, pattern.kind):
+            return Constant(ValueKind.BOOLEAN, None)
+        if value.kind is not ValueKind.TEXT or not isinstance(pattern, Constant):
             raise refuse(f"{_text(tree)}: like takes a STRING column and a pattern in quotes")
         if isinstance(value, Constant):
             raise refuse(f"{_text(tree)} has no column")
-        found = Like(value, regex_of(str(pattern.value)))
+        regex_of(str(pattern.value))  # refuses a pattern before rows arrive
+        found = Like(value, str(pattern.value))
         return Not(found) if tree.args.get("negate") else found
 
     def _negative(self, tree: Any) -> Node:
         value = self.read(tree.this)
         if isinstance(value, Constant) and value.kind.is_number:
             negative = EXACT.minus(value.number)
-            return Constant(value.kind, int(negative) if value.kind is Kind.INTEGER else negative)
-        return arithmetic("-", Constant(Kind.INTEGER, 0), value)
+            return Constant(
+                value.kind, int(negative) if value.kind is ValueKind.INTEGER else negative
+            )
+        return arithmetic("-", Constant(ValueKind.INTEGER, 0), value)
 
     def _interval(self, tree: Any) -> Node:
         from sqlglot import exp
@@ -247,12 +237,7 @@ class _Reader:
                 f"{_text(tree)} is not in the grammar of where=",
                 "write interval '1 02:03:04' day to second",
             )
-        return Constant(Kind.DURATION, duration_of(tree.this.name))
-
-    def _cast(self, tree: Any) -> Node:
-        from odps_nb.filters.casts import cast
-
-        return cast(self.read(tree.this), tree.to)
+        return Constant(ValueKind.DURATION, duration_of(tree.this.name))
 
 
 _COMPARISONS = {"eq": "=", "neq": "<>", "lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
@@ -291,8 +276,8 @@ def _text(tree: Any) -> str:
 
 def arithmetic(operator: str, left: Node, right: Node) -> Node:
     """Return ``left operator right`` where MaxCompute gives the same result without rounding."""
-    if Kind.NULL in (left.kind, right.kind):
-        return Constant(Kind.NULL, None)
+    if ValueKind.NULL in (left.kind, right.kind):
+        return Constant(ValueKind.NULL, None)
     kinds = {left.kind, right.kind}
     if not (left.kind.is_number and right.kind.is_number):
         raise refuse(f"{operator} takes numbers", "cast text to bigint or double first")
@@ -301,36 +286,13 @@ def arithmetic(operator: str, left: Node, right: Node) -> Node:
             f"{operator} by a value that may be 0", f"write a number other than 0 after {operator}"
         )
     if operator == "%":
-        if kinds != {Kind.INTEGER}:
+        if kinds != {ValueKind.INTEGER}:
             raise refuse("% takes whole numbers")
-        return Arithmetic(operator, left, right, Kind.INTEGER)
-    if Kind.DECIMAL in kinds:
+        return Arithmetic(operator, left, right, ValueKind.INTEGER)
+    if ValueKind.DECIMAL in kinds:
         raise refuse(
             f"{operator} of DECIMALs rounds in an undocumented way", "cast to bigint or double"
         )
-    if operator == "/" or kinds != {Kind.INTEGER}:
-        return Arithmetic(operator, as_double(left), as_double(right), Kind.DOUBLE)
-    return Arithmetic(operator, left, right, Kind.INTEGER)
-
-
-def regex_of(pattern: str) -> str:
-    r"""Return a LIKE pattern as a regular expression of RE2, which Arrow uses.
-
-    ``%`` is any number of characters, ``_`` one, a backslash takes the next one as it is written
-    (in SQL text the backslash itself is doubled: ``'50\\%'``).
-
-    Raises `ArgumentError`: a backslash stands before what needs none, or at the end.
-    """
-    made, rest = [], iter(pattern)
-    for character in rest:
-        if character == "\\":
-            taken = next(rest, "")
-            if taken not in ("%", "_", "\\"):
-                raise refuse(
-                    f"the pattern {pattern!r} has a backslash before {taken or 'its end'!r}",
-                    r"escape %, _ and \ only, and double the backslash in quotes: '50\\%'",
-                )
-            made.append(re.escape(taken))
-        else:
-            made.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    return "(?s)^" + "".join(made) + "$"
+    if operator == "/" or kinds != {ValueKind.INTEGER}:
+        return Arithmetic(operator, as_double(left), as_double(right), ValueKind.DOUBLE)
+    return Arithmetic(operator, left, right, ValueKind.INTEGER)

@@ -1,8 +1,17 @@
-"""`RowFilter`: the condition of a read, applied to its batches."""
+"""`RowFilter`: the condition of a read, applied to its batches, and the part of it that is sent.
+
+The service skips blocks of rows by what is sent. That may keep more rows than the condition, never
+fewer, and uses only forms that the live tests of the C++ client send
+(`test/max_storage_api/table_read_test.cpp`).
+"""
 
 from __future__ import annotations
 
+import datetime
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,19 +19,37 @@ import pyarrow.compute as pc
 from odps_nb.filters.evaluate import mask_of
 from odps_nb.filters.literals import refuse
 from odps_nb.filters.parse import parse_condition
-from odps_nb.filters.sent import predicate_of
 from odps_nb.filters.tree import (
+    AllOf,
+    AnyOf,
     ColumnValue,
     Compare,
     Constant,
     IsIn,
+    IsNull,
     Node,
+    Not,
     PyValue,
+    ValueKind,
     columns_of,
     nodes_of,
 )
-from odps_nb.schema import TableSchema, TypeCode
+from odps_nb.schema import DecimalType, TableSchema, TypeCode, types_in
 from odps_nb.terms import TimeUnit
+
+MAX_LENGTH = 16 * 1024
+"""Characters of a predicate; how many the service accepts is not documented."""
+
+MOST_SCALE = 18
+"""Scale of a DECIMAL beyond which the vendor's Spark connector sends no predicate (OdpsScan)."""
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = re.compile(r"[^'\\\x00-\x1f\x7f]*")
+_WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false", "between", "like"))
+_DAY = 26 * 3600 * 10**9  # more than the difference of any two time zones
+_PROVED = 10**15  # numbers that are equal as BIGINT, DOUBLE and DECIMAL
+_EPOCH = datetime.datetime(1970, 1, 1)
+_YEARS = (-(719162 * 86400) * 10**9 + _DAY, 253402300799 * 10**9 - _DAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +74,7 @@ class RowFilter:
         timezone: str = "UTC",
         unit: TimeUnit | None = None,
     ) -> RowFilter:
-        """Parse a condition over the columns of a table; see `odps_nb.filters.parse`.
-
-        ``unit`` is the unit in which TIMESTAMPs arrive. Microseconds cannot be compared exactly
-        with a time that has more digits, which is refused.
-        """
+        """Parse a condition over the columns of a table, whose TIMESTAMPs arrive in a unit."""
         condition = parse_condition(text, schema, timezone=timezone)
         return cls.of(condition, schema, unit=unit, text=text)
 
@@ -74,16 +97,9 @@ class RowFilter:
         )
 
     def apply(self, batch: pa.RecordBatch, keep: int | None = None) -> pa.RecordBatch:
-        """Return the rows that satisfy the condition.
+        """Return the rows that satisfy the condition, with the first ``keep`` columns, or all.
 
         Raises `ArgumentError`: a value for which the condition has no meaning.
-
-        Parameters
-        ----------
-        batch
-            Rows with the columns that the filter needs among others, in any order.
-        keep
-            How many columns to keep, from the first on; all by default.
         """
         mask = self._mask(batch)
         if keep is not None and keep < batch.num_columns:
@@ -118,3 +134,122 @@ def _needs_nanoseconds(node: Node) -> bool:
         and column.code in (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
         and any(isinstance(value, int) and value % 1000 != 0 for value in values)
     )
+
+
+def predicate_of(condition: Node, schema: TableSchema) -> str:
+    """Return the text for ``FilterPredicate``; empty where nothing can be sent.
+
+    Nothing is sent for a table that has a DECIMAL with a scale above `MOST_SCALE` in any column.
+    Conditions that make it longer than `MAX_LENGTH` are left out, such as lists of many values.
+    """
+    if any(
+        isinstance(one, DecimalType) and (one.scale or 0) > MOST_SCALE
+        for column in schema
+        for one in types_in(column.type)
+    ):
+        return ""
+    parts = list(_parts(condition))
+    taken, room = [], MAX_LENGTH
+    for text in dict.fromkeys(text for text in map(_text, parts) if text):
+        if len(text) <= room:
+            taken.append(text)
+            room -= len(text) + len(" and ")
+    return " and ".join(taken)
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    if isinstance(node, AllOf):
+        for part in node.parts:
+            yield from _parts(part)
+    else:
+        yield node
+
+
+def _text(node: Node) -> str | None:
+    if isinstance(node, AllOf):
+        found = [text for text in map(_text, node.parts) if text]
+        return " and ".join(dict.fromkeys(found)) or None
+    if isinstance(node, AnyOf):
+        parts = [_text(part) for part in node.parts]
+        texts = [f"({text})" for text in parts if text is not None]
+        return "(" + " or ".join(texts) + ")" if len(texts) == len(parts) else None
+    if isinstance(node, Compare):
+        return _comparison(node)
+    if isinstance(node, IsIn):
+        return _membership(node, "in") if not node.with_null or node.among else None
+    if isinstance(node, IsNull) and isinstance(node.value, ColumnValue):
+        return f"{_name(node.value)} is null"
+    if isinstance(node, Not):
+        return _opposite(node.value)
+    return None
+
+
+def _opposite(node: Node) -> str | None:
+    """Return the text of a negation, if its operand can be sent exactly."""
+    if isinstance(node, IsNull) and isinstance(node.value, ColumnValue):
+        return f"{_name(node.value)} is not null"
+    if isinstance(node, IsIn) and not node.with_null:
+        return _membership(node, "not in")
+    return None
+
+
+def _comparison(node: Compare) -> str | None:
+    column, constant = node.left, node.right
+    if not isinstance(column, ColumnValue) or not isinstance(constant, Constant):
+        return None
+    if column.code is TypeCode.DATETIME and isinstance(constant.value, int):
+        return _around(node.operator, _name(column), constant.value)
+    text = _literal(column, constant.value)
+    return None if text is None else f"{_name(column)} {_SIGNS[node.operator]} {text}"
+
+
+_SIGNS = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def _around(sign: str, name: str, instant: int) -> str | None:
+    """Widen by a day on both sides: the time zone that the service applies is unknown."""
+    if sign == "<>" or not _YEARS[0] < instant < _YEARS[1]:
+        return None
+    texts = []
+    if sign in ("=", ">", ">="):
+        texts.append(f"{name} >= '{_time(instant - _DAY)}'")
+    if sign in ("=", "<", "<="):
+        texts.append(f"{name} <= '{_time(instant + _DAY)}'")
+    return " and ".join(texts)
+
+
+def _time(instant: int) -> str:
+    moment = _EPOCH + datetime.timedelta(seconds=instant // 10**9)
+    return moment.isoformat(sep=" ")
+
+
+def _membership(node: IsIn, words: str) -> str | None:
+    if not isinstance(node.value, ColumnValue) or node.value.code is TypeCode.DATETIME:
+        return None
+    column = node.value
+    texts = [_literal(column, value) for value in node.among]
+    if not texts or any(text is None for text in texts):
+        return None
+    return f"{_name(column)} {words} ({', '.join(text for text in texts if text)})"
+
+
+def _literal(column: ColumnValue, value: PyValue) -> str | None:
+    """Format a constant for a column whose type the service keeps block statistics of."""
+    if column.kind is ValueKind.INTEGER and isinstance(value, int):
+        return str(value)
+    if column.kind is ValueKind.DECIMAL and isinstance(value, Decimal):
+        whole = value == value.to_integral_value() and abs(value) < _PROVED
+        return str(int(value)) if whole else None
+    if column.code is TypeCode.DOUBLE and isinstance(value, (int, Decimal)):
+        return repr(float(value)) if -_PROVED < value < _PROVED else None
+    if column.kind is ValueKind.TEXT and isinstance(value, str):
+        return f"'{value}'" if _PLAIN.fullmatch(value) else None
+    if column.kind is ValueKind.DATE and isinstance(value, datetime.date):
+        return f"'{value.isoformat()}'"
+    return None
+
+
+def _name(column: ColumnValue) -> str:
+    if _BARE.fullmatch(column.name) and column.name.casefold() not in _WORDS:
+        return column.name
+    return "`" + column.name.replace("`", "``") + "`"

@@ -1,23 +1,24 @@
 """A condition as a tree of typed, picklable values.
 
-`odps_nb.filters.parse` makes the tree, `odps_nb.filters.evaluate` applies it to batches, and
-`odps_nb.filters.sent` translates the part that is sent to the service. Every node has the kind of
-its values, so types are checked before rows arrive.
+`odps_nb.filters.parse` makes it of text, the engines and Spark of their own trees.
+`odps_nb.filters.evaluate` applies it to batches, `odps_nb.filters.row_filter` translates the part
+that is sent to the service.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
+from typing import Any, cast
 
 from odps_nb.schema import TypeCode
 
 
-class Kind(Enum):
-    """How values are compared; several MaxCompute types may share a kind."""
+class ValueKind(Enum):
+    """How values are compared; several MaxCompute types may share one."""
 
     BOOLEAN = "BOOLEAN"
     INTEGER = "a whole number"
@@ -37,14 +38,15 @@ class Kind(Enum):
     @property
     def is_number(self) -> bool:
         """Whether values can be added and compared as numbers."""
-        return self in (Kind.INTEGER, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+        return self in (ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DOUBLE, ValueKind.DECIMAL)
 
     @property
     def is_text(self) -> bool:
         """Whether values are text (STRING, VARCHAR or CHAR)."""
-        return self in (Kind.TEXT, Kind.CHAR)
+        return self in (ValueKind.TEXT, ValueKind.CHAR)
 
 
+_EPOCH = datetime.datetime(1970, 1, 1)
 PyValue = bool | int | float | Decimal | str | bytes | datetime.date | None
 
 
@@ -53,7 +55,7 @@ class ColumnValue:
     """The value of a column, named in the table's spelling; ``type_text`` is for messages."""
 
     name: str
-    kind: Kind
+    kind: ValueKind
     code: TypeCode
     type_text: str
 
@@ -62,7 +64,7 @@ class ColumnValue:
 class Constant:
     """A literal of the condition. Times are nanoseconds; ``DOUBLE`` keeps its exact digits."""
 
-    kind: Kind
+    kind: ValueKind
     value: PyValue
 
     @property
@@ -78,7 +80,7 @@ class Compare:
     operator: str
     left: Node
     right: Node
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +90,16 @@ class IsIn:
     value: Node
     among: tuple[PyValue, ...]
     with_null: bool = False
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """Whether text matches a pattern, given as a regular expression over the whole text."""
+    """Whether text matches a pattern of SQL: ``%``, ``_``, and a backslash before either."""
 
     value: Node
     pattern: str
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class IsNull:
     """Whether the value is null."""
 
     value: Node
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Not:
     """Negation; null stays null."""
 
     value: Node
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class AllOf:
     """``and`` of SQL: false if one is false, else null if one is null."""
 
     parts: tuple[Node, ...]
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class AnyOf:
     """``or`` of SQL: true if one is true, else null if one is null."""
 
     parts: tuple[Node, ...]
-    kind: Kind = Kind.BOOLEAN
+    kind: ValueKind = ValueKind.BOOLEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,7 @@ class Arithmetic:
     operator: str
     left: Node
     right: Node
-    kind: Kind
+    kind: ValueKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +149,19 @@ class Cast:
     """A value cast to another kind; one that does not fit is an error during evaluation."""
 
     value: Node
-    kind: Kind
+    kind: ValueKind
     code: TypeCode
     precision: int = 0
     scale: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function that MaxCompute and Arrow define alike, e.g. ``length``."""
 
     name: str
     arguments: tuple[Node, ...]
-    kind: Kind
+    kind: ValueKind
 
 
 Node = (
@@ -174,7 +176,7 @@ Node = (
     | AnyOf
     | Arithmetic
     | Cast
-    | Call
+    | FunctionCall
 )
 
 
@@ -188,7 +190,7 @@ def nodes_of(node: Node) -> Iterator[Node]:
             waiting += [one.left, one.right]
         elif isinstance(one, (AllOf, AnyOf)):
             waiting += one.parts
-        elif isinstance(one, Call):
+        elif isinstance(one, FunctionCall):
             waiting += one.arguments
         elif not isinstance(one, (Constant, ColumnValue)):
             waiting.append(one.value)
@@ -197,3 +199,67 @@ def nodes_of(node: Node) -> Iterator[Node]:
 def columns_of(node: Node) -> Iterator[str]:
     """Yield the names of the columns in a tree, with repetitions."""
     return (one.name for one in nodes_of(node) if isinstance(one, ColumnValue))
+
+
+def with_columns(node: Node, change: Callable[[ColumnValue], Node]) -> Node:
+    """Return a tree with each of its columns replaced."""
+
+    def changed(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(with_columns(one, change) for one in nodes)
+
+    if isinstance(node, ColumnValue):
+        return change(node)
+    if isinstance(node, (Compare, Arithmetic)):
+        left, right = changed((node.left, node.right))
+        return replace(node, left=left, right=right)
+    if isinstance(node, (AllOf, AnyOf)):
+        return replace(node, parts=changed(node.parts))
+    if isinstance(node, FunctionCall):
+        return replace(node, arguments=changed(node.arguments))
+    if isinstance(node, Constant):
+        return node
+    made: Any = node
+    return cast(Node, replace(made, value=with_columns(node.value, change)))
+
+
+def text_of(node: Node) -> str:
+    """Return a node as text for people, close to SQL."""
+    if isinstance(node, ColumnValue):
+        return node.name
+    if isinstance(node, Constant):
+        return _constant_text(node)
+    if isinstance(node, (Compare, Arithmetic)):
+        return f"{text_of(node.left)} {node.operator} {text_of(node.right)}"
+    if isinstance(node, (AllOf, AnyOf)):
+        inner = ((one, text_of(one)) for one in node.parts)
+        parts = (f"({text})" if isinstance(one, (AllOf, AnyOf)) else text for one, text in inner)
+        return (" and " if isinstance(node, AllOf) else " or ").join(parts)
+    if isinstance(node, FunctionCall):
+        return f"{node.name}({', '.join(map(text_of, node.arguments))})"
+    return _test_text(node)
+
+
+def _test_text(node: IsIn | Like | IsNull | Not | Cast) -> str:
+    value = text_of(node.value)
+    if isinstance(node, IsIn):
+        among = [_constant_text(Constant(node.value.kind, one)) for one in node.among]
+        return f"{value} in ({', '.join(among + ['null'] * node.with_null)})"
+    if isinstance(node, Like):
+        return f"{value} like {node.pattern!r}"
+    if isinstance(node, IsNull):
+        return f"{value} is null"
+    if isinstance(node, Not) and isinstance(node.value, IsNull):
+        return f"{text_of(node.value.value)} is not null"
+    return f"not ({value})" if isinstance(node, Not) else value
+
+
+def _constant_text(node: Constant) -> str:
+    value = node.value
+    if node.kind in (ValueKind.INSTANT, ValueKind.CLOCK) and isinstance(value, int):
+        shown = _EPOCH + datetime.timedelta(microseconds=value // 1000)
+        return f"'{shown.isoformat(sep=' ')}'"
+    if isinstance(value, datetime.date):
+        return f"'{value.isoformat()}'"
+    if isinstance(value, (str, bytes)):
+        return repr(value)
+    return "null" if value is None else str(value).lower()

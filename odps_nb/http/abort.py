@@ -1,8 +1,4 @@
-"""Stops an HTTP exchange from another thread.
-
-Shutting the socket down wakes a thread that waits inside ``recv``. Works on sockets only,
-independent of HTTP.
-"""
+"""Stops an exchange from another thread: shutting its socket down wakes a waiting ``recv``."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import contextlib
 import socket
 import threading
 
-from odps_nb.http.receiving import unbound_receiving
+from odps_nb.http.waiting import unbound_receiving
 from odps_nb.lifetime import renew_after_fork
 
 

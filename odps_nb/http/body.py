@@ -1,6 +1,6 @@
 """Reads a response body from the socket straight into the caller's buffer.
 
-`http.client` and urllib3 both copy a chunked body once more than needed, accept a negative chunk
+`http.client` and urllib3 both copy a chunked body one time too many, accept a negative chunk
 size, and accept a body that ends before its Content-Length. This reader accepts an end only where
 Content-Length or the last chunk proves it.
 """

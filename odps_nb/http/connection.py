@@ -1,8 +1,7 @@
-"""Connections that can be aborted, and that notice a response while they still send.
+"""urllib3 connections that can be aborted, and that notice a response while they still send.
 
-urllib3 lets a pool name its connection class. Ours adds three things: an `Abort` reaches the
-socket from the first SYN on, a response that comes before the request is finished ends the
-sending, and `Exchange` records whether anything was sent at all (which decides on retries).
+An `Abort` reaches the socket from the first SYN on, a response that comes before the request is
+finished ends the sending, and `Exchange` records whether anything was sent (for retries).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from requests.adapters import HTTPAdapter
@@ -30,49 +30,39 @@ from urllib3.util.ssltransport import SSLTransport
 
 from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
-from odps_nb.http.receiving import bound_receiving, is_bounded, receives_more, unbound_receiving
-from odps_nb.http.waiting import connect, wait_until_ready
+from odps_nb.http.waiting import (
+    bound_receiving,
+    connect,
+    receives_more,
+    unbound_receiving,
+    wait_until_ready,
+)
 from odps_nb.lifetime import renew_after_fork
 
 _RECORD = 1 << 14  # bytes that one TLS record holds at most
 
 
+@dataclass(slots=True, eq=False)
 class Exchange:
     """The record of one attempt at one request; filled in by the connection."""
 
-    __slots__ = (
-        "abort",
-        "ahead",
-        "answered_early",
-        "body",
-        "connection",
-        "head_timeout",
-        "receive_buffer",
-        "send_timeout",
-        "sent",
-        "source_error",
-    )
-
-    def __init__(
-        self,
-        abort: Abort,
-        *,
-        send_timeout: float | None = None,
-        head_timeout: float | None = None,
-        receive_buffer: int | None = None,
-    ) -> None:
-        self.abort: Abort = abort
-        self.send_timeout: float | None = send_timeout  # seconds that the peer may take nothing
-        self.head_timeout: float | None = (
-            head_timeout  # seconds for a whole head, once all was sent
-        )
-        self.receive_buffer: int | None = receive_buffer  # bytes received unasked; None: any
-        self.sent: bool = False  # a byte of the request left us
-        self.answered_early: bool = False
-        self.ahead: bytes = b""  # of the answer, received while the request was being sent
-        self.body: BodyResponse | None = None
-        self.connection: HTTPConnection | None = None  # that ``body`` comes over
-        self.source_error: BaseException | None = None  # raised by the caller's own body
+    abort: Abort
+    send_timeout: float | None = None
+    """Maximum seconds in which the peer takes nothing."""
+    head_timeout: float | None = None
+    """Maximum seconds for a whole head, once all was sent."""
+    receive_buffer: int | None = None
+    """Bytes to receive ahead of the reader; ``None``: any number."""
+    sent: bool = False
+    """Whether a byte of the request was sent."""
+    answered_early: bool = False
+    ahead: bytes = b""
+    """Bytes of the response that came while the request was being sent."""
+    body: BodyResponse | None = None
+    connection: HTTPConnection | None = None
+    """The connection that ``body`` comes over."""
+    source_error: BaseException | None = None
+    """The error that the caller's own body raised."""
 
     def drop(self) -> None:
         """Close the connection of a response that its caller will not get. Idempotent."""
@@ -90,14 +80,14 @@ EXCHANGE: ContextVar[Exchange] = ContextVar("odps_nb_exchange")
 class _Response(BodyResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._exchange = EXCHANGE.get()
-        self._exchange.body = self  # first: whoever is interrupted now has something to close
+        self._exchange.body = self  # first, so that an interrupted caller can close it
         super().__init__(*args, ahead=self._exchange.ahead, **kwargs)
         self.end_within(self._exchange.head_timeout)
 
     def begin(self) -> None:
         super().begin()
         if self._exchange.answered_early:
-            self.will_close = True  # half a request is on the wire: nobody can use it again
+            self.will_close = True  # half a request was sent: it cannot be used again
 
 
 class _Guarded(HTTPConnection):
@@ -147,7 +137,7 @@ class _Guarded(HTTPConnection):
         sock, size = _plain(self.sock), exchange.receive_buffer
         if size is not None:
             bound_receiving(sock, size)
-        elif is_bounded(sock):
+        else:
             unbound_receiving(sock)
 
     def _tunnel(self) -> None:
@@ -157,7 +147,7 @@ class _Guarded(HTTPConnection):
         except OSError as error:
             raise ProxyError(f"the proxy: {error}", error) from error
         finally:
-            exchange.sent, exchange.body = False, None  # the proxy is not whom we ask
+            exchange.sent, exchange.body = False, None  # that was the proxy's
         self.sock.settimeout(timeout)  # reading its answer left short waits behind
 
     def getresponse(self) -> Any:
@@ -194,7 +184,7 @@ class _Guarded(HTTPConnection):
 
 
 class _GuardedTLS(_Guarded, HTTPSConnection):
-    """The same over TLS, combined with urllib3's own class."""
+    """The same over TLS."""
 
 
 def _plain(sock: Any) -> socket.socket:
@@ -276,7 +266,7 @@ class Adapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def build_response(self, _: Any, answer: Any) -> Any:
-        """Return urllib3's response; nobody needs the cookies and headers of requests' own."""
+        """Return urllib3's response, without the cookies and headers of requests' own."""
         return answer
 
     def close(self) -> None:

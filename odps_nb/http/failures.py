@@ -49,10 +49,7 @@ _BAD_REQUEST = (
 def translate(error: BaseException, url: str, *, abort: Abort, sent: bool) -> OdpsNbError:
     """Return our error for one of requests, urllib3, http.client or a socket.
 
-    Parameters
-    ----------
-    sent
-        Whether the server may have seen any of the request.
+    ``sent``: the server may have seen some of the request.
     """
     if isinstance(error, OdpsNbError):
         return error
@@ -101,37 +98,27 @@ def _unreached(
     chain: list[BaseException], place: str, url: str, *, sent: bool
 ) -> ConnectError | None:
     """Return the error for a server that was never reached, or ``None``."""
-    listens = "check the endpoint, VPN and firewall"
-    if _among(chain, *_PROXY):
-        return _connect(
-            f"the proxy cannot connect to {place}: {_short(chain[-1])}",
-            url,
-            CHECK_PROXY,
-        )
-    if _among(chain, *_NO_NAME):
-        return _connect(f"cannot resolve host name {place}", url, "check the endpoint's host name")
-    for one in chain:
-        if isinstance(one, ssl.SSLCertVerificationError):
-            return _distrusted(one, place, url)
-    if _among(chain, *_TLS) and not sent:
-        return _connect(
-            f"no secure connection to {place}: {_short(chain[-1])}",
-            url,
-            "check that the endpoint supports https://, and any proxy or firewall in between",
-        )
-    if _among(chain, below.NewConnectionError):
-        return _connect(f"{place} refuses the connection", url, listens)
-    if _among(chain, below.ConnectTimeoutError):
-        return _connect(f"{place} does not answer", url, listens)
+    short, listens = _short(chain[-1]), "check the endpoint, VPN and firewall"
+    certificate = next(
+        (one for one in chain if isinstance(one, ssl.SSLCertVerificationError)), None
+    )
+    if certificate is not None and not _among(chain, *_PROXY):
+        return _distrusted(certificate, place, url)
+    secure = "check that the endpoint supports https://, and any proxy or firewall in between"
+    for kinds, message, hint in (
+        (_PROXY, f"the proxy cannot connect to {place}: {short}", CHECK_PROXY),
+        (_NO_NAME, f"cannot resolve host name {place}", "check the endpoint's host name"),
+        (() if sent else _TLS, f"no secure connection to {place}: {short}", secure),
+        ((below.NewConnectionError,), f"{place} refuses the connection", listens),
+        ((below.ConnectTimeoutError,), f"{place} does not answer", listens),
+    ):
+        if _among(chain, *kinds):
+            return ConnectError(message, url=url, request_sent=False, hint=hint)
     return None
 
 
 def _among(chain: list[BaseException], *kinds: type[BaseException]) -> bool:
     return any(isinstance(one, kinds) for one in chain)
-
-
-def _connect(message: str, url: str, hint: str) -> ConnectError:
-    return ConnectError(message, url=url, request_sent=False, hint=hint)
 
 
 def _distrusted(error: ssl.SSLCertVerificationError, place: str, url: str) -> CertificateError:

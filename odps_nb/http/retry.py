@@ -1,8 +1,4 @@
-"""Decides whether and when to retry; never sleeps.
-
-The decision depends on the call (is it idempotent?) and on the failure (may the server have
-acted?). See ``docs/protocol.md`` section 8.4.
-"""
+"""Decides whether and when to retry (``docs/protocol.md`` section 8.4); never sleeps."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from odps_nb.wire.http_date import parse_date
 
 
 def may_have_been_done(error: BaseException) -> bool:
-    """Return whether the service may have done what was asked for, though this came back."""
+    """Return whether the service may have carried out a request that ended in this error."""
     if isinstance(error, TransportError):
         return error.request_sent is not False
     return isinstance(error, (ServerFaultError, ProtocolError))
@@ -40,14 +36,14 @@ class RetryPolicy:
     Parameters
     ----------
     max_attempts
-        Tries of one call in all, the first one included.
+        Attempts of one call in total, the first one included.
     connect_attempts
         Attempts if the connection is refused: fewer, since a wrong endpoint is likelier.
     deadline
-        No try begins later than this after the first one (or after the last progress). It alone
-        bounds the attempts of a read that has had rows and is answered with 429.
+        Maximum time between the first attempt (or the last progress) and the start of another.
+        It alone bounds the attempts of a read that has received rows and is throttled (429).
     base, cap
-        Waits double from ``base`` up to ``cap``. A wait that the server asks for counts more.
+        Waits double from ``base`` up to ``cap``. A longer wait that the server asks for wins.
     spread
         Share of a wait that chance may take off, so that many clients don't return at once.
     """
@@ -71,19 +67,10 @@ class RetryPolicy:
     ) -> float | None:
         """Return the seconds to wait before the next attempt, or ``None`` to give up.
 
-        Parameters
-        ----------
-        attempt
-            Tries made so far, from 1.
-        idempotent
-            Whether doing the call twice equals doing it once.
-        elapsed
-            Seconds since the first try began.
-        chance
-            A random number in [0, 1) for the spread.
-        patient
-            Whether an answer 429 is bounded by the deadline only, not by the number of
-            tries. A policy of one try stays one.
+        ``attempt`` counts those made so far; ``elapsed`` is in seconds since the first one began,
+        and ``chance`` a random number in [0, 1). ``idempotent``: doing the call twice equals doing
+        it once. ``patient``: a 429 is bounded by the deadline only; a policy of one attempt stays
+        one.
         """
         limit = self.max_attempts
         if isinstance(error, ConnectError):

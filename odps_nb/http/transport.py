@@ -1,9 +1,8 @@
-"""Sends one request and returns its response (the only module that imports ``requests``).
+"""Sends one request and returns its response; neither signs nor retries.
 
-`Transport` is the seam: one method, values in and out. A body is complete only where HTTP proves it
-(Content-Length, last chunk), and is never decoded here (``docs/protocol.md`` section 1.6); every
-error of requests, urllib3, http.client or a socket has become one of ours.
-Neither signs nor retries: `retry` decides, the caller sleeps.
+A body is complete only where HTTP proves it (Content-Length, last chunk), and is never decoded here
+(``docs/protocol.md`` section 1.6). Errors of requests, urllib3, http.client and sockets are
+translated into ours.
 """
 
 from __future__ import annotations
@@ -41,12 +40,10 @@ _LOOK = 1 << 18  # bytes asked for at once where the caller has no wish
 class HttpRequest:
     """A request to send. Times are seconds; ``body`` is bytes, or an iterator of chunks.
 
-    ``read_timeout`` bounds each silence while a response is awaited or read, and the whole head of
-    the response; ``send_timeout`` each time in which the peer takes nothing of the body (``None``:
-    ``read_timeout``); ``document_timeout`` a body that its reader bounds by
-    `HttpResponse.end_in_time`.
-    ``abort`` lets another thread stop the exchange; it then ends in `CancelledError`.
-    ``receive_buffer`` bounds what the kernel receives ahead of the reader, in bytes.
+    ``read_timeout`` bounds each silence while a response is awaited or read, and its whole head;
+    ``send_timeout`` (by default the same) the time in which the peer takes nothing of the body;
+    ``document_timeout`` a body after `HttpResponse.end_in_time`. ``abort`` lets another thread stop
+    the exchange. ``receive_buffer`` bounds the bytes that the kernel receives ahead.
     """
 
     method: str
@@ -79,9 +76,9 @@ class HttpResponse:
         self.wire_bytes: int = 0
         self._received = body.received  # when wire_bytes was counted
         self._raw, self._body, self._request = raw, body, request
-        self._closed = False
+        self.closed: bool = False
+        """Whether the connection was released, by `close` or at the end of the body."""
         self._ended = False
-        self._over = False  # any of the two above
         self._broken: BaseException | None = None
         self._home = Home()
 
@@ -96,11 +93,6 @@ class HttpResponse:
         return self._request.url
 
     @property
-    def closed(self) -> bool:
-        """Whether the connection was released, by `close` or at the end of the body."""
-        return self._closed or self._ended
-
-    @property
     def arrived(self) -> int:
         """``wire_bytes``, plus the bytes that a read in progress has received.
 
@@ -109,11 +101,7 @@ class HttpResponse:
         return self.wire_bytes + self._body.received - self._received
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``, unless the body ends first; return the number of bytes.
-
-        Raises `BrokenStreamError`: the connection broke, or ended before HTTP says that the body
-        does; `RequestTimeoutError`: nothing came for ``read_timeout`` seconds.
-        """
+        """Fill ``buffer``, unless the body ends first; return the number of bytes."""
         if not self._readable():
             return 0
         return self._account(self._guarded(self._body.fill, memoryview(buffer)))
@@ -146,7 +134,7 @@ class HttpResponse:
 
     def receive_freely(self) -> None:
         """Lift the bound of the request's ``receive_buffer``: all of the body is wanted."""
-        if self._request.receive_buffer is not None and not self._over:
+        if self._request.receive_buffer is not None and not self.closed:
             self._request.abort.receive_freely()
 
     def abort(self) -> None:
@@ -155,8 +143,8 @@ class HttpResponse:
 
     def close(self) -> None:
         """Free the connection, which is dropped if the body was not read to its end. Idempotent."""
-        if not self._closed:
-            self._closed = self._over = True
+        if not self.closed:
+            self.closed = True
             self._let_go()
 
     def __enter__(self) -> HttpResponse:
@@ -172,8 +160,8 @@ class HttpResponse:
         return f"<HttpResponse {self.status} request_id={self.request_id!r} {state}>"
 
     def _readable(self) -> bool:
-        self._home.require("this answer")
-        if not self._over:
+        self._home.require("this response")
+        if not self.closed:
             return True
         if self._broken is not None:
             raise self._broken
@@ -185,8 +173,8 @@ class HttpResponse:
         self.wire_bytes += count
         self._received = self._body.received
         if self._body.fp is None:
-            self._ended = self._over = True
-            self._let_go()
+            self._ended = True
+            self.close()
         return count
 
     def _let_go(self) -> None:
@@ -204,7 +192,7 @@ class HttpResponse:
         except Exception as error:
             raise self._fail(error) from error
         except BaseException:
-            self.close()  # an interrupt: nobody will read on
+            self.close()  # an interrupt: no more will be read
             raise
 
     def _fail(self, error: Exception) -> Exception:
@@ -231,10 +219,7 @@ class Transport(Protocol):
 class RequestsTransport:
     """`Transport` over requests: keep-alive pool, TLS and proxies from the environment.
 
-    Parameters
-    ----------
-    pool_size
-        Connections kept open per host; more are made when needed, and closed after use.
+    ``pool_size`` idle connections are kept per host; more are made when needed.
     """
 
     def __init__(self, *, pool_size: int = 32) -> None:
@@ -252,11 +237,7 @@ class RequestsTransport:
         self._begin()
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send and return the response once its headers have arrived; 3xx is an error.
-
-        Raises `TransportError`: the class tells which: not reachable, timed out, connection broken;
-        `CancelledError`: ``request.abort`` was stopped.
-        """
+        """Send and return the response once its headers have arrived; 3xx is an error."""
         if self._closed:
             raise StateError("the transport is closed")
         exchange = Exchange(

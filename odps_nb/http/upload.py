@@ -1,9 +1,4 @@
-"""A request body that is written piece by piece.
-
-The writer fills a bounded pipe; a helper thread sends its content as a chunked body. A slow peer
-slows the writer down (back-pressure), an early response is raised by the next `write`, and the
-writer can leave at any time: every wait polls the other side at least ten times a second.
-"""
+"""A request body that is written piece by piece into a bounded pipe, which a thread sends."""
 
 from __future__ import annotations
 
@@ -26,8 +21,8 @@ _PENDING = 1 << 22  # bytes that may wait in the pipe
 class _Pipe:
     """A bounded queue of chunks from the writer to the sending thread; either side may end it.
 
-    Who waits is woken when there is work for long: the writer when half of the pipe is empty. Woken
-    for each chunk, it would take the processor from a peer on the same machine all the time.
+    A waiting writer is woken when half of the pipe is empty: woken for each chunk, it would take
+    the processor from a peer on the same machine.
     """
 
     def __init__(self, limit: int) -> None:
@@ -100,17 +95,9 @@ def refuse_early(response: HttpResponse) -> Exception:
 class Upload:
     """A request whose body is being written; `finish` returns the response.
 
-    A context manager: leaving it without `finish` aborts, and the server then sees a body that
-    was cut. Use it from one thread; `abort` may come from any.
-
-    Parameters
-    ----------
-    request_factory
-        Makes the request around the body it is given.
-    pending
-        Bytes that may wait for the peer; `write` waits beyond that.
-    reject
-        Turns an answer that came too early into the error that the writer gets.
+    Leaving it without `finish` aborts, and the server sees a truncated body. Use it from one
+    thread; `abort` may come from any. ``pending`` bytes may wait for the peer; `write` blocks
+    beyond that. ``reject`` turns an early response into the error that the writer gets.
     """
 
     def __init__(
@@ -143,11 +130,7 @@ class Upload:
             raise
 
     def write(self, data: Any) -> int:
-        """Write all of ``data`` (any buffer of bytes); blocks while the peer is slow.
-
-        Raises `OdpsNbError`: the sending failed, or the server has answered already and wants no
-        more.
-        """
+        """Write all of ``data`` (any buffer of bytes); blocks while the peer is slow."""
         self._home.require("this upload")
         if self._finished or self._aborted:
             raise StateError("the upload has ended", hint="open another one")
@@ -170,10 +153,7 @@ class Upload:
         return len(view)
 
     def finish(self) -> HttpResponse:
-        """End the body and return the response; the same one if called again.
-
-        Raises `TransportError`: no answer came. Whether the server acted is then unknown.
-        """
+        """End the body and return the response; the same one if called again."""
         self._home.require("this upload")
         if self._aborted:
             raise StateError("the upload was aborted")

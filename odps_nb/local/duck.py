@@ -1,4 +1,4 @@
-"""A sandboxed DuckDB (no files, no network, no Python objects by name), and text spelled for it.
+"""A sandboxed DuckDB: no files, no network, no Python objects by name.
 
 One database in memory per service; each query has a connection of its own, which sees only what
 is registered with it. Queries cannot lift the restrictions (``lock_configuration``). Used for
@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from odps_nb import sql_parser
 from odps_nb.errors import StateError
-from odps_nb.schema import TypeCode
 
 # GLOBAL, or a new connection would begin with the defaults again
 _FENCE = (
@@ -40,21 +37,14 @@ _OUTSIDE = re.compile(
     r"|write_log|(next|curr|set)val",
     re.ASCII,
 )
-_TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
 
 
 class Duck:
     """The sandboxed database, opened for the first connection; close it.
 
-    Parameters
-    ----------
-    macros
-        Definitions of functions of our own, as after ``CREATE MACRO``.
-    memory
-        Limit for all queries together, as DuckDB spells it.
-    spill
-        Folder for what does not fit into ``memory``; without it that fails. (Left to itself
-        DuckDB writes rows into the working directory, readable by everybody.)
+    ``macros`` are definitions of functions, as after ``CREATE MACRO``. ``spill`` is the folder for
+    what does not fit into ``memory``; without it that fails. (By default DuckDB writes rows into
+    the working directory, readable by everybody.)
     """
 
     def __init__(
@@ -99,10 +89,7 @@ class Duck:
             connection.close()
 
     def _replace_if_invalid(self) -> None:
-        """Close the database if DuckDB refuses everything after an internal error.
-
-        Functions of text fail so for text that is not UTF-8.
-        """
+        """Close the database if it refuses everything after text that is not UTF-8."""
         import duckdb
 
         with self._lock:
@@ -122,88 +109,11 @@ class Duck:
                 self._database.close()
 
 
-def spell(tree: Any) -> tuple[str, list[str]]:
-    """Return a tree as text for DuckDB, and the names of the functions in it, in lower case.
-
-    Raises
-    ------
-    sqlglot.errors.SqlglotError
-        DuckDB cannot say it, or would say something else.
-    RecursionError
-        It is nested too deeply.
-    """
-    import sqlglot
-    from sqlglot import exp
-    from sqlglot.errors import ErrorLevel, UnsupportedError
-
-    for kind in tree.find_all(exp.DataType):
-        if kind.is_type("char", "varchar"):
-            raise UnsupportedError(
-                "the embedded service does not cut text to CHAR(n) or VARCHAR(n): cast to STRING"
-            )
-    text = sql_parser.spell(tree, "duckdb", unsupported_level=ErrorLevel.RAISE)
-    tokens = sqlglot.tokenize(text, read="duckdb")
-    names = [token.text.casefold() for token, after in pairwise(tokens) if after.text == "("]
-    return text, names
-
-
 def looks_outside(name: str) -> bool:
     """Return whether a function reads the engine, its settings or the machine."""
     return _OUTSIDE.fullmatch(name) is not None
 
 
-def compared_with(constant: Any) -> Any | None:
-    """Return the column that a constant is compared with; ``None`` if that is not a column."""
-    from sqlglot import exp
-
-    while isinstance(constant.parent, exp.Paren):
-        constant = constant.parent
-    parent: Any = constant.parent
-    if not isinstance(parent, _comparisons()):
-        return None
-    if parent.this is not constant:
-        other = parent.this
-    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
-        other = parent.expressions[0] if len(parent.expressions) == 1 else None
-    else:
-        other = parent.expression
-    other = None if other is None else other.unnest()
-    return other if isinstance(other, exp.Column) else None
-
-
-def _comparisons() -> tuple[Any, ...]:
-    from sqlglot import exp
-
-    return exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In
-
-
-def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
-    """Compare ``unhex('…')`` with the bytes of a text column, in place.
-
-    DuckDB would read escapes in the text. ``types`` are the types of columns by their names in
-    lower case.
-    """
-    from sqlglot import exp
-
-    for constant in list(query.find_all(exp.Unhex)):
-        column = compared_with(constant)
-        met = set() if column is None else types.get(column.name.casefold(), set())
-        if column is not None and met and met <= _TEXTS:
-            column.replace(exp.Anonymous(this="encode", expressions=[column.copy()]))
-
-
-def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
-    """Strip the blanks at the end of a text that is compared with a CHAR column, in place.
-
-    CHAR is compared without them ("Data types" of the vendor's manual) and is stored without them.
-    ``types`` are as for `compare_bytes`.
-    """
-    from sqlglot import exp
-
-    for constant in query.find_all(exp.Literal):
-        if not (constant.is_string and constant.this.endswith(" ")):
-            continue
-        is_bound = isinstance(constant.parent, exp.Between)
-        column = constant.parent.this if is_bound else compared_with(constant)
-        if isinstance(column, exp.Column) and types.get(column.name.casefold()) == {TypeCode.CHAR}:
-            constant.set("this", constant.this.rstrip(" "))
+def duck_quoted(name: str) -> str:
+    """Return an identifier in quotes."""
+    return '"' + name.replace('"', '""') + '"'

@@ -50,24 +50,20 @@ def malformed(message: str) -> InvalidRequestError:
 
 
 def parse_failed(
-    message: str, *, line: int = 1, column: int = 1, advice: str = ""
+    message: str, *, at: tuple[int, int] = (1, 1), advice: str = ""
 ) -> InvalidRequestError:
-    """A SQL text cannot be read; ``advice`` says what to do, beginning with a verb."""
-    if not advice and (line, column) != (1, 1):
+    """A SQL text cannot be read at a line and column; ``advice`` begins with a verb."""
+    if not advice and at != (1, 1):
         advice = "check the text at this place and before it"
-    text = f"ODPS-0130161:[{line},{column}] Parse exception - {with_advice(message, advice)}"
+    text = f"ODPS-0130161:[{at[0]},{at[1]}] Parse exception - {with_advice(message, advice)}"
     return InvalidRequestError(text, status=400, code="ODPS-0130161")
 
 
-def lacks(what: str, *, is_sure: bool, line: int = 1, column: int = 1) -> InvalidRequestError:
+def lacks(what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1)) -> InvalidRequestError:
     """The embedded service does not run this; ``is_sure``: MaxCompute does."""
-    there = "does" if is_sure else "may"
-    return parse_failed(
-        f"the embedded service has no {what}; MaxCompute {there}",
-        line=line,
-        column=column,
-        advice="write it without that, or run it in a project of MaxCompute",
-    )
+    message = f"the embedded service has no {what}; MaxCompute {'does' if is_sure else 'may'}"
+    advice = "write it without that, or run it in a project of MaxCompute"
+    return parse_failed(message, at=at, advice=advice)
 
 
 def no_such(what: str, *, code: str = "NoSuchObject") -> NotFoundError:
@@ -82,41 +78,26 @@ def no_such_project(name: str) -> NotFoundError:
 
 def no_such_table(name: object) -> NotFoundError:
     """The table does not exist, or no longer."""
-    return no_such(
-        f"ODPS-0130131:[1,1] Table not found - table {name} cannot be resolved.", code="NoSuchTable"
-    )
+    message = f"ODPS-0130131:[1,1] Table not found - table {name} cannot be resolved."
+    return no_such(message, code="NoSuchTable")
 
 
 def no_such_partition(spec: object, table: object) -> NotFoundError:
     """The table has no such partition."""
-    return no_such(
-        f"The specified partition does not exist - {spec} of {table}",
-        code="NoSuchPartition",
-    )
+    message = f"The specified partition does not exist - {spec} of {table}"
+    return no_such(message, code="NoSuchPartition")
 
 
 def no_such_version(name: object, version: int) -> NotFoundError:
     """The rows that a version added are no longer kept."""
-    return no_such(
-        f"version {version} of {name} is not kept any more: its rows were replaced since",
-        code="NoSuchVersion",
-    )
+    message = f"version {version} of {name} is not kept any more: its rows were replaced since"
+    return no_such(message, code="NoSuchVersion")
 
 
-def not_appended(name: object, version: int) -> ConflictError:
-    """An incremental read covers a version that did more than append rows."""
-    return ConflictError(
-        f"version {version} of {name} replaced rows, it did not only add some",
-        status=409,
-        code="VersionReplacedRows",
-    )
-
-
-def no_such_session(session_id: str) -> NotFoundError:
+def no_such_session(session_id: str) -> SessionExpiredError:
     """The session was never created here, or belongs to another table."""
-    return SessionExpiredError(
-        f"the session {session_id!r} does not exist", status=404, code="NoSuchSession"
-    )  # type: ignore[return-value]  # both are ServiceErrors; the code says which
+    message = f"the session {session_id!r} does not exist"
+    return SessionExpiredError(message, status=404, code="NoSuchSession")
 
 
 def no_such_stream(stream_id: str) -> NotFoundError:
@@ -126,41 +107,42 @@ def no_such_stream(stream_id: str) -> NotFoundError:
 
 def expired(session_id: str) -> SessionExpiredError:
     """The session has expired; its snapshot may have been deleted."""
-    return SessionExpiredError(
-        f"the session {session_id!r} has expired", status=404, code="NoSuchSession"
-    )
+    message = f"the session {session_id!r} has expired"
+    return SessionExpiredError(message, status=404, code="NoSuchSession")
+
+
+def conflict(message: str, code: str) -> ConflictError:
+    """The request contradicts the state of an object, or another request."""
+    return ConflictError(message, status=409, code=code)
+
+
+def not_appended(name: object, version: int) -> ConflictError:
+    """An incremental read covers a version that did more than append rows."""
+    message = f"version {version} of {name} replaced rows, it did not only add some"
+    return conflict(message, "VersionReplacedRows")
 
 
 def invalid_state(message: str) -> ConflictError:
     """The object is not in the state that the request requires."""
-    return ConflictError(message, status=409, code="InvalidState")
+    return conflict(message, "InvalidState")
 
 
 def instance_over(instance_id: str) -> ConflictError:
     """An instance that has ended cannot be stopped."""
-    return ConflictError(
-        f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set",
-        status=409,
-        code="InvalidStateSetting",
-    )
+    message = f"ODPS-0420095: the instance {instance_id} is over: its state cannot be set"
+    return conflict(message, "InvalidStateSetting")
 
 
 def table_modified(name: object) -> ConflictError:
     """Another commit changed the table while a statement rewrote it."""
-    return ConflictError(
-        f"ODPS-0130071: {name} was changed while the statement ran",
-        status=409,
-        code="TableModified",
-    )
+    message = f"ODPS-0130071: {name} was changed while the statement ran"
+    return conflict(message, "TableModified")
 
 
 def offset_conflict(expected: int, got: int) -> ConflictError:
     """An exactly-once write would leave a gap."""
-    return ConflictError(
-        f"the next row offset is {expected}, the request says {got}",
-        status=409,
-        code="RowOffsetConflict",
-    )
+    message = f"the next row offset is {expected}, the request says {got}"
+    return conflict(message, "RowOffsetConflict")
 
 
 def forbidden(message: str, *, code: str = "NoPermission") -> AccessDeniedError:

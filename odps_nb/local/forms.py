@@ -12,10 +12,16 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_type_hints
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from odps_nb.arrow.char import char_columns, padded
+from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
+from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.errors import ConfigError
-from odps_nb.schema import Column
+from odps_nb.local.store.arrow_types import seconds_and_nanos
+from odps_nb.schema import TEXT, Column, OdpsType, TypeCode
+
+_TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,3 +82,42 @@ class Forms:
         """Return all forms and their values in one line, for ``--help``."""
         hints = get_type_hints(cls)
         return "; ".join(f"{one.name}={'|'.join(get_args(hints[one.name]))}" for one in fields(cls))
+
+
+def formed(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], columns: Sequence[Column], forms: Forms
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return a stream of some columns, its schema and its batches, in the forms of the service."""
+
+    def leaf(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+        code = None if odps is None else odps.code
+        if forms.timestamps == "struct" and code in _TIMESTAMPS:
+            return SECONDS_AND_NANOS
+        if forms.time_zone != "none" and code in (TypeCode.DATETIME, TypeCode.TIMESTAMP):
+            return pa.timestamp(came.unit, forms.time_zone)
+        if forms.strings == "dictionary" and (code in TEXT or code is TypeCode.BINARY):
+            return pa.dictionary(pa.int32(), came)
+        return came
+
+    kinds = [
+        with_leaf_types(kind, None if column is None else column.type, leaf)
+        for kind, column in zip(schema.types, columns_of(schema, columns), strict=True)
+    ]
+    if kinds == schema.types:
+        return schema, batches
+    sent = pa.schema(map(pa.Field.with_type, schema, kinds))
+    return sent, (
+        pa.record_batch(
+            [with_leaves(one, kind, _leaf) for one, kind in zip(batch.columns, kinds, strict=True)],
+            schema=sent,
+        )
+        for batch in batches
+    )
+
+
+def _leaf(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pt.is_timestamp(kind):
+        return array.view(kind)
+    if pt.is_dictionary(kind):
+        return array.dictionary_encode()
+    return seconds_and_nanos(array)

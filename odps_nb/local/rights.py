@@ -28,13 +28,7 @@ class Right(IntEnum):
 
 
 class Rights:
-    """The rights of all keys.
-
-    Parameters
-    ----------
-    given
-        Key id → project → ``"query"``, ``"read"`` or ``"write"``.
-    """
+    """The rights of all keys: key id → project → ``"query"``, ``"read"`` or ``"write"``."""
 
     def __init__(self, given: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._given = {

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from odps_nb.local.duck import Duck
 from odps_nb.local.forms import Forms
-from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.rights import Rights
-from odps_nb.local.sql.functions import MACROS
 from odps_nb.local.sql.instances import Instances
+from odps_nb.local.sql.macros import MACROS
 from odps_nb.local.sql.queries import Queries, QueryLimits
 from odps_nb.local.sql.run import SqlRunner
 from odps_nb.local.store.blobs import BlobStore
@@ -60,13 +60,7 @@ class Settings:
 
 
 class Service:
-    """An open service folder with all parts that read and change it; close it, or use ``with``.
-
-    Parameters
-    ----------
-    prepare
-        Called with the locked folder before its catalogue is opened.
-    """
+    """An open service folder and its parts; ``prepare`` is called before it is opened."""
 
     def __init__(
         self,

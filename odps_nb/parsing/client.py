@@ -86,15 +86,12 @@ class Parsed:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts."""
-        return _texts(self.found.get(name))
+        return tuple(_checked(text, str) for text in _checked(self.found.get(name), list))
 
     def rows(self, name: str) -> list[tuple[str, ...]]:
         """Return a list of lists of texts."""
-        return [_texts(row) for row in _checked(self.found.get(name), list)]
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(_checked(text, str) for text in _checked(value, list))
+        rows = [_checked(row, list) for row in _checked(self.found.get(name), list)]
+        return [tuple(_checked(text, str) for text in row) for row in rows]
 
 
 def _checked(value: object, wanted: type[_T]) -> _T:
@@ -106,12 +103,8 @@ def _checked(value: object, wanted: type[_T]) -> _T:
 class Parser:
     """Client of a parser process, which is started when needed, and again after a crash.
 
-    One job at a time; thread-safe. A forked kernel starts a process of its own.
-
-    Parameters
-    ----------
-    idle_seconds
-        After so many without a job the process ends; the next job starts a new one.
+    One job at a time; thread-safe. A forked kernel starts a process of its own. After
+    ``idle_seconds`` without a job the process ends.
     """
 
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS) -> None:
@@ -129,15 +122,8 @@ class Parser:
     ) -> Parsed:
         """Parse ``data`` with a preview's parser of this name, or with ``"conversion"``.
 
-        Raises
-        ------
-        UnshowableError
-            With the reason, when the bytes are not what they seem to be, or stopped the parser
-            (`ParserStoppedError`).
-        MissingDependencyError
-            When a library is missing.
-        ConversionError, LimitExceededError
-            As the parser raised them.
+        Raises `UnshowableError` with the reason, `ParserStoppedError` if the parser was stopped,
+        `MissingDependencyError`, and `ConversionError` or `LimitExceededError` as the parser does.
         """
         limits = limits or Limits()
         with self._lock:

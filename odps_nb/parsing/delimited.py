@@ -38,16 +38,8 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
     """Return the form of a table; ``None`` if the text is none.
 
     Lines before the names that begin with ``#`` are comments; the last of them has the names if it
-    has as many fields as the rows.
-
-    Parameters
-    ----------
-    text
-        The text or its beginning.
-    whole
-        Whether it is all of it: the last line is not cut.
-    separator
-        What separates the fields, if it is known; then every text is a table.
+    has as many fields as the rows. Unless ``whole``, the last line may be cut. With a known
+    ``separator``, every text is a table.
     """
     if not separator and HIVE in text:  # no other text has it, see `odps_nb.parsing.encodings`
         separator = HIVE
@@ -56,14 +48,11 @@ def form_of(text: str, *, whole: bool = True, separator: str = "") -> Form | Non
     sample = text[:_CHARACTERS]
     whole = whole and len(sample) == len(text)
     start, comment = _comments(sample)
-    for one in separator or _candidates(sample, start):
-        rows = _rows(sample[start:], one, whole=whole)
-        if separator or _is_table(rows, one, strict=True):
-            return Form(separator=one, start=_names_at(sample, start, comment, rows, one))
-    for one in _candidates(sample, start):
-        rows = _rows(sample[start:], one, whole=whole)
-        if _is_table(rows, one, strict=False):
-            return Form(separator=one, start=_names_at(sample, start, comment, rows, one))
+    for strict in (True, False):
+        for one in separator or _candidates(sample, start):
+            rows = _rows(sample[start:], one, whole=whole)
+            if separator or _is_table(rows, one, strict=strict):
+                return Form(separator=one, start=_names_at(sample, start, comment, rows, one))
     rows = _rows(sample[start:], ",", whole=whole)
     return Form(separator=",", start=start) if _is_column(rows) else None
 
@@ -72,12 +61,7 @@ def lines_of(text: str, form: Form) -> Iterator[tuple[int, list[str]]]:
     """Iterate over the fields of the lines, the names first, each with the number of its line.
 
     Blank lines are left out, and comments: lines that begin with ``#`` and have another number of
-    fields than the first line.
-
-    Raises
-    ------
-    ValueError
-        A field is too long, or a quote does not end.
+    fields than the first line. A field that is too long or a quote without end is a `ValueError`.
     """
     file = io.StringIO(text[form.start :], newline="")
     reader = csv.reader(

@@ -56,16 +56,10 @@ class Encoding:
 
 
 def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding | None:
-    """Return the encoding of a text; ``None`` if the bytes are no text.
+    """Return the encoding of a text or of its beginning; ``None`` if the bytes are no text.
 
-    Parameters
-    ----------
-    data
-        The text or its beginning.
-    whole
-        Whether it is all of it: the last character is not cut.
-    guess
-        Whether to guess where nothing is stated and it is not UTF-8.
+    Unless ``whole``, the last character may be cut. With ``guess``, an encoding is guessed where
+    none is stated and it is not UTF-8.
     """
     sample = data[:SAMPLE]
     complete = whole and len(sample) == len(data)
@@ -80,13 +74,7 @@ def detect(data: bytes, *, whole: bool = True, guess: bool = True) -> Encoding |
 
 
 def decode(data: bytes, encoding: str, *, whole: bool = True) -> str:
-    """Return text; unless ``whole``, a character that was cut at the end is dropped.
-
-    Raises
-    ------
-    UnicodeDecodeError
-        The bytes are not of this encoding.
-    """
+    """Return text; unless ``whole``, a character that was cut at the end is dropped."""
     return codecs.getincrementaldecoder(encoding)("strict").decode(data, final=whole)
 
 

@@ -1,7 +1,6 @@
 """The parser process: parses bytes of unknown origin, so that the kernel does not.
 
-Parsers in native code (pyarrow, Pillow, numpy, zlib, expat, …) may crash or never end on bytes that
-were made for that. Here, that ends this process and nothing else.
+Parsers in native code may crash or never end on malicious bytes; here, that costs one job.
 
 ::
 
@@ -9,10 +8,9 @@ were made for that. Here, that ends this process and nothing else.
     JSON of an answer: {"done": …}  {"unshowable": reason}  {"missing": library}
                        {"refused": class, …}  {"stopped": why}
 
-Each job is done in a fork of this small process, which has parsers loaded and nothing else: a
-crash costs no start of an interpreter, and no blob can change what is said of the next one. Where
-a system cannot fork, the job is done in here, and the other side starts a new process after a
-crash. One job at a time; the end of stdin is the end of the process.
+Each job runs in a fork of this process, which has parsers loaded and nothing else, so that no job
+can change another one. Where a system cannot fork, the job runs here, and the client starts a new
+process after a crash. The end of stdin is the end of the process.
 """
 
 from __future__ import annotations
@@ -38,6 +36,9 @@ from odps_nb.parsing.values import Limits, UnshowableError
 GROUP: Final = "odps_nb.preview_parsers"
 _PREVIEWS: Final = "odps_nb.notebook.preview.parsers"
 _CONVERSION: Final = "odps_nb.convert.blob_parser"
+# libraries of the extra ``notebook``; others are of ``previews``
+_OF_NOTEBOOK: Final = ("PIL", "nh3", "pygments")
+_CALLED: Final = {"PIL": "Pillow", "pygments": "Pygments", "python_calamine": "python-calamine"}
 _FORKS: Final = hasattr(os, "fork")
 
 
@@ -106,6 +107,10 @@ def _done(job: dict[str, Any], data: bytes) -> bytes:
         # what a caller of a conversion catches: its class, its words and its attributes
         facts = {name: getattr(error, name) for name in error.fact_names}
         return pack({"refused": type(error).__name__, "message": error.message, "facts": facts})
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        extra = "notebook" if name in _OF_NOTEBOOK else "previews"
+        return pack({"missing": f"it needs {_CALLED.get(name, name)}", "extra": extra})
     except ImportError as error:
         return pack({"missing": f"a library does not load: {error}"})
     except UnshowableError as error:

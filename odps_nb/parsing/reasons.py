@@ -31,6 +31,8 @@ _OURS: Final = {
 # by what a library says
 _SAID: Final = (
     (re.compile(r".*\(truncated file: eof"), "its bytes end early"),  # of HDF5
+    # of PDFium, and of zipfile
+    (re.compile(r".*Incorrect password|.*password required"), "it is locked with a password"),
     (re.compile(r"Failed to load document"), "the decoder finds invalid data in it"),  # of PDFium
     (
         re.compile(r"(?i)image file is truncated|truncated file read|expected to read \d+ bytes"),
@@ -79,4 +81,5 @@ def reason_of(error: BaseException) -> str:
 def refusal_of(error: BaseException) -> str:
     """Return ``cut or damaged: …`` where the decoder proved it, else ``not decoded here: …``."""
     reason = reason_of(error)
-    return f"{DAMAGED if _DAMAGE.search(reason) else 'not decoded here'}: {reason}"
+    damaged = type(error).__name__ == "BadZipFile" or _DAMAGE.search(reason)
+    return f"{DAMAGED if damaged else 'not decoded here'}: {reason}"

@@ -11,18 +11,8 @@ class UnshowableError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of one job; the defaults are those of a preview.
+    """Bounds of one job; the defaults are those of a preview."""
 
-    Attributes
-    ----------
-    seconds
-        Processor time.
-    memory
-        Bytes beyond what the process has with its parsers loaded.
-    answer
-        Bytes of the answer.
-    """
-
-    seconds: int = 10
-    memory: int = 2 << 30
-    answer: int = 8 << 20
+    seconds: int = 10  #: Of processor time.
+    memory: int = 2 << 30  #: Bytes beyond what the process has with its parsers loaded.
+    answer: int = 8 << 20  #: Bytes of the answer.

@@ -1,61 +1,46 @@
-"""Questions about ``BlobRead``."""
+"""Questions about blobs: uploads and ``BlobRead``."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from odps_nb.probe.asking import Answer, Asker
-from odps_nb.probe.question import CannotTell, Observation, OneOf, Question
-from odps_nb.probe.steps import (
-    STREAM,
-    WRITES,
-    close_stream,
-    commit,
-    new_stream,
-    open_write,
-    put,
-    read_all,
-)
-from odps_nb.terms import BlobReference, TableName
+from odps_nb.probe.asking import Asker, Response
+from odps_nb.probe.question import CannotTell, Observation, Questions
+from odps_nb.probe.scratch import numbers
+from odps_nb.probe.steps import STREAM, Upload, read_all
+from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import BLOB_TARGET
 from odps_nb.wire.layers import has_own_checksum
 from odps_nb.wire.schema_json import decode_nested
 
+QUESTIONS = Questions()
+asks = QUESTIONS.asks
 CONTENT = b"odps-nb probe " * 20
 MANY = 1001
+_ORDERS = ("none", "checksums outside", "compression outside")
 
 
-def _upload(
-    asker: Asker, table: TableName, session: str, column: int, partition: str = ""
-) -> Answer:
-    params = {
-        "SessionId": session,
-        "StreamId": STREAM,
-        "StreamVersion": 1,
-        "PartitionValues": partition,
-        "ColumnIndex": column,
-    }
-    return asker.send("TableWriteBlob", table, params, data=CONTENT)
+def _stream(asker: Asker, table: str) -> tuple[Upload, int]:
+    """Open a session and a stream; return the id of the BLOB column, too."""
+    upload = Upload(asker, table)
+    schema = upload.open().need().members.get("TableSchema") or {}
+    return upload, decode_nested(schema).blob_ids["b"]
 
 
-def _stream(asker: Asker, table: TableName) -> tuple[str, int]:
-    """Open a session and a stream; return its id and that of the BLOB column."""
-    session = open_write(asker, table)
-    schema = new_stream(asker, table, session).need().members.get("TableSchema") or {}
-    return session, decode_nested(schema).blob_ids["b"]
+def _send(upload: Upload, column: int, partition: str = "") -> Response:
+    params = {"StreamId": STREAM, "StreamVersion": 1}
+    params |= {"PartitionValues": partition, "ColumnIndex": column}
+    return upload.send("TableWriteBlob", params, data=CONTENT)
 
 
 def _reference(asker: Asker) -> str:
     """Write one row with one blob; return its reference as read back: eight requests."""
-    table = asker.tables["blobs"]
-    session, column = _stream(asker, table)
-    uploaded = _upload(asker, table, session, column).need().members.get("BlobReference")
+    upload, column = _stream(asker, "blobs")
+    uploaded = _send(upload, column).need().members.get("BlobReference")
     found = BlobReference.from_text(str(uploaded))
-    row = pa.table({"c1": pa.array([1], pa.int64()), "b": pa.array([found.raw], pa.binary())})
-    put(asker, table, session, row).need()
-    close_stream(asker, table, session).need()
-    commit(asker, table, session, {STREAM: 1}).need()
-    cells = read_all(asker, table)["b"].to_pylist()
+    upload.put(pa.table({"c1": numbers(), "b": pa.array([found.raw], pa.binary())})).need()
+    upload.finish()
+    cells = read_all(asker, "blobs")["b"].to_pylist()
     if not cells or not cells[0]:
         raise CannotTell("the row has no reference")
     text = cells[0].decode() if isinstance(cells[0], bytes) else str(cells[0])
@@ -63,13 +48,14 @@ def _reference(asker: Asker) -> str:
     return text
 
 
-def _read(asker: Asker, references: list[str], coding: str = "") -> Answer:
+def _read(asker: Asker, references: list[str], coding: str = "") -> Response:
     headers = {"Accept-Encoding": coding or None}
     body = {"BlobReferences": references}
     return asker.send("BlobRead", BLOB_TARGET, body=body, headers=headers, kind="data")
 
 
-def _frames(asker: Asker) -> Observation:
+@asks("Is one blob sent raw, and are two sent in frames?", {"one": "raw", "two": "framed"}, "blobs")
+def _blob_frames(asker: Asker) -> Observation:
     reference = _reference(asker)
     one, two = (_read(asker, [reference] * number).need().data for number in (1, 2))
     return {
@@ -78,73 +64,29 @@ def _frames(asker: Asker) -> Observation:
     }
 
 
-def _compression(asker: Asker) -> Observation:
-    reference, seen = _reference(asker), {}
+@asks("Is compression inside the checksums?", {"zstd": _ORDERS, "x-lz4-frame": _ORDERS}, "blobs")
+def _blob_compression(asker: Asker) -> Observation:
+    reference = _reference(asker)
+    seen: Observation = {}
     for coding in ("zstd", "x-lz4-frame"):
-        answer = _read(asker, [reference], coding).need()
-        if answer.data.startswith(CONTENT):
+        data = _read(asker, [reference], coding).need().data
+        if data.startswith(CONTENT):
             seen[coding] = "none"
         else:  # one block: its last four bytes are its checksum, if it is outermost
-            outside = has_own_checksum(answer.data)
+            outside = has_own_checksum(data)
             seen[coding] = "checksums outside" if outside else "compression outside"
-    return dict(seen)
+    return seen
 
 
-def _many(asker: Asker) -> Observation:
-    answer = _read(asker, [_reference(asker)] * MANY)
+@asks(f"Does one BlobRead take {MANY} references?", {"refused": False, "whole": True}, "blobs")
+def _blob_references(asker: Asker) -> Observation:
+    found = _read(asker, [_reference(asker)] * MANY)
     # blocks with checksums add bytes: the size shows it
-    return {**answer.outcome(), "whole": len(answer.data) >= MANY * len(CONTENT)}
+    return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 
 
-def _partition_values(asker: Asker) -> Observation:
-    table, seen = asker.tables["blob_parts"], {}
-    session, column = _stream(asker, table)
-    for name, sign in (("comma", ","), ("slash", "/")):
-        answer = _upload(asker, table, session, column, f"p1=x{sign}p2=y")
-        seen[name] = "refused" if answer.is_refusal else "taken"
-    return dict(seen)
-
-
-_ORDERS = OneOf(("none", "checksums outside", "compression outside"))
-
-QUESTIONS = (
-    Question(
-        id="blob-frames",
-        sends=f"{WRITES}, TableWriteBlob, TableCreateReadSession, TableRead, BlobRead",
-        text="Is one blob sent raw, and are two sent in frames?",
-        assumes="They are, which the number of references alone tells.",
-        ask=_frames,
-        expected={"one": "raw", "two": "framed"},
-        needs=("blobs",),
-        requests=14,
-    ),
-    Question(
-        id="blob-compression",
-        sends=f"{WRITES}, TableWriteBlob, TableCreateReadSession, TableRead, BlobRead",
-        text="What is outermost in a BlobRead with a compression: blocks with CRC, or it?",
-        assumes="It is told by the checksums; both orders are read.",
-        ask=_compression,
-        expected={"zstd": _ORDERS, "x-lz4-frame": _ORDERS},
-        needs=("blobs",),
-        requests=14,
-    ),
-    Question(
-        id="blob-references",
-        sends=f"{WRITES}, TableWriteBlob, TableCreateReadSession, TableRead, BlobRead",
-        text=f"Does one BlobRead take {MANY} references?",
-        assumes="It does, and gives a blob for each.",
-        ask=_many,
-        expected={"refused": False, "whole": True},
-        needs=("blobs",),
-        requests=14,
-    ),
-    Question(
-        id="blob-partition-values",
-        text="Which sign separates levels in the PartitionValues of a single blob?",
-        assumes="The comma, as pyodps sends it; the embedded service takes the slash, too.",
-        ask=_partition_values,
-        sends="TableCreateWriteSession, TableCreateWriteStream, TableWriteBlob",
-        expected={"comma": "taken"},
-        needs=("blob_parts",),
-    ),
-)
+@asks("Which sign separates levels in a blob's PartitionValues?", {"comma": "taken"}, "blob_parts")
+def _blob_partition_values(asker: Asker) -> Observation:
+    upload, column = _stream(asker, "blob_parts")
+    signs = {"comma": ",", "slash": "/"}
+    return {name: _send(upload, column, f"p1=x{sign}p2=y").word for name, sign in signs.items()}

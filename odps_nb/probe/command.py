@@ -11,20 +11,21 @@ import datetime
 import json
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, OdpsNbError, explain
-from odps_nb.probe.catalog import choose
-from odps_nb.probe.question import Question
-from odps_nb.probe.report import as_document, as_page
+from odps_nb.probe.question import AS_ASSUMED, Question
+from odps_nb.probe.questions import choose
 from odps_nb.probe.running import Finding, Prober
-from odps_nb.terms import TableName
+from odps_nb.terms import TableName, shorten
 
 SCRATCH = "odps_nb_probe"
+FORMAT = 1
+_SHOWN = 200
 
 
 def main(words: Sequence[str], *, version: str) -> int:
@@ -96,14 +97,15 @@ def _probe(
         embedded=options.local,
     )
     findings: list[Finding] = []
-    with _terminated_as_an_exception():
+    with _on_signals(_exit, signal.SIGTERM):
         try:
             prober.start()
             for finding in prober.ask(questions):
                 print(f"{finding.question.id}: {finding.verdict}", flush=True)
                 findings.append(finding)
         finally:
-            with _deaf():
+            # the clean-up is bounded in time
+            with _on_signals(signal.SIG_IGN, signal.SIGTERM, signal.SIGINT):
                 prober.close()
                 if findings:
                     facts = {
@@ -131,10 +133,7 @@ def _scratch(profile: Profile, text: str) -> TableName:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder of the report, and remove the report of an earlier run.
-
-    A link in the place of a report is removed with it, so that nothing is written through it.
-    """
+    """Make the folder of the report, and remove an earlier report or a link in its place."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("probe.json", "probe.txt"):
@@ -157,32 +156,72 @@ def _leave(folder: Path, document: dict[str, Any]) -> None:
     print(f"{verdicts[-1]}\nreport: {folder / 'probe.txt'} and {folder / 'probe.json'}")
 
 
-@contextlib.contextmanager
-def _terminated_as_an_exception() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C inside the block, so that tables are dropped."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    with _on_signals({signal.SIGTERM: end}):
-        yield
+def _exit(number: int, _frame: FrameType | None) -> None:
+    """Handle SIGTERM like Ctrl-C, so that tables are dropped."""
+    raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager
-def _deaf() -> Iterator[None]:
-    """Ignore further signals during the clean-up, which is bounded in time."""
-    with _on_signals({signal.SIGTERM: signal.SIG_IGN, signal.SIGINT: signal.SIG_IGN}):
-        yield
-
-
-@contextlib.contextmanager
-def _on_signals(wanted: dict[signal.Signals, Any]) -> Iterator[None]:
+def _on_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
     before = {}
-    for number, handler in wanted.items():
+    for number in signals:
         with contextlib.suppress(ValueError):  # not the main thread: signals do not reach it
             before[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+def as_document(findings: Iterable[Finding], *, facts: Mapping[str, object]) -> dict[str, Any]:
+    """Return the whole report as plain JSON; ``facts`` describe the run."""
+    return {
+        "format": FORMAT,
+        **facts,
+        "findings": [
+            {
+                "id": one.question.id,
+                "question": one.question.text,
+                "verdict": one.verdict,
+                "seen": one.seen,
+                "requests": one.requests,
+                "exchanges": one.exchanges,
+            }
+            for one in findings
+        ],
+    }
+
+
+def as_page(document: Mapping[str, Any]) -> str:
+    """Return the report as text: what differs first, then open questions, then the rest."""
+    groups: dict[str, list[Any]] = {"differs": [], "cannot tell": [], AS_ASSUMED: []}
+    for one in document["findings"]:
+        groups[one["verdict"].partition(":")[0]].append(one)
+    facts = [f"{key}: {value}" for key, value in document.items() if not isinstance(value, list)]
+    counts = ", ".join(f"{len(some)} {name}" for name, some in groups.items())
+    lines = ["odps-nb probe", *facts, f"{len(document['findings'])} questions: {counts}"]
+    lines += document.get("left_behind", [])
+    for name, some in groups.items():
+        lines += ["", f"== {name} ({len(some)})"]
+        for one in some:
+            lines += ["", *_finding(one)]
+    return "\n".join(lines) + "\n"
+
+
+def _finding(one: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{one['id']}: {one['verdict']}"
+    yield f"  question: {one['question']}"
+    if one["seen"] is not None:
+        yield f"  seen: {_brief(one['seen'])}"
+    for exchange in one["exchanges"]:
+        request, answer = exchange["request"], exchange["answer"]
+        said = [v for key, v in request.items() if key not in ("action", "target") and v]
+        yield " ".join(["  >", request["action"], *map(_brief, said)])
+        shown = {key: v for key, v in answer.items() if key not in ("headers", "members")}
+        yield f"  < {_brief(shown)}"
+
+
+def _brief(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shorten(text, _SHOWN)

@@ -1,13 +1,8 @@
-"""Asks the questions one after the other and collects the findings.
-
-A question that fails does not affect the others. Tables are made before the question that needs
-them, and dropped at the end whatever happens.
-"""
+"""Asks the questions one after the other; a failed one does not affect the others."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,8 +12,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import RequestsTransport
-from odps_nb.probe.asking import Asker
-from odps_nb.probe.bounded import BoundedTransport
+from odps_nb.probe.asking import Asker, BoundedTransport
 from odps_nb.probe.question import CannotTell, Observation, Question
 from odps_nb.probe.redaction import Redactor
 from odps_nb.probe.scratch import Scratch
@@ -32,33 +26,15 @@ class Finding:
     question: Question
     verdict: str
     seen: Observation | None
-    exchanges: tuple[dict[str, Any], ...]
+    exchanges: list[dict[str, Any]]
     requests: int
-
-    @property
-    def differs(self) -> bool:
-        """Whether the service does not behave as assumed."""
-        return self.verdict.startswith("differs")
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the question stays open."""
-        return self.seen is None
 
 
 class Prober:
     """Asks questions over one connection; leaving its ``with`` block drops all tables it made.
 
-    Parameters
-    ----------
-    profile
-        Where to ask, and as whom.
-    table
-        A table to read, of any kind; ``None``: one that is made.
-    scratch
-        The name that tables to make begin with; ``None``: none is made, and nothing is written.
-    embedded
-        Whether the service is the embedded one; some questions do not apply to it.
+    Without ``table``, one is made to read; without ``scratch``, the beginning of their names, none
+    is made and nothing is written. Some questions do not apply to the ``embedded`` service.
     """
 
     def __init__(
@@ -68,10 +44,9 @@ class Prober:
         table: TableName | None = None,
         scratch: TableName | None = None,
         embedded: bool = False,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.redactor = _redactor(profile, table, scratch)
-        self._transport = BoundedTransport(RequestsTransport(), clock)
+        self._transport = BoundedTransport(RequestsTransport())
         once = RetryPolicy(max_attempts=1, connect_attempts=1)
         self._storage = StorageClient(profile, transport=self._transport, retry=once)
         self._asker = Asker(self._storage, self._transport, self.redactor, table)
@@ -116,8 +91,7 @@ class Prober:
 
     def ask(self, questions: Iterable[Question]) -> Iterator[Finding]:
         """Ask one question after the other; yield the finding of each."""
-        for question in questions:
-            yield self._ask(question)
+        return map(self._ask, questions)
 
     def _ask(self, question: Question) -> Finding:
         asker, before = self._asker, self._transport.sent
@@ -137,15 +111,13 @@ class Prober:
             verdict = f"cannot tell: {reason}"
         except Exception as error:  # noqa: BLE001  a failure must not stop the other questions
             verdict = f"cannot tell: {type(error).__name__} (unexpected)"
-        finding = Finding(
+        return Finding(
             question=question,
             verdict=self.redactor.text(verdict),
             seen=seen,
-            exchanges=tuple(self.redactor.value(one.as_json()) for one in asker.exchanges),
+            exchanges=self.redactor.value(asker.exchanges),
             requests=self._transport.sent - before,
         )
-        asker.abort_writes()
-        return finding
 
     def _require(self, question: Question) -> None:
         """Make the tables that a question needs, or raise `CannotTell`."""
@@ -159,19 +131,18 @@ class Prober:
                 raise CannotTell("it needs --table" if need == "table" else "it needs --write")
             kind = "plain" if need == "table" else need
             try:
-                tables[need] = tables.get(kind) or self._scratch.make(kind)
+                if kind not in tables:
+                    self._scratch.make(kind)
             except OdpsNbError as error:
                 raise CannotTell(
                     f"the table {kind!r} could not be made ({type(error).__name__})"
                 ) from None
-            if kind != need:
-                tables[kind] = tables[need]
+            tables[need] = tables[kind]
 
 
 def _redactor(profile: Profile, table: TableName | None, scratch: TableName | None) -> Redactor:
     redactor = Redactor()
-    account = profile.as_options()
-    for key, value in account.items():
+    for key, value in profile.as_options().items():
         if key not in ("api_version", "endpoint", "tunnel_endpoint"):
             redactor.hide(value, key.replace("_", "-"))
     for url in (profile.endpoint, profile.tunnel_endpoint):

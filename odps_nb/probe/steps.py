@@ -1,18 +1,21 @@
-"""Requests shared by many questions: sessions, ranges, streams.
+"""Requests that many questions share: read sessions, ranges, uploads.
 
-Each function sends one request unless its docstring says otherwise.
+Tables are named by their kind, as in `Question.needs`. Each function sends one request unless its
+docstring says otherwise.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.probe.asking import CODINGS, Answer, Asker, ipc_bytes
+from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import CannotTell
-from odps_nb.terms import TableName
+from odps_nb.wire.calls.core import HTTP_CODINGS
+from odps_nb.wire.schema_json import WriteSchema, decode_nested
 
 ROW_OFFSET: Mapping[str, object] = {"SplitMode": "RowOffset", "SplitNumber": 0}
 SIZE: Mapping[str, object] = {
@@ -22,146 +25,169 @@ SIZE: Mapping[str, object] = {
     "CrossPartition": True,
 }
 STREAM = "s0"
-WRITES = (
-    "TableCreateWriteSession, TableCreateWriteStream, TableWrite, TableCloseWriteStream,"
-    " TableCommitWriteSession"
-)
-"""The actions of a write from its session to its commit."""
 
 
-def open_session(
-    asker: Asker, table: TableName, *, may_deny: bool = False, **body: object
-) -> Answer:
+def open_session(asker: Asker, table: str, *, may_deny: bool = False, **body: object) -> Response:
     """Create a read session and wait for it; split by rows unless ``SplitOptions`` are given."""
-    said = {"SplitOptions": dict(ROW_OFFSET), **body}
-    answer = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
-    session = {"SessionId": answer.members.get("SessionId")}
-    return asker.ready(answer, lambda: asker.send("TableGetReadSession", table, session).need())
+    said = {"SplitOptions": ROW_OFFSET, **body}
+    response = asker.send("TableCreateReadSession", table, body=said, may_deny=may_deny)
+    session = {"SessionId": response.members.get("SessionId")}
+    return asker.ready(response, lambda: asker.send("TableGetReadSession", table, session).need())
 
 
-def columns_of(members: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
-    """Return name, type and whether it is a partition column, for each column of a session."""
+def columns_of(members: Mapping[str, Any]) -> dict[str, str]:
+    """Return the type of each column of a session, data columns first."""
     schema = members.get("DataSchema") or {}
-    found = []
-    for key, partition in (("DataColumns", False), ("PartitionColumns", True)):
-        for one in schema.get(key) or []:
-            found.append((str(one.get("Name")), str(one.get("Type")).upper(), partition))
-    if not found:
+    listed = [*(schema.get("DataColumns") or []), *(schema.get("PartitionColumns") or [])]
+    if not listed:
         raise CannotTell("the session names no columns")
-    return found
+    return {str(one.get("Name")): str(one.get("Type")).upper() for one in listed}
 
 
-def counted_session(asker: Asker, table: TableName, **body: Any) -> tuple[str, int]:
+def counted_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
     """Open a read session by rows; return its id and number of rows."""
     members = open_session(asker, table, **body).need().members
     return str(members.get("SessionId")), int(members.get("RecordCount", -1))
 
 
-def count(asker: Asker, table: TableName, **body: Any) -> int:
+def filled_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
+    """Open a read session as `counted_session` does, of a table that has rows."""
+    session, rows = counted_session(asker, table, **body)
+    if rows <= 0:
+        raise CannotTell("the table has no rows")
+    return session, rows
+
+
+def count(asker: Asker, table: str, **body: Any) -> int:
     """Return the current number of rows of a table."""
     return counted_session(asker, table, **body)[1]
 
 
 def read(
     asker: Asker,
-    table: TableName,
+    table: str,
     session: str,
-    place: Mapping[str, object],
+    split: Mapping[str, object] | tuple[int, int],
     *,
-    coding: str = CODINGS,
+    coding: str = ",".join(HTTP_CODINGS.values()),
     kind: str = "rows",
     may_fail: bool = False,
     **body: Any,
-) -> Answer:
-    """Read a split; ``place`` has Index, or Offset and Count."""
-    params = {"SessionId": session, **place}
+) -> Response:
+    """Read a split, or a range of rows given as (offset, count)."""
+    if isinstance(split, tuple):
+        split = {"Offset": split[0], "Count": split[1]}
     headers = {"Accept-Encoding": coding}
+    params = {"SessionId": session, **split}
     return asker.send(
         "TableRead", table, params, body, headers=headers, kind=kind, may_fail=may_fail
     )
 
 
-def read_all(asker: Asker, table: TableName, **body: Any) -> pa.Table:
-    """Read all rows of a small table; one request to open, one to read where there are rows."""
+def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
+    """Read all rows of a small table: two requests."""
+    session, rows = filled_session(asker, table, **body)
+    return read(asker, table, session, (0, rows)).table()
+
+
+def raw_arrow(data: bytes) -> pa.Table:
+    """Decode an uncompressed Arrow stream, keeping the types that the service sent."""
+    try:
+        return pa.ipc.open_stream(data).read_all()
+    except pa.ArrowInvalid:
+        raise CannotTell("the response is not an uncompressed Arrow stream") from None
+
+
+def read_raw(asker: Asker, table: str, **body: Any) -> pa.Table:
+    """Read all rows of a small table as they arrive: two requests."""
     session, rows = counted_session(asker, table, **body)
-    if rows <= 0:
-        raise CannotTell("the table has no rows")
-    return read(asker, table, session, {"Offset": 0, "Count": rows}).table()
+    data = read(asker, table, session, (0, rows), coding="identity", kind="data").need().data
+    return raw_arrow(data)
 
 
-def open_write(asker: Asker, table: TableName, partition: str = "", **flags: str) -> str:
-    """Begin a write session; return its id."""
-    body = {"PartialPartitionSpec": partition, "Flags": flags}
-    members = asker.send("TableCreateWriteSession", table, body=body).need().members
-    return str(members.get("SessionId"))
+class Upload:
+    """A new write session of a table, and the requests about its streams."""
+
+    def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
+        self._asker, self._table = asker, table
+        body = {"PartialPartitionSpec": partition, "Flags": flags}
+        made = asker.send("TableCreateWriteSession", table, body=body).need()
+        self.session = str(made.members.get("SessionId"))
+
+    def send(
+        self,
+        action: str,
+        params: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        **more: Any,
+    ) -> Response:
+        """Send a request about the session."""
+        params = {"SessionId": self.session, **(params or {})}
+        return self._asker.send(action, self._table, params, body, **more)
+
+    def open(self, stream: str = STREAM, **body: object) -> Response:
+        """Open a stream."""
+        said = {"StreamId": stream, "StreamVersion": 1, **body}
+        return self.send("TableCreateWriteStream", body=said)
+
+    def put(
+        self,
+        rows: pa.Table,
+        *,
+        stream: str = STREAM,
+        claimed: int | None = None,
+        token: str | None = None,
+        offset: int | None = None,
+    ) -> Response:
+        """Send rows; ``claimed`` is the ``Count`` to send, if not the true one."""
+        number = rows.num_rows if claimed is None else claimed
+        params: dict[str, object] = {"StreamId": stream, "StreamVersion": 1, "Count": number}
+        if offset is not None:
+            params["RowOffset"] = offset
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write(rows)
+        return self.send(
+            "TableWrite",
+            params,
+            data=sink.getvalue(),
+            headers={"x-odps-max-storage-write-access-token": token},
+            may_deny=token is not None,
+        )
+
+    def close(self, stream: str = STREAM) -> None:
+        """Close a complete stream."""
+        body = {"SessionId": self.session, "StreamId": stream, "StreamVersion": 1}
+        self.send("TableCloseWriteStream", body=body).need()
+
+    def commit(self, *streams: str) -> Response:
+        """Commit these streams; without names, those that the service chooses."""
+        named = {"StreamIds": streams, "StreamVersions": [1] * len(streams)} if streams else {}
+        return self.send("TableCommitWriteSession", body=named)
+
+    def finish(self) -> None:
+        """Close the stream and commit it: two requests."""
+        self.close()
+        self.commit(STREAM).need()
+
+    def schema(self) -> WriteSchema:
+        """Return the columns that the service expects."""
+        members = self.send("TableGetWriteSchema").need().members
+        return decode_nested(members.get("TableSchema") or {})
 
 
-def new_stream(
-    asker: Asker,
-    table: TableName,
-    session: str,
-    stream: str = STREAM,
-    *,
-    version: int = 1,
-    **body: object,
-) -> Answer:
-    """Open a stream of a write session."""
-    said = {"StreamId": stream, "StreamVersion": version, **body}
-    return asker.send("TableCreateWriteStream", table, {"SessionId": session}, said)
+def written(asker: Asker, table: str, rows: pa.Table) -> Upload:
+    """Upload rows in one stream and close it: four requests."""
+    upload = Upload(asker, table)
+    upload.open().need()
+    upload.put(rows).need()
+    upload.close()
+    return upload
 
 
-def put(
-    asker: Asker,
-    table: TableName,
-    session: str,
-    rows: pa.Table,
-    *,
-    stream: str = STREAM,
-    version: int = 1,
-    claimed: int | None = None,
-    token: str | None = None,
-    offset: int | None = None,
-) -> Answer:
-    """Upload rows; ``claimed`` is the ``Count`` to send, if not the true one."""
-    params: dict[str, object] = {
-        "SessionId": session,
-        "StreamId": stream,
-        "StreamVersion": version,
-        "Count": rows.num_rows if claimed is None else claimed,
-    }
-    if offset is not None:
-        params["RowOffset"] = offset
-    headers = {"x-odps-max-storage-write-access-token": token}
-    data = ipc_bytes(rows)
-    return asker.send(
-        "TableWrite", table, params, data=data, headers=headers, may_deny=token is not None
-    )
-
-
-def close_stream(
-    asker: Asker, table: TableName, session: str, stream: str = STREAM, *, version: int = 1
-) -> Answer:
-    """Close a complete stream."""
-    body = {"SessionId": session, "StreamId": stream, "StreamVersion": version}
-    return asker.send("TableCloseWriteStream", table, {"SessionId": session}, body)
-
-
-def commit(
-    asker: Asker, table: TableName, session: str, streams: Mapping[str, int] | None = None
-) -> Answer:
-    """Commit the named streams; without names, those that the service chooses."""
-    body: dict[str, object] = {}
-    if streams:
-        body = {"StreamIds": list(streams), "StreamVersions": list(streams.values())}
-    return asker.send("TableCommitWriteSession", table, {"SessionId": session}, body)
-
-
-def load(
-    asker: Asker, table: TableName, rows: pa.Table, partition: str = "", **flags: str
-) -> Answer:
+def load(asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str) -> None:
     """Write rows and commit them: five requests."""
-    session = open_write(asker, table, partition, **flags)
-    new_stream(asker, table, session).need()
-    put(asker, table, session, rows).need()
-    close_stream(asker, table, session).need()
-    return commit(asker, table, session, {STREAM: 1}).need()
+    upload = Upload(asker, table, partition, **flags)
+    upload.open().need()
+    upload.put(rows).need()
+    upload.finish()

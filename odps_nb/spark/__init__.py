@@ -6,7 +6,7 @@
     spark = odps_nb.spark.session()
     frame = odps_nb.spark.read(spark, odps, "orders", partitions=["ds=2024-01-01"])
 
-Names load when they are used, so that importing this face needs neither pyspark nor Java.
+Names load when they are used, so that importing this needs neither pyspark nor Java.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from odps_nb.spark.pushdown.query import explain_sql, sql
     from odps_nb.spark.reading.dataframe import read, read_scan
     from odps_nb.spark.reading.statistics import ReadFacts, facts
-    from odps_nb.spark.source.catalog import attach
+    from odps_nb.spark.source.attached import attach
     from odps_nb.spark.source.data_source import options, register
     from odps_nb.spark.writing.dataframe import write
 
@@ -41,22 +41,17 @@ __all__ = [
     "write",
 ]
 
-_LAZY = {
-    "NEW_BLOB": "odps_nb.spark.blobs.api",
-    "ReadFacts": "odps_nb.spark.reading.statistics",
-    "attach": "odps_nb.spark.source.catalog",
-    "blob_map": "odps_nb.spark.blobs.api",
-    "facts": "odps_nb.spark.reading.statistics",
-    "explain_sql": "odps_nb.spark.pushdown.query",
-    "options": "odps_nb.spark.source.data_source",
-    "read": "odps_nb.spark.reading.dataframe",
-    "read_scan": "odps_nb.spark.reading.dataframe",
-    "register": "odps_nb.spark.source.data_source",
-    "session": "odps_nb.spark.launch.session_factory",
-    "with_blobs": "odps_nb.spark.blobs.api",
-    "sql": "odps_nb.spark.pushdown.query",
-    "write": "odps_nb.spark.writing.dataframe",
+_MODULES = {
+    "odps_nb.spark.blobs.api": ("NEW_BLOB", "blob_map", "with_blobs"),
+    "odps_nb.spark.launch.session_factory": ("session",),
+    "odps_nb.spark.pushdown.query": ("explain_sql", "sql"),
+    "odps_nb.spark.reading.dataframe": ("read", "read_scan"),
+    "odps_nb.spark.reading.statistics": ("ReadFacts", "facts"),
+    "odps_nb.spark.source.attached": ("attach",),
+    "odps_nb.spark.source.data_source": ("options", "register"),
+    "odps_nb.spark.writing.dataframe": ("write",),
 }
+_LAZY = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

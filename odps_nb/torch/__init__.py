@@ -9,9 +9,9 @@
         loader.set_epoch(epoch)
         for batch in loader: ...
 
-Row ranges of one read session are read in a random order and shuffled again in memory; each worker
-of each rank reads its own. The same seed and epoch give the same order, so an epoch goes on at the
-exact row. ``docs/learning-from-blobs.md`` is the guide. Importing this needs no torch.
+Each worker of each rank reads its own row ranges of one session in a random order and shuffles them
+in memory. The same seed and epoch give the same order, so an epoch resumes at the exact row.
+``docs/learning-from-blobs.md`` is the guide. Importing this needs no torch.
 """
 
 from __future__ import annotations
@@ -55,28 +55,27 @@ def rows(
         ``odps.table(…)``, or a ``read`` of columns and partitions. A ``where=`` is applied here:
         all rows are transferred.
     batch_size
-        Give columns of so many rows instead, as NumPy arrays, which a DataLoader with
-        ``batch_size=None`` makes tensors: several times as fast. Text, times and nested values
-        are lists. Nulls are NaN, and a `ConversionError` where a column has none.
+        Return columns of so many rows instead, as NumPy arrays, which a DataLoader with
+        ``batch_size=None`` makes tensors: several times faster. Text, times and nested values are
+        lists. Nulls are NaN; a null in a column that has no NaN is a `ConversionError`.
     seed
-        Of the order, together with the epoch: 0 or more, less than 2**32.
+        Seed of the order, together with the epoch: 0 or more, less than 2**32.
     shuffle
-        ``False``: the rows of a worker come as they are stored.
+        ``False``: each worker reads its rows in the order of the table.
     chunk_rows
         Consecutive rows that are fetched together; chunks come in a random order.
     buffer_rows
-        Rows that are shuffled together in the memory of a worker, of ``buffer_rows / chunk_rows``
-        places of the table. Where a table is sorted by what is to be learnt, take smaller chunks
-        and a larger buffer.
+        Rows that a worker shuffles in memory, from ``buffer_rows / chunk_rows`` places. For a
+        table that is sorted by the label, use smaller chunks and a larger buffer.
     read_ahead
-        Bytes that a worker fetches before they are asked for, beside its buffer.
+        Maximum bytes that a worker fetches ahead, beside its buffer.
     even
-        All workers of all ranks get equally many rows, as ranks need that wait for each other
-        after each batch. Fewer rows than there are workers are left out, others in each epoch.
+        Give all workers of all ranks equally many rows, for ranks that synchronise after each
+        batch. Fewer rows than there are workers are left out, others in each epoch.
     rank, world_size
-        Which rank this is, of how many. By default of torch.distributed if it is initialized,
-        otherwise the only one. Give all ranks one session:
-        ``table.read(…, session_id=…)`` with the `RowDataset.session_id` of the first.
+        This rank and the number of ranks, by default of torch.distributed if it is initialized.
+        Give all ranks one session: ``table.read(…, session_id=…)`` with the
+        `RowDataset.session_id` of the first.
 
     Raises
     ------
@@ -121,22 +120,22 @@ def blobs(
 ) -> RowDataset:
     """Return rows with the bytes of a BLOB column as an IterableDataset; else as `rows`.
 
-    What is shuffled are references; blobs are fetched after that, many in a request, and their
-    checksums are verified before ``decode`` sees them.
+    References are shuffled; blobs are fetched after that, many in a request, and verified before
+    ``decode`` is called.
 
     Parameters
     ----------
     source
-        As for `rows`; its columns have the BLOB column among them.
+        As for `rows`; its columns include the BLOB column.
     column
-        The BLOB column; may be left out where there is only one.
+        The BLOB column; optional if there is only one.
     decode
-        Called in the worker with the bytes of each blob; what it returns takes their place. A
-        null stays ``None``. For workers that are spawned it must be a function of a module.
+        Called in the worker with the bytes of each blob; its result replaces them. A null stays
+        ``None``. For workers that are spawned it must be a function of a module.
     max_blob_bytes
-        The largest blob that is taken.
+        Maximum size of a blob.
     read_ahead
-        Bytes of blobs that a worker fetches before they are asked for.
+        Maximum bytes of blobs that a worker fetches ahead.
     seed, shuffle, chunk_rows, buffer_rows, even, rank, world_size
         As for `rows`.
 
@@ -178,8 +177,8 @@ def loader(
 ) -> Loader:
     """Return a DataLoader with ``state_dict()`` and ``load_state_dict()`` at exact rows.
 
-    Workers read ahead of what a model was given. Its state counts the batches that were handed
-    over, however far the workers are, and is plain values: ``torch.save`` and JSON take it.
+    The state counts the batches that were handed over, however far ahead the workers are, and is
+    plain values for ``torch.save`` or JSON.
 
     Parameters
     ----------
@@ -194,7 +193,7 @@ def loader(
     MissingDependencyError
         torch is not installed.
     ArgumentError
-        This is no dataset of odps_nb, or an option does not go with a state.
+        `dataset` is not one of odps_nb, or an option does not work with a state.
     """
     _require_torch()
     from odps_nb.errors import ArgumentError

@@ -1,7 +1,4 @@
-"""What torch needs of rows for learning: an IterableDataset, and a DataLoader that keeps its place.
-
-The only module that imports torch. ``odps_nb.torch`` has the functions that make these.
-"""
+"""An IterableDataset and a DataLoader that keeps its place; the only module that imports torch."""
 
 from __future__ import annotations
 
@@ -25,13 +22,7 @@ from odps_nb.errors import ArgumentError, StateError
 
 
 def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return rank and world size: as they are said, or of the process group if there is one.
-
-    Raises
-    ------
-    ArgumentError
-        Only one of them is said.
-    """
+    """Return rank and world size: as given, or of the process group if there is one."""
     if (rank is None) != (world_size is None):
         raise ArgumentError(
             "rank and world_size go together", argument="rank", hint="say both, or neither"
@@ -48,10 +39,9 @@ def place_in_group(rank: int | None, world_size: int | None) -> tuple[int, int]:
 class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not there when types are checked
     """Rows of a read session in the order of an epoch; made by ``odps_nb.torch``.
 
-    Each worker of a DataLoader reads its own rows, over connections of its own. Iterating twice
-    gives the same order twice; `set_epoch` chooses another. What is pickled for workers has no
-    keys: with the start methods ``spawn`` and ``forkserver`` they use those of the environment
-    (``ODPS_ACCESS_ID``, …), the profile file or the keyring.
+    Each worker of a DataLoader reads its own rows. `set_epoch` chooses the order. No keys are
+    pickled for workers: with the start methods ``spawn`` and ``forkserver`` they use those of the
+    environment (``ODPS_ACCESS_ID``, …), the profile file or the keyring.
     """
 
     def __init__(self, epochs: Epochs) -> None:
@@ -72,7 +62,7 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next pass; call it before each, as of a DistributedSampler.
 
-        An epoch that goes on from a loaded state goes on; any other begins with its first row.
+        The epoch of a loaded state resumes; any other begins with its first row.
         """
         self._epochs.set_epoch(epoch)
         self._shared[0], self._shared[1] = epoch, 0
@@ -86,15 +76,12 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
         return self._epochs.pass_over(info.id, info.num_workers)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the reading in this process is, as plain values.
-
-        In a worker, after a batch, that is the end of the batch: what torchdata's
-        ``StatefulDataLoader`` saves. `odps_nb.torch.loader` has a ``state_dict`` of its own.
+        """Return the position of this process, as plain values for ``StatefulDataLoader``.
 
         Raises
         ------
         StateError
-            The rows are read by workers, and this process does not know how far they are.
+            The rows are read by workers: use the ``state_dict`` of `odps_nb.torch.loader`.
         """
         if get_worker_info() is None and int(self._shared[1]):
             raise StateError(
@@ -104,15 +91,7 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
         return self._epochs.state_here()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next pass go on where a state was saved; see ``odps_nb.torch``.
-
-        Raises
-        ------
-        ArgumentError
-            It is no state, or of other rows or another order.
-        ConflictError
-            Its session is over, and the table has changed since.
-        """
+        """Resume the next pass where a state was saved; as `Loader.load_state_dict`."""
         self._load(state, None)
 
     def _load(self, state: Mapping[str, Any], workers: int | None) -> None:
@@ -129,9 +108,8 @@ class RowDataset(IterableDataset[Any]):  # type: ignore[misc]  # torch is not th
 class Loader(DataLoader[Any]):  # type: ignore[misc]
     """A DataLoader that knows which rows it has handed over; made by ``odps_nb.torch.loader``.
 
-    Workers read ahead. With each batch comes how far its worker was when the batch was complete,
-    and only batches that were handed over count: what was fetched beyond them comes again after
-    `load_state_dict`.
+    Each batch carries the position of its worker. Batches that were not handed over are read again
+    after `load_state_dict`.
     """
 
     def __init__(
@@ -179,26 +157,21 @@ class Loader(DataLoader[Any]):  # type: ignore[misc]
         return made
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place after the last batch that was handed over, as values that JSON has.
-
-        Each rank has a state of its own.
-        """
+        """Return the position after the last batch of this rank, as plain values."""
         handed, workers = self._handed, max(1, self.num_workers)
         return self._rows._epochs.state(handed.given, workers, handed.turn)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next pass go on where a state was saved: no row is lost, none comes twice.
+        """Resume the next pass where a state was saved: no row is lost, none comes twice.
 
-        The same read session is used as long as it lasts. After that the rows are those of a new
-        session over the same table.
+        The same read session is used until it expires, then a new one over the same table.
 
         Raises
         ------
         ArgumentError
-            It is no state, or was saved with another order, another rank or other workers.
+            `state` is no state, or was saved with another order, rank or number of workers.
         ConflictError
-            The session is over, and the table has another number of rows now; or, where it is
-            read as a whole, another version.
+            The session is over, and the table has another number of rows or version.
         """
         self._rows._load(state, max(1, self.num_workers))
         self._handed = _Handed.before(self._rows._epochs)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.client.catalog import drop_table_sql, fetch_table, iter_partitions, list_tables
+from odps_nb.client.catalog import fetch_table, iter_partitions, list_tables
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.client.read.session import open_read_session
-from odps_nb.client.sql.definitions import TableOptions, create_table_sql, quoted, settings_of
+from odps_nb.client.sql.definitions import TableOptions, create_table_sql, settings_of
 from odps_nb.errors import ArgumentError, InvalidRequestError, NotFoundError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
@@ -141,12 +141,6 @@ def test_a_near_name_is_in_the_hint():
     with pytest.raises(ArgumentError) as caught:
         create_table_sql(TABLE, schema("user_id bigint"), TableOptions(primary_key=("userid",)))
     assert caught.value.hint == "did you mean 'user_id'? its columns are: user_id"
-
-
-def test_dropping():
-    assert drop_table_sql(TABLE) == "drop table `p`.`t`;"
-    assert drop_table_sql(TABLE, if_exists=True) == "drop table if exists `p`.`t`;"
-    assert quoted(TABLE) == "`p`.`t`"
 
 
 @pytest.mark.parametrize(

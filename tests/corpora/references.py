@@ -152,7 +152,7 @@ def _avro(data: bytes, about: Mapping[str, Any]) -> str:
         return f"{REFUSES}: {type(error).__name__}: {str(error)[:200]}"
     if about["refused"]:
         return f"refused here: {about['said']}"
-    ours = parse("avro", data, GRID, whole="yes").rows("rows")
+    ours = parse("avro", data, GRID, whole=True).rows("rows")
     cells = [list(row.values()) if isinstance(row, dict) else [row] for row in theirs]
     texts = [[_cell(value) for value in row[: GRID.columns + 1]] for row in cells]
     return EQUAL if ours == [tuple(row) for row in texts] else f"{ours}: of fastavro {texts}"

@@ -18,7 +18,7 @@ from odps_nb.local.reading.predicates import Predicate
 from odps_nb.local.reading.row_stream import encode_stream, rebatch
 from odps_nb.local.routes.tunnel_arrow import decode_arrow, encode_arrow
 from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
-from odps_nb.local.sql.statements import ShowTables
+from odps_nb.local.sql.statements import Show
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type
@@ -254,7 +254,7 @@ def test_strings_and_names_are_unescaped() -> None:
 
 def test_a_text_is_cut_at_its_semicolons_and_nowhere_else() -> None:
     script = "-- a; b\nSET x.y = 'a;b' ;; /* ; */ SHOW TABLES LIKE 'a;*';\nSET zone=Asia/Shanghai"
-    assert parse_statement(script) == ShowTables(pattern="a;*")
+    assert parse_statement(script) == Show(what="tables", pattern="a;*")
     for text in ("SELECT 'a", "DROP TABLE `a", "SHOW TABLES /* a"):
         with pytest.raises(InvalidRequestError, match="unterminated string"):
             parse_statement(text)

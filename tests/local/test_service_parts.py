@@ -16,7 +16,7 @@ from odps_nb.errors import ConflictError, InvalidRequestError, SessionExpiredErr
 from odps_nb.local.service import Service, Settings
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.writing.ingest import Ingest
-from odps_nb.local.writing.streams import WriteSession
+from odps_nb.local.writing.streams import StoredWriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, TableName, WriteMode
 from odps_nb.wire.blocks import encode_blocks
@@ -58,13 +58,13 @@ def batch(*values: int, ds: str | None = None) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def begin(service: Service, spec: str = "", *, overwrite: bool = False) -> WriteSession:
+def begin(service: Service, spec: str = "", *, overwrite: bool = False) -> StoredWriteSession:
     return service.write_sessions.create(
         NAME, PartitionSpec.of(spec), overwrite=overwrite, mode=WriteMode.BATCH
     )
 
 
-def put(service: Service, session: WriteSession, stream: str, rows: pa.RecordBatch) -> None:
+def put(service: Service, session: StoredWriteSession, stream: str, rows: pa.RecordBatch) -> None:
     writes = service.write_sessions
     opened = writes.open_stream(session, stream, 1, exactly_once=False)
     writes.write(session, opened, [rows])
@@ -258,7 +258,7 @@ class Transactions(RuleBasedStateMachine):
         super().__init__()
         self.service = self.make()
         self.visible: dict[str, list[int]] = {}
-        self.writers: list[tuple[WriteSession, str, dict[str, list[int]]]] = []
+        self.writers: list[tuple[StoredWriteSession, str, dict[str, list[int]]]] = []
         self.readers: list[tuple[str, list[tuple[int, str]]]] = []
         self.next = 0
 

@@ -15,7 +15,7 @@ from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
-from odps_nb.probe.catalog import QUESTIONS
+from odps_nb.probe.questions import QUESTIONS
 from tests.support.pages import blocks
 
 

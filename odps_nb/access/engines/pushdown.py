@@ -34,7 +34,7 @@ from odps_nb.access.engines.expression import (
 )
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.filters.parse import column_value, kind_of
-from odps_nb.filters.tree import AllOf, AnyOf, Compare, Constant, IsIn, IsNull, Kind, Node, Not
+from odps_nb.filters.tree import AllOf, AnyOf, Compare, Constant, IsIn, IsNull, Node, Not, ValueKind
 from odps_nb.filters.tree import columns_of as filter_columns
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec
@@ -189,7 +189,7 @@ def _condition(tree: Tree, schema: TableSchema, zone: str, *, exact: bool = Fals
         column = _column(tree, schema)
         if column is None or not takes_value(column, True):
             return None
-        return Compare("=", column_value(column), Constant(Kind.BOOLEAN, True))
+        return Compare("=", column_value(column), Constant(ValueKind.BOOLEAN, True))
     if isinstance(tree, Literal):
         return None
     if tree.name in ("and_kleene", "or_kleene"):
@@ -249,7 +249,7 @@ def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> 
     value, kind = scalar.as_py(), kind_of(column.type)
     if not takes_value(column, value, sign):
         return None
-    return Constant(kind, Decimal(value) if kind is Kind.DECIMAL else value)
+    return Constant(kind, Decimal(value) if kind is ValueKind.DECIMAL else value)
 
 
 def _plain(kind: pa.DataType) -> bool:
@@ -272,12 +272,12 @@ def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
         value = scalar.cast(pa.timestamp("us", scalar.type.tz)).value
     except pa.ArrowException:
         return None
-    return Constant(Kind.INSTANT, value * 1000)
+    return Constant(ValueKind.INSTANT, value * 1000)
 
 
 def _membership(tree: Call, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema)
-    if column is None or kind_of(column.type) is Kind.BOOLEAN:
+    if column is None or kind_of(column.type) is ValueKind.BOOLEAN:
         return None
     values = [_constant(one, column, "") for one in tree.among if one.is_valid]
     known = tuple(one.value for one in values if one is not None)

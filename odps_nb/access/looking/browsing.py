@@ -18,8 +18,8 @@ from odps_nb.access.looking.paging import (
     MAX_SORTED,
     READ_AHEAD,
     START,
-    Place,
     Placed,
+    RowPlace,
     Rows,
     iter_found_rows,
     iter_result_rows,
@@ -131,7 +131,7 @@ class _ScanRows(Rows):
         self._running = self._scan._apart()  # `stop` ends no read of a twin
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
-    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         if where is None:
             self._running = self._scan
         elif self._chosen is None or self._chosen[0] != where:
@@ -262,7 +262,7 @@ class _ResultRows(Rows):
                 token.check()
                 yield self._shown(batch)
 
-    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         self._token = token = CancelToken()
         row_filter = None if where is None else self._filter(where)
         readable = self._readable
@@ -271,7 +271,7 @@ class _ResultRows(Rows):
             for batch in iter_result_rows(readable, start, STEP_ROWS, cancel=token):
                 kept = batch if row_filter is None else row_filter.apply(batch)
                 if kept.num_rows:
-                    yield Place(0, row), self._shown(kept)
+                    yield RowPlace(0, row), self._shown(kept)
                 row += batch.num_rows
 
     def check(self, where: str) -> None:

@@ -16,8 +16,7 @@ import pyarrow as pa
 from odps_nb.access.reading.arriving import in_reach
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
-from odps_nb.client.read.placed import START, Place, Placed, iter_placed
-from odps_nb.client.read.splits import iter_split
+from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, iter_split
 from odps_nb.client.sql.result import iter_result_rows as iter_rows
 from odps_nb.convert.references import present_batch
 from odps_nb.schema import Column
@@ -33,8 +32,8 @@ __all__ = [
     "MAX_SORTED",
     "READ_AHEAD",
     "START",
-    "Place",
     "Placed",
+    "RowPlace",
     "Rows",
     "iter_found_rows",
     "iter_result_rows",
@@ -83,7 +82,7 @@ def _numbered(scan: Scan, start: int, rows: int, token: CancelToken) -> Batches:
 
 
 def iter_found_rows(
-    scan: Scan, begin: Place = START, *, workers: int, read_ahead: int
+    scan: Scan, begin: RowPlace = START, *, workers: int, read_ahead: int
 ) -> Generator[Placed, None, None]:
     """Iterate over the rows of a read from a place on, each batch with its place.
 
@@ -195,7 +194,7 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def found(self, where: str | None, begin: Place = START) -> Generator[Placed, None, None]:
+    def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
 
         Each batch comes with a place, at which another call may ``begin``, until `renewed`.

@@ -25,7 +25,8 @@ from odps_nb.access.writing.sources import (
     WriteInput,
     require_partition_columns,
 )
-from odps_nb.client.catalog import create_table, table_exists
+from odps_nb.client.catalog import table_exists
+from odps_nb.client.table_changes import create_table
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.generated import fill_generated

@@ -107,21 +107,10 @@ def write_chunks(table: Table, target: Target, given: WriteInput, options: Write
 
 
 def _write_spark(table: Table, data: Any, options: WriteOptions) -> Receipt:
-    from odps_nb.spark.writing.dataframe import write_change, write_rows
+    from odps_nb.spark.writing.dataframe import write_rows
 
     refuse_index(data, index=options.index)
-    if options.change is not None:
-        return write_change(
-            data,
-            table.connection,
-            table.name,
-            partition=options.partition,
-            change=options.change,
-            compression=options.compression,
-            conversions=options.conversions,
-            progress=options.progress,
-        )
-    if options.workers is not None:
+    if options.workers is not None and options.change is None:
         raise ArgumentError(
             "workers does not apply to a Spark DataFrame",
             hint="each of its partitions is one stream: use df.repartition(n)",
@@ -134,6 +123,7 @@ def _write_spark(table: Table, data: Any, options: WriteOptions) -> Receipt:
         overwrite=options.overwrite,
         compression=options.compression,
         conversions=options.conversions,
+        change=options.change,
         progress=options.progress,
         before_commit=options.before_commit,
     )

@@ -1,8 +1,4 @@
-"""`Profile`: endpoint, project and credentials of one connection, as a value.
-
-`Profile.resolve` merges keywords, environment, the profile file and the keyring; nothing here sends
-a request. Secrets appear in no repr and no error, and a profile cannot be pickled.
-"""
+"""`Profile`: endpoint, project and credentials of one connection, as a value."""
 
 from __future__ import annotations
 
@@ -12,12 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from odps_nb.client.auth import sources as sources
+from odps_nb.client.auth import sources
 from odps_nb.client.auth.renewal import CredentialSource, from_process
+from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
 from odps_nb.errors import ArgumentError, ConfigError
 from odps_nb.filters.literals import zone_of
-from odps_nb.secret import Hidden, hidden, hides_secrets
+from odps_nb.secret import SECRET_NAMES, Hidden, hidden, hides_secrets
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -129,10 +126,7 @@ class Profile:
                 option="api_version",
                 hint="use 2 or 3",
             )
-        if self.blob_cache is not None:
-            from odps_nb.client.blob.cache import cache_limit
-
-            cache_limit(self.blob_cache)
+        cache_limit(self.blob_cache)
         if not isinstance(self.client_options, ClientOptions):
             raise ConfigError(
                 f"client_options is a {type(self.client_options).__name__}",
@@ -158,25 +152,11 @@ class Profile:
 
     @property
     def keys(self) -> Credentials:
-        """The credentials that sign requests now; may call a credential function or program.
-
-        Raises
-        ------
-        ConfigError
-            It failed, or gave no keys.
-        """
+        """The credentials that sign requests now; may call a credential function or program."""
         from odps_nb.wire.signing import Credentials
 
-        account = self._account()
-        return Credentials(
-            access_id=account.get("access_id", ""),
-            access_key=account.get("access_key", ""),
-            sts_token=account.get("sts_token"),
-            bearer_token=account.get("bearer_token"),
-            region=self.region,
-            app_id=self.app_id,
-            app_key=self.app_key,
-        )
+        account = Hidden({"access_id": "", "access_key": "", **self._account()})
+        return Credentials(**account, region=self.region, app_id=self.app_id, app_key=self.app_key)
 
     def _account(self) -> Mapping[str, str]:
         if self._source is not None:
@@ -194,10 +174,8 @@ class Profile:
     def as_options(self) -> dict[str, str]:
         """Return every setting as text, **secrets included**, for the options of a Spark reader.
 
-        Renewable keys are copied as they are now, and are not renewed.
-
-        Options of a Spark DataFrame reader reach tasks and stay out of plans and the UI; those
-        of SQL ``OPTIONS (…)`` and of ``spark.conf`` do not, so never put these there.
+        Renewable keys are copied as they are now. Options of a DataFrame reader reach tasks and
+        stay out of plans and the UI; those of SQL ``OPTIONS (…)`` and ``spark.conf`` do not.
         """
         named = Hidden({**self.as_settings(), **self._account()})
         named |= {"app_id": self.app_id, "app_key": self.app_key}
@@ -305,7 +283,7 @@ class Profile:
                 continue
             if one.name == "credentials":
                 shown.append("credentials=<function>")
-            elif one.name in sources.SECRET_FIELDS:
+            elif one.name in SECRET_NAMES:
                 shown.append(f"{one.name}=<hidden>")
             elif one.name == "access_id":  # enough to tell two keys apart, too little to use
                 shown.append(f"access_id={value[:4] + '…' if len(value) > 8 else '…'!r}")
@@ -344,7 +322,7 @@ def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:
             account |= offered
     if not _complete(account) and merged.get("endpoint") and merged.get("project"):
         # Opening a keyring may ask the user something, so that it is the last resort.
-        # A key without its id is finished by nobody; anything else the keyring may know.
+        # A key without its id cannot be completed; anything else may be in the keyring.
         stored = sources.from_keyring(name, account.get("access_id"))
         if account.get("access_id") in (None, stored.get("access_id")):
             account = Hidden({**stored, **account})

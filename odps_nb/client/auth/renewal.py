@@ -1,8 +1,4 @@
-"""Temporary credentials, renewed by calling a function or running a program.
-
-The function or program is called when credentials are first needed and again before they expire,
-by one thread at a time; a renewal that fails does no harm while the old credentials are valid.
-"""
+"""Temporary credentials, renewed by calling a function or running a program before they expire."""
 
 from __future__ import annotations
 
@@ -23,6 +19,7 @@ MARGIN = 300.0  # seconds before the end at which keys are renewed
 HOLD = 60.0  # seconds that keys are kept whose end is not told
 PATIENCE = 30.0  # seconds until a renewal that failed is tried again
 PROCESS_SECONDS = 60.0
+_SHAPE = '{"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
 
 # Lower case without underscores; the second column of names is what Alibaba's tools print.
 _NAMES = {
@@ -40,15 +37,9 @@ _NAMES = {
 class CredentialSource:
     """Fetches credentials and caches them until shortly before they expire; thread-safe.
 
-    Parameters
-    ----------
-    ask
-        Returns a mapping with ``access_id`` and ``access_key`` (and ``sts_token``) or
-        ``bearer_token``, and ``expiration``: seconds of the epoch or text as in ISO 8601.
-    what
-        Its name in errors.
-    clock
-        Seconds of the epoch.
+    A renewal that fails does no harm while the old credentials are valid. ``ask`` returns a mapping
+    with ``access_id`` and ``access_key`` (and ``sts_token``) or ``bearer_token``, and
+    ``expiration``: seconds of the epoch or ISO 8601 text. ``what`` names it in errors.
 
     Examples
     --------
@@ -75,13 +66,7 @@ class CredentialSource:
         self._lock = threading.Lock()
 
     def get(self) -> Mapping[str, str]:
-        """Return credentials that are valid now.
-
-        Raises
-        ------
-        ConfigError
-            The source failed, or returned no keys; the error shows nothing that it returned.
-        """
+        """Return credentials that are valid now; errors show nothing that the source returned."""
         with self._lock:
             now = self._clock()
             if now < self._renew_at:
@@ -152,7 +137,7 @@ class CredentialSource:
         return ConfigError(
             f"{self._what} {why}",
             option="credentials",
-            hint='it must give {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}',
+            hint=f"it must give {_SHAPE}",
         )
 
     def __repr__(self) -> str:
@@ -162,48 +147,33 @@ class CredentialSource:
 def from_process(command: str) -> Mapping[str, Any]:
     """Run a program, without a shell, and read the JSON object that it prints.
 
-    Raises
-    ------
-    ConfigError
-        It is not there, does not end within a minute, fails, or prints something else. Neither
-        its arguments nor its output are shown: keys may be in both.
+    Errors show neither its arguments nor its output: keys may be in both.
     """
     command = Secret(command)
-    words = _words(command)
-    what = f"the credential process {str(words[0]) if words else ''!r}"
+    what, hint = "credential_process", "close each quote; write it as a shell would read it"
     try:
-        code, printed = _run(words)
-    except (OSError, IndexError, ValueError) as error:
-        forget_locals(error)
-        why = "cannot be started"
-        hint = "name a program that can be run, with its whole path"
-    except subprocess.TimeoutExpired as error:
-        forget_locals(error)
-        why = f"did not end within {PROCESS_SECONDS:.0f} s"
-        hint = "run it by hand: it must not ask anything"
-    else:
-        if not code and (found := _object(printed)) is not None:
-            return found
-        why = f"failed with exit status {code}" if code else "printed no JSON object"
-        hint = (
-            "run it by hand to see why"
-            if code
-            else 'it must print {"access_id": …, "access_key": …, "sts_token": …, "expiration": …}'
-        )
-    raise ConfigError(f"{what} {why}", option="credential_process", hint=hint)
-
-
-def _words(command: str) -> list[Secret]:
-    try:
-        return [Secret(word) for word in shlex.split(command)]
+        words = [Secret(word) for word in shlex.split(command)]
     except ValueError as error:  # says what is open, and no word of the command
         forget_locals(error)
-        why = str(error)
-    raise ConfigError(
-        f"credential_process cannot be read: {why}",
-        option="credential_process",
-        hint="close each quote; write it as a shell would read it",
-    )
+        why = f"cannot be read: {error}"
+    else:
+        what = f"the credential process {str(words[0]) if words else ''!r}"
+        try:
+            code, printed = _run(words)
+        except (OSError, IndexError, ValueError) as error:
+            forget_locals(error)
+            why = "cannot be started"
+            hint = "name a program that can be run, with its whole path"
+        except subprocess.TimeoutExpired as error:
+            forget_locals(error)
+            why = f"did not end within {PROCESS_SECONDS:.0f} s"
+            hint = "run it by hand: it must not ask anything"
+        else:
+            if not code and (found := _object(printed)) is not None:
+                return found
+            why = f"failed with exit status {code}" if code else "printed no JSON object"
+            hint = f"run it by hand to see why; it must print {_SHAPE}"
+    raise ConfigError(f"{what} {why}", option="credential_process", hint=hint)
 
 
 def _run(words: list[Secret]) -> tuple[int, Secret]:

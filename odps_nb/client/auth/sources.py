@@ -1,7 +1,6 @@
 """Reads settings from the environment, the profile file, the keyring and pyodps.
 
-Each function returns a plain mapping of `Profile` field names; `Profile.resolve` decides which
-source wins. Independent of HTTP; no error shows a secret.
+Each function returns a mapping of `Profile` field names; no error shows a secret.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ _TEXT_CREDENTIALS = (
     "credential_process",
 )
 CREDENTIAL_FIELDS = (*_TEXT_CREDENTIALS, "credentials")
-SECRET_FIELDS = SECRET_NAMES
 FIELDS = (
     "endpoint",
     "project",
@@ -61,7 +59,7 @@ def profile_file(environ: Mapping[str, str]) -> Path:
     path = Path(stated) if stated else folder / "odps_nb" / "profiles.toml"
     try:
         return path.expanduser()
-    except RuntimeError as error:  # ~ of nobody
+    except RuntimeError as error:  # no home folder
         raise ConfigError(
             f"{path} cannot be found: {error}",
             option="profile",
@@ -69,47 +67,20 @@ def profile_file(environ: Mapping[str, str]) -> Path:
         ) from None
 
 
-def _is_there(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError as error:  # a folder on the way that must not be entered
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"{path} cannot be read: {error.strerror}",
-        option="profile",
-        hint="check the permissions of the file and its folders, or name another file in "
-        "ODPS_NB_PROFILES",
-    )
-
-
 def profile_names(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names in the profile file, in its order; empty when there is no file."""
-    path = profile_file(environ)
-    if not _is_there(path):
-        return ()
-    return tuple(k for k, v in _load(path).items() if isinstance(v, dict))
+    document = _load(profile_file(environ)) or {}
+    return tuple(k for k, v in document.items() if isinstance(v, dict))
 
 
 def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, dict[str, Any]]:
     """Return name and settings of one profile of the file.
 
-    Parameters
-    ----------
-    name
-        A table of the file; ``None`` takes what its ``default`` names, else one called
-        ``default``, else nothing.
-
-    Raises
-    ------
-    ConfigError
-        No such profile (the names that exist are listed), an unknown setting, a file that is
-        not TOML, or a file with keys that other users of the machine can read.
+    Without ``name`` that is the one its ``default`` names, else one called ``default``, else none.
     """
     path = profile_file(environ)
-    if not _is_there(path):
+    document = _load(path)
+    if document is None:
         if name is None:
             return None, {}
         raise ConfigError(
@@ -118,7 +89,6 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
             hint=f"write a table [{name}] with endpoint and project into that file, or pass "
             "endpoint=, project=, access_id= and access_key=",
         )
-    document = _load(path)
     if name is None:
         stated = document.get("default")
         name = stated if isinstance(stated, str) else "default" if stated else None
@@ -135,10 +105,13 @@ def from_file(name: str | None, environ: Mapping[str, str]) -> tuple[str | None,
     return name, _checked(name, hidden(document[name]), path)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> dict[str, Any] | None:
+    """Return the content of the profile file; ``None`` where there is none."""
     import tomllib
 
     try:
+        if not path.is_file():
+            return None
         return Hidden(tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         # The parser's message names line and column, never the text of the line.
@@ -148,8 +121,13 @@ def _load(path: Path) -> dict[str, Any]:
             option="profile",
             hint='write tables such as [work] with lines such as endpoint = "https://…"',
         ) from None
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    except OSError as error:  # also a folder on the way that must not be entered
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}",
+            option="profile",
+            hint="check the permissions of the file and its folders, or name another file in "
+            "ODPS_NB_PROFILES",
+        ) from None
 
 
 def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -166,7 +144,7 @@ def _checked(name: str, table: dict[str, Any], path: Path) -> dict[str, Any]:
                 option=key,
                 hint=f"write text in quotes; {', '.join(_NUMBERS)} are numbers without quotes",
             )
-    if any(table.get(secret) for secret in SECRET_FIELDS) and _is_open(path):
+    if any(table.get(secret) for secret in SECRET_NAMES) and _is_open(path):
         raise ConfigError(
             f"{path} holds keys and other users of this machine may read it",
             option="profile",
@@ -215,11 +193,6 @@ def from_keyring(name: str | None, access_id: str | None) -> dict[str, Any]:
 
     The entry is ``keyring set odps_nb:<profile> <access id>`` (service ``odps_nb`` without a
     profile). Some keyrings find it only when the id is known from elsewhere.
-
-    Raises
-    ------
-    ConfigError
-        There is a keyring, and it cannot be opened.
     """
     try:
         import keyring
@@ -248,13 +221,7 @@ def _of_keyring(found: Any, access_id: str | None) -> Hidden:
 
 
 def from_pyodps(entry: Any) -> dict[str, Any]:
-    """Return the settings of a pyodps ``ODPS`` object, without importing pyodps.
-
-    Raises
-    ------
-    ConfigError
-        Its account is of a kind whose key cannot be read (e.g. a sign server).
-    """
+    """Return the settings of a pyodps ``ODPS`` object, without importing pyodps."""
     account = entry.account
     token = Secret(getattr(account, "token", None) or "")
     application = getattr(entry, "app_account", None)

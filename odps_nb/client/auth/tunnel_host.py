@@ -1,6 +1,6 @@
 """Whether data and tokens may be sent to the host that a service names for its Storage API.
 
-A service, or who answers in its place, may name any host. Requests are signed, so a secret key is
+An attacker who answers in its place may name any host. Requests are signed, so a secret key is
 never sent; rows, blobs, and bearer and STS tokens are.
 """
 
@@ -21,37 +21,22 @@ _SECOND_LEVEL = frozenset({"com", "co", "net", "org", "gov", "edu", "ac"})
 def check_tunnel_host(found: str, *, endpoint: str, has_token: bool) -> None:
     """Check the address of the Storage API that ``endpoint`` named.
 
-    Parameters
-    ----------
-    has_token
-        Whether requests carry a bearer or STS token: then it must have the domain of the endpoint.
-
-    Raises
-    ------
-    ConfigError
-        It is on this machine or in a private network, and the endpoint is not; or its domain is
-        another one, and a token would be sent there.
+    If requests carry a token (``has_token``), it must have the domain of the endpoint.
     """
     theirs, ours = _host(found), _host(endpoint)
     if theirs == ours:
         return
-    if _is_private(theirs) and not _is_private(ours):
-        raise _refused(
-            found, f"{ours} names {theirs} as its Storage API, an address of a private network"
+    if _is_private(theirs):
+        why = "" if _is_private(ours) else ", an address of a private network"
+    else:
+        leaves = has_token and _domain(theirs) != _domain(ours)
+        why = ": your token would go to another domain" if leaves else ""
+    if why:
+        raise ConfigError(
+            f"{ours} names {theirs} as its Storage API{why}",
+            option="tunnel_endpoint",
+            hint=f"if this is right, pass tunnel_endpoint={found!r}; else check the endpoint",
         )
-    if has_token and not _is_private(theirs) and _domain(theirs) != _domain(ours):
-        raise _refused(
-            found,
-            f"{ours} names {theirs} as its Storage API: your token would go to another domain",
-        )
-
-
-def _refused(found: str, what: str) -> ConfigError:
-    return ConfigError(
-        what,
-        option="tunnel_endpoint",
-        hint=f"if this is right, pass tunnel_endpoint={found!r}; else check the endpoint",
-    )
 
 
 def _host(url: str) -> str:

@@ -1,7 +1,4 @@
-"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed.
-
-Independent of how batches are cut and of other batches read concurrently.
-"""
+"""Fetches several blobs per request, whole or in pieces, and resumes at the one that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.response import DeliveredPrefix, blob_events
+from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -61,14 +58,8 @@ class _Answer:
 class BlobBatch:
     """Fetches a list of references in as few requests as possible.
 
-    Parameters
-    ----------
-    places
-        Number of each reference in the whole job, for messages.
-    framed
-        Whether to request metadata even for a single remaining blob.
-    piece
-        Bytes from which on a blob is handed over in parts of about so many, by `parts`.
+    ``places`` are the numbers of the references in the whole job, for messages. ``framed``: request
+    metadata even for a single remaining blob. `parts` have about ``piece`` bytes.
     """
 
     def __init__(
@@ -77,11 +68,11 @@ class BlobBatch:
         references: Sequence[BlobReference],
         *,
         places: Sequence[int],
-        compression: Compression,
-        max_blob: int,
-        framed: bool,
+        compression: Compression = Compression.NONE,
+        max_blob: int = MAX_BLOB,
+        framed: bool = True,
         piece: int = sys.maxsize,
-        tracker: ProgressTracker | None,
+        tracker: ProgressTracker | None = None,
         cancel: CancelToken,
     ) -> None:
         self._storage, self._references, self._places = storage, references, places
@@ -136,13 +127,12 @@ class BlobBatch:
     def skip(self, number: int) -> None:
         """Leave the blob of this number, if it is not at its end: the next part is of another one.
 
-        If little of it is left, that is read; otherwise its connection is closed, and the blobs
-        after it are requested anew.
+        A small rest is read; otherwise the connection is closed, and later blobs requested anew.
         """
         answer = self._answer
         if self._done == number and answer is not None and answer.start is not None:
             left = (answer.start.length or 0) - self._delivered.size
-            with contextlib.suppress(OdpsNbError):  # nobody wants these bytes
+            with contextlib.suppress(OdpsNbError):  # of bytes that are not needed
                 while left <= WORTH_READING and self._done == number:
                     self._advance()
         if self._done == number:
@@ -168,10 +158,7 @@ class BlobBatch:
         )
 
     def next_part(self) -> BlobPart:
-        """Return the next part of the next blob; `close` when no more is wanted.
-
-        After an error, which `parts` does not survive, `skip` goes on behind that blob.
-        """
+        """Return the next part of the next blob; after an error, `skip` that blob."""
         while True:
             try:
                 self._cancel.check()
@@ -284,7 +271,7 @@ class BlobBatch:
         if not answer.doubled and next(answer.events, None) is not None:
             raise FramingError("the response holds more blobs than were requested")
         if answer.doubled and length <= WORTH_READING:
-            with contextlib.suppress(OdpsNbError):  # nobody wants the second copy
+            with contextlib.suppress(OdpsNbError):  # of a copy that is not needed
                 for _ in answer.events:
                     pass
         self._drop()
@@ -296,7 +283,7 @@ class BlobBatch:
 
 
 def place_note(place: int) -> str:
-    """Add a note to an error: which of the job's references it is about."""
+    """Return the note that names a reference of the whole job."""
     return f"blob {place} of the references"
 
 

@@ -44,24 +44,13 @@ class BlobFile(PieceFile):
         self._events: Iterator[BlobEvent] = iter(())
         self._delivered = DeliveredPrefix()  # verified bytes, those in the piece included
         self._told = 0  # wire bytes that the tracker knows of
-        self._size: int | None = None
-        self._verified = False
-        self._ended = False
-
-    @property
-    def reference(self) -> BlobReference:
+        self.reference: BlobReference = request.references[0]
         """The reference of this blob."""
-        return self._request.references[0]
-
-    @property
-    def size(self) -> int | None:
+        self.size: int | None = None
         """Size in bytes; ``None`` while it is unknown, known at the end at the latest."""
-        return self._size
-
-    @property
-    def verified(self) -> bool:
+        self.verified: bool = False
         """Whether all of it was read, and its checksums and length match."""
-        return self._verified
+        self._ended = False
 
     def receive_freely(self) -> None:
         """Receive ahead as fast as the line allows, where `open_blob` bounded it."""
@@ -77,18 +66,14 @@ class BlobFile(PieceFile):
 
     def start(self) -> BlobFile:
         """Send the request, so that a missing blob is known at once."""
-        with self._attempts:
-            while self._response is None:
-                try:
-                    self._open()
-                except NotFoundError as error:
-                    raise unknown_blob(error, self.reference, self._attempts.what) from error
-                except OdpsNbError as error:
-                    self._attempts.again(error, idempotent=True)
+        try:
+            self._attempts.run(self._open, idempotent=True)
+        except NotFoundError as error:
+            raise unknown_blob(error, self.reference, self._attempts.what) from error
         return self
 
     def __repr__(self) -> str:
-        size = "size unknown" if self._size is None else format_bytes(self._size)
+        size = "size unknown" if self.size is None else format_bytes(self.size)
         state = "closed" if self.closed else f"at {self.tell()}"
         return f"<BlobFile {self.reference!r} {size}, {state}>"
 
@@ -96,7 +81,7 @@ class BlobFile(PieceFile):
         response = self._storage.open(self._request, attempts=self._attempts)
         self._response, self._told = response, 0
         self._events = blob_events(response, 1, max_blob=self._max_blob)
-        self._size = raw_size(response)
+        self.size = raw_size(response)
         self._delivered.restart()
 
     def _next_piece(self) -> memoryview | None:
@@ -126,11 +111,11 @@ class BlobFile(PieceFile):
         return None
 
     def _end(self) -> None:
-        response, self._ended, self._size = self._response, True, self._delivered.size
-        self._verified = response is not None and response.is_delimited
+        response, self._ended, self.size = self._response, True, self._delivered.size
+        self.verified = response is not None and response.is_delimited
         self._tell(0)
         if self._tracker is not None:
-            self._tracker.add(items=1, verified_bytes=self._size if self._verified else 0)
+            self._tracker.add(items=1, verified_bytes=self.size if self.verified else 0)
         self._drop()
 
     def _tell(self, decoded: int) -> None:
@@ -157,17 +142,7 @@ def open_blob(
 ) -> BlobFile:
     """Open a blob as a file; the caller closes it. Costs one request.
 
-    Parameters
-    ----------
-    max_blob
-        Bytes that are accepted.
-    receive_buffer
-        Bytes that the kernel may receive ahead of the reader; ``None``: as many as it likes.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know the reference; the message names it.
+    The kernel receives at most ``receive_buffer`` bytes ahead of the reader; ``None``: any number.
     """
     attempts = storage.attempts(f"BlobRead of {reference!r}", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer

@@ -1,8 +1,4 @@
-"""Size, type and name of a blob without its bytes (``docs/protocol.md`` section 6.4).
-
-Only frames carry type and name, and the response to a single reference has no frame: the
-reference is requested twice, and the connection is closed after the head of the first frame.
-"""
+"""Size, type and name of a blob without its bytes (``docs/protocol.md`` section 6.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from odps_nb.client.blob.response import blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import FramingError, OdpsNbError
+from odps_nb.errors import FramingError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import ReadBlobs
@@ -30,6 +26,15 @@ class BlobHead:
     file_name: str = ""
 
 
+def head_of(start: BlobStart) -> BlobHead:
+    """Return the head that the first event of a blob in a frame has."""
+    return BlobHead(
+        size=start.length or 0,
+        mime_type=start.content_type or "",
+        file_name=start.custom_file_name or "",
+    )
+
+
 def fetch_blob_head(
     storage: StorageClient,
     reference: BlobReference,
@@ -38,24 +43,20 @@ def fetch_blob_head(
     cancel: CancelToken | None = None,
     receive_buffer: int | None = None,
 ) -> BlobHead:
-    """Return the head of a blob; one request, closed after the first bytes.
+    """Return the head of a blob; one request, closed after the head of the first frame.
 
-    ``receive_buffer`` is that of `odps_nb.client.blob.file.open_blob`.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know the reference.
+    Only frames carry type and name, and the response to a single reference has no frame: the
+    reference is requested twice. ``receive_buffer`` is that of `open_blob`.
     """
     attempts = storage.attempts("the head of a blob", tracker=tracker, cancel=cancel)
     attempts.receive_buffer = receive_buffer
     request = ReadBlobs(references=(reference, reference))
-    while True:
-        try:
-            with storage.open(request, attempts=attempts) as response:
-                return _head(response)
-        except OdpsNbError as error:
-            attempts.again(error, idempotent=True)
+
+    def once() -> BlobHead:
+        with storage.open(request, attempts=attempts) as response:
+            return _head(response)
+
+    return attempts.run(once, idempotent=True)
 
 
 def _head(response: HttpResponse) -> BlobHead:
@@ -66,8 +67,4 @@ def _head(response: HttpResponse) -> BlobHead:
         if response.length is not None and response.length <= WORTH_READING:
             for _ in events:
                 pass
-    return BlobHead(
-        size=start.length,
-        mime_type=start.content_type or "",
-        file_name=start.custom_file_name or "",
-    )
+    return head_of(start)

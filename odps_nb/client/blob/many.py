@@ -1,13 +1,14 @@
 """Blobs by reference: many at once, or one with its metadata (``docs/protocol.md`` section 6).
 
 Order, number, checksums and lengths are verified; a broken response is resumed at the blob that
-failed. Independent of what a blob holds.
+failed.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 
 from odps_nb.client.blob.batch import BlobBatch
 from odps_nb.client.blob.file import BlobFile, open_blob
@@ -31,7 +32,6 @@ __all__ = [
 ]
 
 BATCH_COUNT = 256
-BATCH_BYTES = 64 * 2**20
 BLOB_WORKERS = 4
 
 
@@ -40,9 +40,7 @@ def iter_blobs(
     references: Iterable[BlobReference],
     *,
     compression: Compression = Compression.NONE,
-    sizes: Sequence[int] | None = None,
     batch_count: int = BATCH_COUNT,
-    batch_bytes: int = BATCH_BYTES,
     workers: int = BLOB_WORKERS,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_blob: int = MAX_BLOB,
@@ -52,54 +50,20 @@ def iter_blobs(
 ) -> Generator[BlobRecord, None, None]:
     """Iterate over one record per reference, in order; an empty blob is a blob.
 
-    Leaving the iterator early closes its connections and joins its threads. A reference named
-    several times in a batch is fetched once.
-
-    Parameters
-    ----------
-    sizes
-        Bytes of each blob, where known: batches are then cut by ``batch_bytes`` as well.
-    batch_count, workers
-        References per request, and requests at a time.
-    max_bytes
-        Bytes of blobs that may wait for the consumer.
-    max_blob
-        Bytes of one blob that are accepted.
-    metadata
-        Whether media type and file name are wanted of a single blob, too. The service sends it
-        bare; for its frame it is asked for twice, and of the second copy little is read.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know a reference; the message names it.
-    LimitExceededError
-        A blob is larger than ``max_blob``.
-    ChecksumError, TruncatedError
-        A blob stayed damaged, however often it was fetched.
+    Leaving the iterator early closes its connections and joins its threads. A request has at most
+    ``batch_count`` references, each once. ``max_bytes`` of blobs may wait for the consumer, and one
+    blob has at most ``max_blob``. ``metadata``: media type and file name are wanted of a single
+    blob, too, which is then requested twice to come in a frame.
     """
     wanted = list(references)
-    if tracker is not None:
-        tracker.plan(items_total=len(wanted))
-        tracker.phase(Phase.FETCHING)
-    bounds = plan_batches(
-        len(wanted), sizes=sizes, count=batch_count, size=batch_bytes, at_least=workers
-    )
-
-    def job(low: int, high: int) -> Callable[[CancelToken], Iterator[BlobRecord]]:
-        return lambda token: BlobBatch(
-            storage,
-            wanted[low:high],
-            places=range(low, high),
-            compression=compression,
-            max_blob=max_blob,
-            framed=metadata or len(wanted) > 1,
-            tracker=tracker,
-            cancel=token,
-        ).records()
-
+    framed = metadata or len(wanted) > 1
+    fetch = partial(_fetch, storage, wanted, compression, max_blob, framed, tracker)
+    _plan(tracker, len(wanted))
     return fan_out(
-        [job(low, high) for low, high in bounds],
+        [
+            partial(fetch, low, high)
+            for low, high in plan_batches(len(wanted), count=batch_count, at_least=workers)
+        ],
         size=lambda record: len(record.data),
         workers=workers,
         max_bytes=max_bytes,
@@ -121,38 +85,14 @@ def iter_blobs_or_errors(
     """Iterate over one record with metadata per reference, in order, or the error of its blob.
 
     A blob that is unknown, too large or stays damaged costs its own place only: the other blobs
-    of its request are asked for one by one, each once more. What says nothing about a single blob
-    (no connection, no right, a failing service) is raised.
-
-    Parameters
-    ----------
-    references, compression, batch_count, max_bytes, max_blob, tracker, cancel
-        As of `iter_blobs`; each reference is named once.
+    of its request are asked for one by one. Errors that are not about a single blob (no
+    connection, no right, a failing service) are raised. Each reference is named once.
     """
-    if tracker is not None:
-        tracker.plan(items_total=len(references))
-        tracker.phase(Phase.FETCHING)
-
-    def fetch(low: int, high: int, token: CancelToken) -> Iterator[BlobRecord]:
-        return BlobBatch(
-            storage,
-            references[low:high],
-            places=range(low, high),
-            compression=compression,
-            max_blob=max_blob,
-            framed=True,
-            tracker=tracker,
-            cancel=token,
-        ).records()
-
-    def job(low: int, high: int) -> Callable[[CancelToken], Iterator[_Outcome]]:
-        return lambda token: _outcomes(lambda low, high: fetch(low, high, token), low, high)
-
-    bounds = plan_batches(
-        len(references), sizes=None, count=batch_count, size=BATCH_BYTES, at_least=BLOB_WORKERS
-    )
+    fetch = partial(_fetch, storage, references, compression, max_blob, True, tracker)
+    bounds = plan_batches(len(references), count=batch_count, at_least=BLOB_WORKERS)
+    _plan(tracker, len(references))
     return fan_out(
-        [job(low, high) for low, high in bounds],
+        [partial(_outcomes, fetch, low, high) for low, high in bounds],
         size=lambda one: len(one.data) if isinstance(one, BlobRecord) else 0,
         workers=BLOB_WORKERS,
         max_bytes=max_bytes,
@@ -160,16 +100,46 @@ def iter_blobs_or_errors(
     )
 
 
-_Outcome = BlobRecord | NotFoundError | ProtocolError
+def _plan(tracker: ProgressTracker | None, count: int) -> None:
+    if tracker is not None:
+        tracker.plan(items_total=count)
+        tracker.phase(Phase.FETCHING)
+
+
+def _fetch(
+    storage: StorageClient,
+    references: Sequence[BlobReference],
+    compression: Compression,
+    max_blob: int,
+    framed: bool,  # noqa: FBT001  bound by the callers above
+    tracker: ProgressTracker | None,
+    low: int,
+    high: int,
+    cancel: CancelToken,
+) -> Iterator[BlobRecord]:
+    batch = BlobBatch(
+        storage,
+        references[low:high],
+        places=range(low, high),
+        compression=compression,
+        max_blob=max_blob,
+        framed=framed,
+        tracker=tracker,
+        cancel=cancel,
+    )
+    return batch.records()
 
 
 def _outcomes(
-    fetch: Callable[[int, int], Iterator[BlobRecord]], low: int, high: int
-) -> Iterator[_Outcome]:
+    fetch: Callable[[int, int, CancelToken], Iterator[BlobRecord]],
+    low: int,
+    high: int,
+    cancel: CancelToken,
+) -> Iterator[BlobRecord | NotFoundError | ProtocolError]:
     """Fetch a range of references in one request; after an error in it the rest one by one."""
     at = low
     try:
-        for record in fetch(low, high):
+        for record in fetch(low, high, cancel):
             yield record
             at += 1
     except (NotFoundError, ProtocolError) as error:
@@ -177,26 +147,14 @@ def _outcomes(
             yield error
             return
     for one in range(at, high):
-        yield from _outcomes(fetch, one, one + 1)
+        yield from _outcomes(fetch, one, one + 1, cancel)
 
 
-def plan_batches(
-    total: int, *, sizes: Sequence[int] | None, count: int, size: int, at_least: int
-) -> list[tuple[int, int]]:
-    """Cut ``[0, total)`` into ranges of at most ``count`` items and about ``size`` bytes.
+def plan_batches(total: int, *, count: int, at_least: int) -> list[tuple[int, int]]:
+    """Cut ``[0, total)`` into ``at_least`` ranges or more, of at most ``count`` items.
 
     No range has one item unless ``total`` is 1: a single blob would come without its metadata.
     """
-    if sizes is None:
-        number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
-        edges = [total * n // number for n in range(number + 1)]
-        return [(low, high) for low, high in itertools.pairwise(edges) if low < high]
-    bounds: list[tuple[int, int]] = []
-    low, held = 0, 0
-    for at in range(total):
-        full = at - low >= max(2, count) or held + sizes[at] > size
-        if full and at - low >= 2 and total - at >= 2:
-            bounds.append((low, at))
-            low, held = at, 0
-        held += sizes[at]
-    return [*bounds, (low, total)] if low < total else bounds
+    number = min(max(at_least, -(-total // max(2, count))), max(1, total // 2))
+    edges = [total * n // number for n in range(number + 1)]
+    return [(low, high) for low, high in itertools.pairwise(edges) if low < high]

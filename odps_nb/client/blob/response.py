@@ -25,15 +25,7 @@ _AROUND = 1 << 20  # bytes that header and footer of one blob may add, generousl
 def blob_events(
     response: HttpResponse, count: int, *, max_blob: int = MAX_BLOB
 ) -> Iterator[BlobEvent]:
-    """Iterate over the events of a body of ``count`` blobs; the caller closes the response.
-
-    Raises
-    ------
-    ChecksumError, TruncatedError, FramingError
-        The body is damaged, cut, or holds another number of blobs.
-    TransportError
-        The connection broke.
-    """
+    """Iterate over the events of a body of ``count`` blobs; the caller closes the response."""
     try:
         decoder = BlobBodyDecoder(
             response.headers.get("content-encoding"),
@@ -87,13 +79,7 @@ class DeliveredPrefix:
         self._left, self._seen = self.size, 0
 
     def skip_delivered(self, data: bytes | memoryview) -> memoryview:
-        """Return the part of the next bytes that was not delivered yet.
-
-        Raises
-        ------
-        ChecksumError
-            The bytes differ from those delivered before.
-        """
+        """Return the part of the next bytes that was not delivered yet."""
         view = memoryview(data)
         if not self._left:
             return view

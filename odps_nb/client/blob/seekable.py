@@ -1,8 +1,4 @@
-"""One blob as a file with `seek`: what was fetched is kept, what is read next is fetched.
-
-The service sends a blob from its first byte on only (``docs/protocol.md`` section 6): bytes
-further back are reached by fetching all before them.
-"""
+"""One blob as a file with `seek`: fetched bytes are kept, since a blob is sent from its start."""
 
 from __future__ import annotations
 
@@ -13,13 +9,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.blob.file import BlobFile, open_blob
-from odps_nb.client.blob.spool import MEMORY, Kept, Spool
+from odps_nb.client.blob.spool import MEMORY, Spool
 from odps_nb.errors import ChecksumError, LimitExceededError, StateError, TruncatedError
 from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob.cache import BlobCache
+    from odps_nb.client.blob_cache import BlobCache, CachedBlob
     from odps_nb.client.calls.storage import StorageClient
 
 RECEIVE_BUFFER = 128 << 10
@@ -31,15 +27,13 @@ _PIECE = 1 << 20
 class SeekableBlob(io.RawIOBase):
     """A binary file of one blob that can seek: for zipfile, Pillow, pyarrow, PyAV and others.
 
-    Made by `odps_nb.Blob.open` with ``seek=True``; whoever opened it closes it. Every byte that it
+    Made by `odps_nb.Blob.open` with ``seek=True``; the caller closes it. Every byte that it
     returns was verified. Threads may share it; a forked child opens its own.
 
     Reading fetches the blob from its first byte up to what is read, and at most 1 MiB more (beyond
-    the first 8 MiB, what the system receives ahead: some MiB); all of that is kept until `close`,
-    8 MiB in memory, more in a temporary file without a name. So bytes
-    that were passed once cost nothing, and reading the last byte costs the whole blob: the protocol
-    has no ranges. `seek` alone fetches nothing, also from the end (``whence=2``), but may ask for
-    the size, which is one small request where it is not known.
+    the first 8 MiB, what the system receives ahead: some MiB): the protocol has no ranges. Fetched
+    bytes are kept until `close`, 8 MiB in memory, more in an unnamed temporary file. `seek` fetches
+    nothing, but from the end (``whence=2``) it may ask for the size, with one small request.
 
     `read` gives fewer bytes than asked for only at the end.
     """
@@ -47,17 +41,21 @@ class SeekableBlob(io.RawIOBase):
     def __init__(
         self,
         reference: BlobReference,
-        kept: Kept,
+        kept: Spool | CachedBlob,
         *,
         fetch: Callable[[], BlobFile] | None = None,
         ask_size: Callable[[], int] | None = None,
         when_whole: Callable[[Spool], None] | None = None,
     ) -> None:
         super().__init__()
-        self._reference, self._kept = reference, kept
+        self.reference: BlobReference = reference
+        """The reference of this blob."""
+        self._kept = kept
         self._fetch, self._ask_size, self._when_whole = fetch, ask_size, when_whole
         self._stream: BlobFile | None = None
-        self._whole = self._verified = fetch is None
+        self._whole = fetch is None
+        self.verified: bool = self._whole
+        """Whether all of it is here, and its checksums and length match."""
         self._size = kept.size if self._whole else None
         self._at = 0
         self._lock, self._home = threading.RLock(), Home()
@@ -68,11 +66,6 @@ class SeekableBlob(io.RawIOBase):
             self._stream = self._fetch()
             self._size = self._stream.size
         return self
-
-    @property
-    def reference(self) -> BlobReference:
-        """The reference of this blob."""
-        return self._reference
 
     @property
     def size(self) -> int:
@@ -89,11 +82,6 @@ class SeekableBlob(io.RawIOBase):
         """Number of bytes that are here, counted from the first."""
         return self._kept.size
 
-    @property
-    def verified(self) -> bool:
-        """Whether all of it is here, and its checksums and length match."""
-        return self._verified
-
     def readable(self) -> bool:
         """Return ``True``."""
         return True
@@ -108,13 +96,7 @@ class SeekableBlob(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Set the place of the next `read`, and return it; fetches nothing, see the class.
-
-        Raises
-        ------
-        ValueError
-            The place is before the first byte.
-        """
+        """Set the place of the next `read`, and return it; `ValueError` for a negative place."""
         self._require_open()
         with self._lock:
             if whence not in (os.SEEK_SET, os.SEEK_CUR, os.SEEK_END):
@@ -129,12 +111,7 @@ class SeekableBlob(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``.
 
-        Raises
-        ------
-        ChecksumError, TruncatedError, TransportError
-            The bytes stayed damaged, or did not come; a later read tries again.
-        ConfigError
-            There is no space for a temporary file.
+        After an error a later read tries again.
         """
         self._require_open()
         with self._lock:
@@ -183,7 +160,7 @@ class SeekableBlob(io.RawIOBase):
     def __repr__(self) -> str:
         size = "size unknown" if self._size is None else format_bytes(self._size)
         state = "closed" if self.closed else f"at {self._at}, {format_bytes(self.fetched)} fetched"
-        return f"<SeekableBlob {self._reference!r} {size}, {state}>"
+        return f"<SeekableBlob {self.reference!r} {size}, {state}>"
 
     def _require_open(self) -> None:
         self._home.require("this file")  # a child would move the place in its parent's file
@@ -235,10 +212,10 @@ class SeekableBlob(io.RawIOBase):
                 actual=kept.size,
                 hint="read it again; if that does not help, tell the owner of the table",
             )
-        self._verified = stream.verified
+        self.verified = stream.verified
         self._drop()
         self._size, self._whole = kept.size, True
-        if self._verified and self._when_whole is not None:
+        if self.verified and self._when_whole is not None:
             self._when_whole(kept)
 
     def _open_stream(self) -> BlobFile:
@@ -276,17 +253,7 @@ def open_seekable(
 ) -> SeekableBlob:
     """Open a blob as a file that can seek, from the cache if it is there; else one request.
 
-    Parameters
-    ----------
-    cache
-        Where the blob is looked for, and kept once all of it was read.
-    ask_size
-        Called when the size matters and is not known.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know the reference.
+    ``ask_size`` is called when the size matters and is not known.
     """
     found = None if cache is None else cache.find(reference)
     if found is not None:
@@ -313,15 +280,7 @@ def open_seekable(
 def read_whole(
     storage: StorageClient, reference: BlobReference, *, cache: BlobCache | None, max_bytes: int
 ) -> bytes:
-    """Return all bytes of a blob, from the cache if it is there; else one request.
-
-    Raises
-    ------
-    LimitExceededError
-        There are more than ``max_bytes``.
-    NotFoundError, ChecksumError, TruncatedError
-        As `SeekableBlob`.
-    """
+    """Return all bytes of a blob, from the cache if it is there; else one request."""
     found = None if cache is None else cache.find(reference)
     if found is not None:
         with SeekableBlob(reference, found) as file:

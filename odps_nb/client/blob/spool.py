@@ -1,15 +1,12 @@
-"""Bytes that arrive front to back and are read anywhere: some in memory, more in a file.
-
-The file has no name: it ends with its last descriptor, whatever becomes of the process.
-"""
+"""Keeps bytes that arrive front to back: some in memory, more in an unnamed file."""
 
 from __future__ import annotations
 
 import io
 import tempfile
 from collections.abc import Iterator
-from typing import Protocol
 
+from odps_nb.client.blob_cache import read_file
 from odps_nb.errors import ConfigError
 
 MEMORY = 8 << 20
@@ -17,31 +14,14 @@ MEMORY = 8 << 20
 _PIECE = 1 << 20
 
 
-class Kept(Protocol):
-    """Bytes that are here already. Not thread-safe."""
-
-    @property
-    def size(self) -> int:
-        """How many."""
-
-    def read_at(self, place: int, view: memoryview) -> int:
-        """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
-
-    def close(self) -> None:
-        """Free them. Idempotent."""
-
-
 class Spool:
     """Takes bytes at its end, and gives those at any place."""
 
     def __init__(self, *, memory: int = MEMORY) -> None:
-        self._memory, self._size = memory, 0
-        self._file: io.BytesIO | io.FileIO = io.BytesIO()
-
-    @property
-    def size(self) -> int:
+        self._memory = memory
+        self.size: int = 0
         """Bytes that were appended."""
-        return self._size
+        self._file: io.BytesIO | io.FileIO = io.BytesIO()
 
     @property
     def on_disk(self) -> bool:
@@ -49,17 +29,11 @@ class Spool:
         return not isinstance(self._file, io.BytesIO)
 
     def append(self, piece: bytes) -> None:
-        """Add bytes; after an error or an interrupt none of them is there.
-
-        Raises
-        ------
-        ConfigError
-            The disk is full, or there is no folder for temporary files.
-        """
+        """Add bytes; after an error or an interrupt none of them is there."""
         try:
-            if not self.on_disk and self._size + len(piece) > self._memory:
+            if not self.on_disk and self.size + len(piece) > self._memory:
                 self._move()
-            self._file.seek(self._size)
+            self._file.seek(self.size)
             _write(self._file, piece)
         except OSError as error:
             raise ConfigError(
@@ -67,16 +41,16 @@ class Spool:
                 option="TMPDIR",
                 hint="free some space, or set TMPDIR to a folder with space for the whole blob",
             ) from error
-        self._size += len(piece)
+        self.size += len(piece)
 
     def read_at(self, place: int, view: memoryview) -> int:
         """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
-        return read_file(self._file, place, view[: max(0, self._size - place)])
+        return read_file(self._file, place, view[: max(0, self.size - place)])
 
     def pieces(self) -> Iterator[bytes]:
         """Iterate over all bytes."""
-        for place in range(0, self._size, _PIECE):
-            piece = bytearray(min(_PIECE, self._size - place))
+        for place in range(0, self.size, _PIECE):
+            piece = bytearray(min(_PIECE, self.size - place))
             self.read_at(place, memoryview(piece))
             yield bytes(piece)
 
@@ -85,12 +59,12 @@ class Spool:
         self._file.close()
 
     def _move(self) -> None:
-        # unbuffered: a forked child would write what waits in a buffer once more
+        # unbuffered: a forked child would write the rest of a buffer again
         file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
         try:
             assert isinstance(self._file, io.BytesIO)  # it is moved once
             with self._file.getbuffer() as held:
-                _write(file, held[: self._size])
+                _write(file, held[: self.size])
         except BaseException:
             file.close()
             raise
@@ -102,12 +76,3 @@ def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
-
-
-def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
-    """Fill ``view`` from an unbuffered file; return how many bytes there were."""
-    file.seek(place)
-    done = 0
-    while done < len(view) and (count := file.readinto(view[done:])):
-        done += count
-    return done

@@ -1,7 +1,7 @@
 """Many blobs of any size in order, each as a file until the next one is taken.
 
-Several requests fetch them concurrently; what waits for the consumer is bounded in bytes, even
-within a blob: one that is larger than memory arrives in pieces.
+Several requests fetch them concurrently. The bytes that wait for the consumer are bounded: a blob
+that is larger than memory arrives in pieces.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from odps_nb.client.blob.batch import BlobBatch, BlobPart
-from odps_nb.client.blob.head import BlobHead
+from odps_nb.client.blob.head import BlobHead, head_of
 from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS, MAX_BLOB
 from odps_nb.client.blob.piece_file import PieceFile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import fan_out
+from odps_nb.errors import StateError
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 WAITING_BYTES = 32 * 2**20
 PIECE_BYTES = 2**20
+GLANCE_BYTES = 1 << 16  # about as much as tells what a blob is
 FIRST_COUNT = 8
 
 
@@ -40,58 +42,53 @@ class StreamedBlob(PieceFile):
         self, reference: BlobReference, positions: Sequence[int], parts: Iterator[BlobPart]
     ) -> None:
         super().__init__()
-        self._reference, self._positions = reference, tuple(positions)
+        self.reference: BlobReference = reference
+        """The reference of this blob."""
+        self.positions: tuple[int, ...] = tuple(positions)
+        """Its positions in the list of references; several if it is named more than once."""
+        self.verified: bool = False
+        """Whether it arrived whole, and its checksums and length match."""
         self._parts = parts
         self._first: BlobPart | None = None
-        self._head = BlobHead(size=0)
-        self._ended = self._verified = False
+        self._head: BlobHead | None = None
+        self._ended = False
         self._failure: BaseException | None = None
 
-    def start(self) -> StreamedBlob:
-        """Wait for the head and the first bytes."""
-        self._first = self._take()
-        start = self._first.start
-        self._head = BlobHead(
-            size=start.length or 0,
-            mime_type=start.content_type or "",
-            file_name=start.custom_file_name or "",
-        )
+    def open(self) -> StreamedBlob:
+        """Wait for the head and the first bytes, if they have not come; return itself."""
+        if self._head is None:
+            if self.closed:
+                raise StateError("the blob is closed", hint=self.when_closed)
+            self._first = self._take()
+            self._head = head_of(self._first.start)
         return self
 
     @property
-    def reference(self) -> BlobReference:
-        """The reference of this blob."""
-        return self._reference
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Its positions in the list of references; several if it is named more than once."""
-        return self._positions
+    def known(self) -> BlobHead | None:
+        """Size, media type and file name if they have come already; sends no request."""
+        return self._head
 
     @property
     def head(self) -> BlobHead:
         """Size, media type and file name as one value."""
+        self.open()
+        assert self._head is not None
         return self._head
 
     @property
     def size(self) -> int:
         """Size in bytes."""
-        return self._head.size
+        return self.head.size
 
     @property
     def mime_type(self) -> str:
         """The media type that the uploader stated; empty if none. Not to be trusted."""
-        return self._head.mime_type
+        return self.head.mime_type
 
     @property
     def file_name(self) -> str:
         """The file name that the uploader stated; empty if none. Not to be trusted."""
-        return self._head.file_name
-
-    @property
-    def verified(self) -> bool:
-        """Whether it arrived whole, and its checksums and length match."""
-        return self._verified
+        return self.head.file_name
 
     def skip_rest(self) -> None:
         """Fetch and verify what was not read, drop it, and close the blob."""
@@ -100,23 +97,25 @@ class StreamedBlob(PieceFile):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"at {self.tell()}"
+        head, state = self._head, "closed" if self.closed else f"at {self.tell()}"
+        if head is None:
+            return f"<StreamedBlob {self.reference!r}, not asked for>"
         return (
-            f"<StreamedBlob {self._reference!r} {format_bytes(self.size)}, "
-            f"mime_type={self.mime_type[:80]!r}, "
-            f"file_name={self.file_name[:80]!r}, {state}>"
+            f"<StreamedBlob {self.reference!r} {format_bytes(head.size)}, "
+            f"mime_type={head.mime_type[:80]!r}, file_name={head.file_name[:80]!r}, {state}>"
         )
 
     def _next_piece(self) -> bytes | None:
+        self.open()
         if self._ended:
             return None
         part, self._first = self._first or self._take(), None
         if part.is_last:
-            self._ended, self._verified = True, part.verified
+            self._ended, self.verified = True, part.verified
         return part.data
 
     def _take(self) -> BlobPart:
-        # Whoever swallows the failure of a blob meets it again: what comes after it is not there.
+        # A caller that suppresses the error of a blob gets it again: no later blob has arrived.
         if self._failure is not None:
             raise self._failure
         try:
@@ -129,8 +128,7 @@ class StreamedBlob(PieceFile):
 class ReferenceRanges:
     """Cuts references into one range per request, by the mean size of the blobs so far.
 
-    The first ranges are small. No range has one item unless there is only one: a single blob
-    would have to be requested twice to come with its head.
+    The first ranges are small. No range has one item unless it is the only one.
 
     Examples
     --------
@@ -186,26 +184,14 @@ def iter_streamed_blobs(
     Parameters
     ----------
     positions
-        What to fetch, in this order, and where in the caller's job each of them stands: for
-        `StreamedBlob.positions` and for the notes of errors.
+        What to fetch, in this order, with the positions in the caller's list of references.
     batch_count, workers
         References per request at most, and requests at a time. Requests are cut so that their
         blobs fill about ``waiting_bytes``.
     waiting_bytes
         Bytes of blobs that may wait for the consumer; each worker holds one more piece.
     piece_bytes
-        Bytes from which on a blob comes in pieces of about so many.
-    max_blob
-        Bytes of one blob that are accepted.
-
-    Raises
-    ------
-    NotFoundError
-        The service does not know a reference; the message names it.
-    LimitExceededError
-        A blob is larger than ``max_blob``.
-    ChecksumError, TruncatedError
-        A blob stayed damaged, however often it was fetched.
+        Size in bytes of the pieces of larger blobs.
     """
     references = list(positions)
     places = [where[0] for where in positions.values()]
@@ -226,7 +212,6 @@ def iter_streamed_blobs(
             places=places[low:high],
             compression=compression,
             max_blob=max_blob,
-            framed=True,
             piece=piece_bytes,
             tracker=tracker,
             cancel=token,
@@ -251,6 +236,47 @@ def _one_at_a_time(
 ) -> Generator[StreamedBlob, None, None]:
     with contextlib.closing(parts):
         for reference, where in positions.items():
-            with StreamedBlob(reference, where, parts).start() as blob:
+            with StreamedBlob(reference, where, parts).open() as blob:
                 yield blob
                 blob.skip_rest()
+
+
+def iter_glances(
+    storage: StorageClient,
+    references: Sequence[BlobReference],
+    *,
+    cancel: CancelToken | None = None,
+) -> Generator[StreamedBlob, None, None]:
+    """Iterate over blobs to look at, in order; taking the next one leaves the one before.
+
+    Nothing is requested before a head or bytes are wanted. Where much of a blob is not read, its
+    connection is closed, and the blobs after it are requested anew. An error of one blob is raised
+    by that one alone; the others can be read. Memory holds one piece of about 64 KiB.
+    """
+    token = storage.operation(cancel)
+    at = 0
+    while at < len(references):
+        run = _distinct(references[at:])
+        batch = BlobBatch(
+            storage,
+            run,
+            places=range(at, at + len(run)),
+            piece=GLANCE_BYTES,
+            cancel=token,
+        )
+        with contextlib.closing(batch):
+            for number, reference in enumerate(run):
+                with StreamedBlob(reference, (at + number,), iter(batch.next_part, None)) as blob:
+                    yield blob
+                batch.skip(number)
+        at += len(run)
+
+
+def _distinct(references: Sequence[BlobReference]) -> list[BlobReference]:
+    """Return the first ones, up to one that comes again: a response has each of them once."""
+    found: dict[BlobReference, None] = {}
+    for reference in references:
+        if reference in found:
+            break
+        found[reference] = None
+    return list(found)

@@ -13,16 +13,16 @@ import io
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
+from odps_nb.client.calls.responses import CallUpload
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import ArgumentError, ChecksumError, FramingError, OdpsNbError
+from odps_nb.errors import ArgumentError, ChecksumError, FramingError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
 from odps_nb.wire.codings import Encoder, encoder
@@ -36,56 +36,6 @@ MAX_BLOB = 5 * 2**30  # 5 GB (vendor's manual; ``docs/protocol.md`` section 6.1)
 
 BlobContent = bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]
 BlobItem = tuple[BlobContent, str | None, str | None]
-
-
-def upload_blobs(
-    storage: StorageClient,
-    items: Iterable[BlobItem],
-    *,
-    table: TableName,
-    session_id: str,
-    stream_id: str,
-    version: int,
-    partition: PartitionSpec,
-    column_id: int,
-    route_token: str | None = None,
-    compression: Compression = Compression.NONE,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> list[BlobReference]:
-    """Upload blobs into a stream and return one reference each, in order.
-
-    Raises
-    ------
-    ArgumentError
-        What is no content, larger than a BLOB can be (5 GiB), or a file that cannot be read.
-    ChecksumError
-        The size or MD5 that the server reports differs from what was sent.
-    FramingError
-        The answer does not name one reference per blob, or a file changed its size meanwhile.
-    """
-    lane = _Lane(
-        storage=storage,
-        table=table,
-        session_id=session_id,
-        stream_id=stream_id,
-        version=version,
-        partition=partition.checked(),
-        column_id=column_id,
-        route_token=route_token,
-        compression=compression,
-        tracker=tracker,
-        cancel=cancel,
-    )
-    if tracker is not None:
-        tracker.phase(Phase.UPLOADING)
-    references: list[BlobReference] = []
-    with contextlib.ExitStack() as files:
-        for group in _groups(_checked(_source(item, files)) for item in items):
-            references += lane.send(group)
-            for source in group:
-                source.let_go()
-    return references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,13 +92,7 @@ class _Source:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file with content, unbuffered. Never waits for the other end of a pipe.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read, or has become a pipe, a device or a folder.
-    """
+    """Open a file unbuffered; `OSError` for a pipe, device or folder. Never waits for a writer."""
     file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115  the caller's
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -190,7 +134,7 @@ def _source(item: BlobItem, files: contextlib.ExitStack) -> _Source:
             argument="data",
             hint="pass bytes, a path or a binary file",
         )
-    is_copy = not _is_seekable(content)
+    is_copy = not getattr(content, "seekable", lambda: hasattr(content, "seek"))()
     if is_copy:
         content = _spool(content, files)
     start = content.tell()
@@ -209,12 +153,6 @@ def _checked(source: _Source) -> _Source:
             hint="write it in parts, a row each",
         )
     return source
-
-
-def _is_seekable(file: Any) -> bool:
-    # A SpooledTemporaryFile has no seekable() before Python 3.11, and can seek.
-    ask = getattr(file, "seekable", None)
-    return bool(ask()) if ask is not None else callable(getattr(file, "seek", None))
 
 
 def _spool(stream: IO[bytes], files: contextlib.ExitStack) -> IO[bytes]:
@@ -241,8 +179,8 @@ def _groups(sources: Iterable[_Source]) -> Iterator[list[_Source]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Lane:
-    """The write stream that blobs are uploaded to, and how they are sent."""
+class BlobUploader:
+    """Uploads blobs of one column into a write stream."""
 
     storage: StorageClient
     table: TableName
@@ -251,12 +189,25 @@ class _Lane:
     version: int
     partition: PartitionSpec
     column_id: int
-    route_token: str | None
-    compression: Compression
-    tracker: ProgressTracker | None = field(repr=False)
-    cancel: CancelToken | None = field(repr=False)
+    route_token: str | None = None
+    compression: Compression = Compression.NONE
+    tracker: ProgressTracker | None = field(repr=False, default=None)
+    cancel: CancelToken | None = field(repr=False, default=None)
 
-    def send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
+    def upload(self, items: Iterable[BlobItem]) -> list[BlobReference]:
+        """Upload blobs and return one reference each, in order."""
+        self.partition.checked()
+        if self.tracker is not None:
+            self.tracker.phase(Phase.UPLOADING)
+        references: list[BlobReference] = []
+        with contextlib.ExitStack() as files:
+            for group in _groups(_checked(_source(item, files)) for item in items):
+                references += self._send(group)
+                for source in group:
+                    source.let_go()
+        return references
+
+    def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
         """Upload one group in one request, with retries: a blob uploaded twice does no harm."""
         attempts = self.storage.attempts(
             f"TableWriteBlob of {len(group)} blobs into stream {self.stream_id} of {self.table}",
@@ -264,55 +215,42 @@ class _Lane:
             cancel=self.cancel,
         )
         alone = len(group) == 1 and group[0].is_bare
-        request = self._single() if alone else self._batch()
-        with attempts:
-            while True:
-                sending = Sending()
-                try:
-                    with self._shown(sending):
-                        with self.storage.upload(request, attempts=attempts) as upload:
-                            body = _Body(upload, self.compression, sending)
-                            answer = body.single(group[0]) if alone else body.frames(group, self)
-                        self._check(answer, group)
-                except OdpsNbError as error:
-                    attempts.again(error, idempotent=True)
-                    continue
-                compared = not alone or answer.md5 is not None
-                self._tell(sending.wire_bytes, group, compared=compared)
-                return answer.references
+        stream: dict[str, Any] = {
+            "table": self.table,
+            "session_id": self.session_id,
+            "stream_id": self.stream_id,
+            "stream_version": self.version,
+            "compression": self.compression,
+            "route_token": self.route_token,
+        }
+        request: WriteBlob | WriteBlobBatch = (
+            WriteBlob(partition=self.partition, column_id=self.column_id, **stream)
+            if alone
+            else WriteBlobBatch(**stream)
+        )
+
+        def once() -> tuple[Sending, WriteBlobAnswer]:
+            sending = Sending()
+            with self._shown(sending):
+                with self.storage.upload(request, attempts=attempts) as upload:
+                    body = _Body(upload, self.compression, sending)
+                    answer = body.single(group[0]) if alone else body.frames(group, self._header)
+                self._check(answer, group)
+            return sending, answer
+
+        sending, answer = attempts.run(once, idempotent=True)
+        self._tell(sending.wire_bytes, group, compared=not alone or answer.md5 is not None)
+        return answer.references
 
     def _shown(self, sending: Sending) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext() if self.tracker is None else self.tracker.sending(sending)
 
-    def header(self, source: _Source) -> FrameHeader:
-        """Return the frame header of a blob."""
+    def _header(self, source: _Source) -> FrameHeader:
         return FrameHeader(
             partition_values=tuple(f"{key}={value}" for key, value in self.partition.checked()),
             column_index=self.column_id,
             content_type=source.mime_type,
             custom_file_name=source.file_name,
-        )
-
-    def _single(self) -> WriteBlob:
-        return WriteBlob(
-            table=self.table,
-            session_id=self.session_id,
-            stream_id=self.stream_id,
-            stream_version=self.version,
-            partition=self.partition,
-            column_id=self.column_id,
-            compression=self.compression,
-            route_token=self.route_token,
-        )
-
-    def _batch(self) -> WriteBlobBatch:
-        return WriteBlobBatch(
-            table=self.table,
-            session_id=self.session_id,
-            stream_id=self.stream_id,
-            stream_version=self.version,
-            compression=self.compression,
-            route_token=self.route_token,
         )
 
     def _check(self, answer: WriteBlobAnswer, group: list[_Source]) -> None:
@@ -369,10 +307,12 @@ class _Body:
             )
         return answer
 
-    def frames(self, group: list[_Source], lane: _Lane) -> WriteBlobAnswer:
+    def frames(
+        self, group: list[_Source], header: Callable[[_Source], FrameHeader]
+    ) -> WriteBlobAnswer:
         """Send one frame per blob, each with a checksum that the server verifies."""
         for source in group:
-            frame = FrameEncoder(lane.header(source), length=source.size)
+            frame = FrameEncoder(header(source), length=source.size)
             self._write(frame.begin())
             self._sending.begin(source.file_name, source.size)
             for piece in source.pieces():

@@ -1,7 +1,6 @@
-"""The attempts of one call: counts them, waits between them, reports them as progress.
+"""Counts the attempts of one call, waits between them, and reports them as progress.
 
-`RetryPolicy` decides, `Attempts` sleeps. A resumed stream shares one `Attempts` between opening and
-reading; every row that arrives resets the count of failures.
+A resumed stream shares one `Attempts` between opening and reading; rows that arrive reset it.
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import OdpsNbError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
+
+T = TypeVar("T")
 
 _log = logging.getLogger("odps_nb")
 
@@ -33,11 +34,10 @@ class Clock:
 
 @dataclass(slots=True, kw_only=True)
 class Attempts:
-    """The attempts of one logical call; the first one has begun.
+    """The attempts of one logical call, made by one thread; the first one has begun.
 
     ``what`` names the call in notes, log lines and events. Everything that the call sends runs
-    under ``scope``, so that `stop` reaches it after an interrupt. Not thread-safe: a call is made
-    by one thread.
+    under ``scope``, so that `stop` reaches it after an interrupt.
     """
 
     what: str
@@ -75,16 +75,22 @@ class Attempts:
         if error is not None:
             self.stop()
 
+    def run(self, once: Callable[[], T], *, idempotent: bool) -> T:
+        """Call ``once`` until it succeeds, or the policy gives up."""
+        with self:
+            while True:
+                try:
+                    return once()
+                except OdpsNbError as error:
+                    self.again(error, idempotent=idempotent)
+
     def progressed(self) -> None:
-        """Reset the count: the running attempt made progress, so the next failure is the first."""
+        """Reset the count: the next failure is the first."""
         self._failed = self._refused = 0
         self._began = self.clock.monotonic()
 
     def others_progressed(self) -> None:
-        """Free half of the attempts: other calls of the job made progress.
-
-        Only half, so that the waits between them stay long.
-        """
+        """Free half of the attempts, as other calls of the job made progress; waits stay long."""
         self._failed = min(self._failed, self.policy.max_attempts // 2)
         self._began = self.clock.monotonic()
 
@@ -98,14 +104,8 @@ class Attempts:
     ) -> None:
         """Wait until the next attempt, or raise ``error`` with a note about the attempts.
 
-        Parameters
-        ----------
-        idempotent
-            Whether doing the call twice equals doing it once.
-        resume
-            Where the next attempt resumes, if not at the beginning.
-        patient
-            As the attribute, for this failure.
+        ``resume`` says where the next attempt resumes, if not at the beginning; ``patient`` is as
+        the attribute, for this failure.
         """
         patient = (patient or self.patient) and isinstance(error, ThrottledError)
         if patient:

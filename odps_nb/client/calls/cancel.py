@@ -1,8 +1,4 @@
-"""Stopping work from another thread.
-
-A `CancelToken` is passed to every long operation. Cancelling shuts down the sockets registered
-with it, so that blocked reads and writes end at once.
-"""
+"""Cancels work from another thread: the sockets registered with a token are shut down."""
 
 from __future__ import annotations
 
@@ -26,10 +22,7 @@ class Stoppable(Protocol):
 class CancelToken:
     """Cancels the work registered with it, once and for good; thread-safe.
 
-    Parameters
-    ----------
-    parent
-        A token whose cancelling cancels this one as well, not the other way round.
+    Cancelling ``parent`` cancels this token as well, not the other way round.
 
     Examples
     --------
@@ -71,18 +64,10 @@ class CancelToken:
         for one in watched:
             one.stop()
 
-    def stop(self) -> None:
-        """Cancel; called by a parent token."""
-        self.cancel()
+    stop = cancel  # of a parent token
 
     def check(self) -> None:
-        """Raise if cancelled.
-
-        Raises
-        ------
-        CancelledError
-            `cancel` was called.
-        """
+        """Raise if cancelled."""
         if self.cancelled:
             raise CancelledError("stopped on request")
 

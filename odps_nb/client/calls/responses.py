@@ -1,15 +1,19 @@
-"""Checks status and size of a response.
-
-Independent of single calls.
-"""
+"""Checks status and size of a response, also of one whose request is written piece by piece."""
 
 from __future__ import annotations
 
-from odps_nb.errors import LimitExceededError, ServiceError
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from odps_nb.errors import ConnectError, LimitExceededError, ServiceError
 from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
+from odps_nb.http.upload import Upload
 from odps_nb.wire.calls import decode_error
 from odps_nb.wire.calls.errors import MAX_RETRY_AFTER
+
+T = TypeVar("T")
 
 MAX_DOCUMENT = 1 << 28  # bytes of a JSON or XML answer
 MAX_ERROR = 1 << 20
@@ -21,7 +25,7 @@ _NO_VERSION_4 = ("need ak v3 support", "accesskey acl denied", "odps-0410051", "
 def raise_for_status(response: HttpResponse, now: float) -> HttpResponse:
     """Return a successful response; raise the error that any other one reports.
 
-    ``now`` is in seconds of the epoch, as the answer came.
+    ``now`` is when it came, in seconds of the epoch.
     """
     if 200 <= response.status < 300:
         return response
@@ -62,3 +66,41 @@ def document(response: HttpResponse) -> bytes:
                 request_id=response.request_id,
             )
     return b"".join(pieces)
+
+
+class CallUpload(Generic[T]):
+    """A call whose request body is being written; leaving it without `finish` aborts.
+
+    `write` takes any buffer of bytes and blocks while the server is slow; failures while sending,
+    an early response included, are raised by the next `write` or by `finish`.
+    """
+
+    def __init__(
+        self, upload: Upload, decode: Callable[[HttpResponse], T], unreached: Callable[[], None]
+    ) -> None:
+        self._upload, self._decode, self._unreached = upload, decode, unreached
+        self._answer: T | None = None
+        self.write: Callable[[Any], int] = upload.write
+        self.abort: Callable[[], None] = upload.abort
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes accepted for sending so far."""
+        return self._upload.sent_bytes
+
+    def finish(self) -> T:
+        """End the body and return the server's answer; the same one if called again."""
+        if self._answer is None:
+            with self._upload.finish() as response:
+                self._answer = self._decode(response)
+        return self._answer
+
+    def __enter__(self) -> CallUpload[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if isinstance(error, ConnectError):
+            self._unreached()
+        self._upload.__exit__(kind, error, _)

@@ -1,7 +1,4 @@
-"""Progress at one moment, as values: phase, counters, splits, and the items on their way.
-
-`ProgressTracker` makes them; who shows progress takes them.
-"""
+"""Progress at one moment, as values: phase, counters, splits, and the items on their way."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ STALL = 3.0
 
 
 class Pauses:
-    """Measures pauses between the moments at which it is shown the counters.
+    """Measures pauses between the calls of `quiet`.
 
     Examples
     --------
@@ -87,11 +84,7 @@ class ItemProgress:
 
 @dataclass(slots=True)
 class Sending:
-    """What one request has sent; its thread counts, and any thread may look.
-
-    ``payload`` is that of all items of the request, ``name``, ``size`` and ``sent`` are of the
-    one that is on its way.
-    """
+    """What one request has sent: ``payload`` of all items, the rest of the current one."""
 
     wire_bytes: int = 0
     payload: int = 0
@@ -117,11 +110,11 @@ class Sending:
 class ProgressSnapshot:
     """All counters at one moment. Bytes are bytes, times are seconds.
 
-    ``complete_bytes`` counts rows that came or went whole: an Arrow stream up to its end marker
-    with the expected rows. Rows carry no checksum: a byte that was changed on the way may not
-    show. ``verified_bytes`` counts payload whose checksums were compared (a blob's CRC32C).
-    ``tasks`` are those of another engine that reports only their number. ``item_bytes`` are those
-    of blobs that were sent, of ``bytes_total``; ``moving`` has the files that are on their way.
+    ``complete_bytes`` counts rows that were transferred whole: an Arrow stream up to its end
+    marker, with the expected rows but without a checksum. ``verified_bytes`` counts payload whose
+    checksums were compared (a blob's CRC32C). ``tasks`` are those of another engine. ``item_bytes``
+    are those of uploaded blobs, of ``bytes_total``; ``moving`` has the files that are being
+    uploaded.
     """
 
     operation: str  # "read" | "write" | "blobs" | "sql"

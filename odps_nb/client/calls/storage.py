@@ -1,7 +1,6 @@
-"""Calls of the Storage API: encode, sign, send, retry, decode.
+"""Calls of the Storage API and the control plane: encode, sign, send, retry, decode.
 
-The only place where requests are signed and responses become values or errors. Keeps no session
-state: that travels in the request values.
+The only place where requests are signed. Keeps no session state: requests carry it.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import metadata
 from types import TracebackType
@@ -19,11 +19,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from odps_nb.client.auth.tunnel_host import check_tunnel_host
+from odps_nb.client.blob_cache import BlobCache, open_cache
 from odps_nb.client.calls.attempts import Attempts, Clock
-from odps_nb.client.calls.call_upload import CallUpload
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.calls.responses import document, doubt_version_4, raise_for_status, refusal
+from odps_nb.client.calls.responses import (
+    CallUpload,
+    document,
+    doubt_version_4,
+    raise_for_status,
+    refusal,
+)
 from odps_nb.client.options import ClientOptions
 from odps_nb.errors import (
     ConfigError,
@@ -51,7 +57,6 @@ from odps_nb.wire.signing import sign
 
 if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.blob.cache import BlobCache
 
 _log = logging.getLogger("odps_nb")
 _SHOWN = ("SessionId", "Index", "Offset", "Count", "StreamId", "StreamVersion")
@@ -63,20 +68,10 @@ T = TypeVar("T")
 
 
 class StorageClient:
-    """Sends calls to the service: thread-safe, reuses sockets, `close` frees them.
+    """Sends calls to the service; thread-safe. `close` frees its connections.
 
-    Parameters
-    ----------
-    profile
-        Where to connect, and as whom.
-    transport
-        Sends the requests; by default a new one, closed by `close`.
-    options
-        Retries, time-outs and connections; by default those of the profile.
-    retry
-        How often and when to retry; by default as ``options`` say.
-    clock, monotonic, sleep
-        Seconds of the epoch for signatures, seconds for deadlines, and how to wait.
+    ``options`` are by default those of the profile, and ``retry`` is made of them. ``clock`` gives
+    seconds of the epoch for signatures, ``monotonic`` seconds for deadlines.
     """
 
     def __init__(
@@ -129,73 +124,33 @@ class StorageClient:
         read_timeout: float | None = None,
         patient: bool = False,
     ) -> T:
-        """Send a request value and return its answer value, with retries as the policy allows.
+        """Send a request of the Storage API and return its answer, retried as the policy allows.
 
-        Parameters
-        ----------
-        retry, read_timeout
-            For this call only, instead of the client's own. The read time-out is
-            `ClientOptions.work_timeout` where the service works before it answers.
-        patient
-            Whether a 429 is retried until the deadline.
-
-        Raises
-        ------
-        ServiceError
-            The server refused the request; see its class, code and request id.
-        TransportError
-            No answer came.
-        ProtocolError
-            The response is malformed.
+        ``retry`` and ``read_timeout`` replace those of the client. Pass
+        `ClientOptions.work_timeout` where the service works before it answers. ``patient``: a 429
+        is retried until the deadline.
         """
         wire = self._encode(request)
         attempts = self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
         attempts.policy, attempts.read_timeout = retry or self._retry, read_timeout
         attempts.patient = patient
-        with attempts:
-            while True:
-                try:
-                    with self._send(wire, self.tunnel_endpoint, attempts) as response:
-                        return request.decode_answer(document(response), response.headers)
-                except OdpsNbError as error:
-                    attempts.again(error, idempotent=request.idempotent)
 
-    def open(
-        self,
-        request: StreamingCall,
-        *,
-        attempts: Attempts | None = None,
-        tracker: ProgressTracker | None = None,
-        cancel: CancelToken | None = None,
-    ) -> HttpResponse:
-        """Send a request whose response is a stream; the caller closes it.
+        def once() -> T:
+            with self._send(wire, self.tunnel_endpoint, attempts) as response:
+                return request.decode_answer(document(response), response.headers)
 
-        Parameters
-        ----------
-        attempts
-            The caller's own attempts, of which this is one: nothing is retried here.
-        """
+        return attempts.run(once, idempotent=request.idempotent)
+
+    def open(self, request: StreamingCall, *, attempts: Attempts | None = None) -> HttpResponse:
+        """Send a request once and return the response, a stream; the caller closes it."""
         wire = self._encode(request)
-        if attempts is not None:
-            return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
-        with self.attempts(_describe(wire), tracker=tracker, cancel=cancel) as attempts:
-            while True:
-                try:
-                    return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
-                except OdpsNbError as error:
-                    attempts.again(error, idempotent=request.idempotent)
+        attempts = attempts or self.attempts(_describe(wire))
+        return self._send(wire, self.tunnel_endpoint, attempts, streams=True)
 
-    def upload(
-        self,
-        request: Call[T],
-        *,
-        attempts: Attempts | None = None,
-        tracker: ProgressTracker | None = None,
-        cancel: CancelToken | None = None,
-    ) -> CallUpload[T]:
+    def upload(self, request: Call[T], *, attempts: Attempts | None = None) -> CallUpload[T]:
         """Begin a request whose body the caller writes. It is sent once, without retries."""
         wire = self._encode(request)
-        tries = attempts or self.attempts(_describe(wire), tracker=tracker, cancel=cancel)
+        tries = attempts or self.attempts(_describe(wire))
         tries.read_timeout = self.options.work_timeout  # the service stores it, then answers
         tries.patient = True
         began, endpoint = time.perf_counter(), self.tunnel_endpoint
@@ -203,15 +158,29 @@ class StorageClient:
         def with_body(body: Iterator[bytes]) -> HttpRequest:
             return self._request(wire, endpoint, tries, body, streams=True)
 
-        def accepted(response: HttpResponse) -> HttpResponse:
+        def decode(response: HttpResponse) -> T:
             self._note(response, tries, time.perf_counter() - began)
-            return raise_for_status(response, self._now())
+            body = document(raise_for_status(response, self._now()))
+            return request.decode_answer(body, response.headers)
 
-        def refused(response: HttpResponse) -> ServiceError:
-            return refusal(response, self._now())
+        upload = Upload(self._transport, with_body, reject=lambda it: refusal(it, self._now()))
+        return CallUpload(upload, decode, lambda: self._forget_tunnel(endpoint))
 
-        upload = Upload(self._transport, with_body, reject=refused)
-        return CallUpload(request, upload, accepted, lambda: self._forget_tunnel(endpoint))
+    def control(
+        self,
+        request: Call[T],
+        *,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
+    ) -> T:
+        """Send a request of the control plane and return its answer, with retries."""
+        headers, body = self.rest(
+            request.encode(scope=self._scope),
+            tracker=tracker,
+            cancel=cancel,
+            idempotent=request.idempotent,
+        )
+        return request.decode_answer(body, headers)
 
     def rest(
         self,
@@ -223,24 +192,19 @@ class StorageClient:
     ) -> tuple[Mapping[str, str], bytes]:
         """Send a control plane request and return headers and body of a successful response.
 
-        Parameters
-        ----------
-        wire
-            Path relative to the REST endpoint; ``curr_project`` is added when missing.
-        idempotent
-            ``None``: every method but POST and PATCH is.
+        The path is relative to the REST endpoint; ``curr_project`` is added when missing. By
+        default every method but POST and PATCH is ``idempotent``.
         """
         wire = self._scoped(wire)
         if idempotent is None:
             idempotent = wire.method.upper() not in ("POST", "PATCH")
-        what = f"{wire.method} {wire.path}"
-        with self.attempts(what, tracker=tracker, cancel=cancel) as attempts:
-            while True:
-                try:
-                    with self._send(wire, self.profile.endpoint, attempts) as response:
-                        return response.headers, document(response)
-                except OdpsNbError as error:
-                    attempts.again(error, idempotent=idempotent)
+        attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
+
+        def once() -> tuple[Mapping[str, str], bytes]:
+            with self._send(wire, self.profile.endpoint, attempts) as response:
+                return response.headers, document(response)
+
+        return attempts.run(once, idempotent=idempotent)
 
     def submit(
         self,
@@ -259,15 +223,18 @@ class StorageClient:
         attempts = self.attempts(f"{wire.method} {wire.path}", tracker=tracker, cancel=cancel)
         attempts.read_timeout = self.options.work_timeout
         lost = False
+
+        def once() -> SubmittedInstance:
+            nonlocal lost
+            try:
+                with self._send(wire, self.profile.endpoint, attempts) as response:
+                    return request.decode_answer(document(response), response.headers)
+            except OdpsNbError as error:
+                lost = lost or may_have_been_done(error)
+                raise
+
         try:
-            with attempts:
-                while True:
-                    try:
-                        with self._send(wire, self.profile.endpoint, attempts) as response:
-                            return request.decode_answer(document(response), response.headers)
-                    except OdpsNbError as error:
-                        lost = lost or may_have_been_done(error)
-                        attempts.again(error, idempotent=request.idempotent)
+            return attempts.run(once, idempotent=request.idempotent)
         except OdpsNbError as error:
             error.in_doubt = lost and not isinstance(error, InvalidRequestError)
             raise
@@ -286,10 +253,9 @@ class StorageClient:
 
     @property
     def tunnel_endpoint(self) -> str:
-        """Base URL of the Storage API; fetched from the service, if the profile has none.
+        """Base URL of the Storage API; fetched from the service if the profile has none.
 
-        It is kept until it cannot be connected to: the service may withdraw an address
-        (``docs/protocol.md`` section 1.1).
+        It is fetched again when it refuses connections (``docs/protocol.md`` section 1.1).
         """
         with self._lock:
             found = self._tunnel
@@ -308,8 +274,6 @@ class StorageClient:
     @cached_property
     def blob_cache(self) -> BlobCache | None:
         """Blobs kept on this machine's disk; ``None``: switched off."""
-        from odps_nb.client.blob.cache import open_cache
-
         return open_cache(self.profile)
 
     def now(self) -> float:
@@ -341,8 +305,8 @@ class StorageClient:
     def close(self) -> None:
         """Stop running calls and free the connections. Idempotent; later use is a `StateError`.
 
-        Reads that are half done, uploads and blobs end with `CancelledError`; a write session
-        with open streams is aborted. Called at interpreter exit if not before.
+        Unfinished reads, uploads and blobs end with `CancelledError`; a write session with open
+        streams is aborted. Called at interpreter exit if not before.
         """
         if not self._closed:
             self.cancel()
@@ -353,9 +317,7 @@ class StorageClient:
         self._closed = True
         self._transport.close()
 
-    def end(self) -> None:
-        """Close; called when the interpreter ends."""
-        self.close()
+    end = close  # at interpreter exit
 
     def __enter__(self) -> StorageClient:
         return self
@@ -387,13 +349,7 @@ class StorageClient:
             raise StateError("the connection is closed", hint="connect again")
         if any(name == "curr_project" for name, _ in wire.params):
             return wire
-        return WireRequest(
-            method=wire.method,
-            path=wire.path,
-            params=(*wire.params, ("curr_project", self.profile.project)),
-            headers=wire.headers,
-            body=wire.body,
-        )
+        return replace(wire, params=(*wire.params, ("curr_project", self.profile.project)))
 
     def _request(
         self,
@@ -405,11 +361,8 @@ class StorageClient:
         streams: bool = False,
     ) -> HttpRequest:
         url = wire.url(endpoint)
-        headers = {
-            **dict(wire.headers),
-            "User-Agent": self.user_agent,
-            "x-odps-user-agent": self.user_agent,
-        }
+        agent = {"User-Agent": self.user_agent, "x-odps-user-agent": self.user_agent}
+        headers = {**dict(wire.headers), **agent}
         headers |= sign(
             wire.method,
             url,
@@ -465,13 +418,8 @@ class StorageClient:
 
     def _note(self, response: HttpResponse, attempts: Attempts, seconds: float) -> None:
         self.quickest = min(self.quickest, seconds)
-        _log.debug(
-            "%s: %s, request id %s, %.3f s",
-            attempts.what,
-            response.status,
-            response.request_id,
-            seconds,
-        )
+        facts = attempts.what, response.status, response.request_id, seconds
+        _log.debug("%s: %s, request id %s, %.3f s", *facts)
         if attempts.tracker is not None:
             attempts.tracker.request(response.request_id)
 

@@ -2,8 +2,7 @@
 
 Worker threads take jobs in order and put items into lanes, one per job. The bytes waiting in the
 lanes are bounded; the lane that the consumer reads may always put one more, which prevents a
-deadlock when the budget is used up. Leaving the iterator stops the workers, their sockets
-included, and joins them. Items may be anything.
+deadlock when the budget is used up.
 """
 
 from __future__ import annotations
@@ -14,25 +13,73 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 DEFAULT_MAX_BYTES = 256 * 2**20
 DEFAULT_WORKERS = 8
+ITEMS_PER_LANE = 8
+"""Items without a refusal that restore a lane."""
 
 T = TypeVar("T")
 Job = Callable[[CancelToken], Iterator[T]]
 
 
-@runtime_checkable
-class Resting(Protocol):
-    """An iterator with periodic work (a keepalive) while its item waits for the consumer."""
+class AdaptiveConcurrency:
+    """A number of lanes between one and ``most``, the initial one; thread-safe.
 
-    def rest(self) -> None:
-        """Do the periodic work; called about ten times a second, must not take long."""
+    Each 429 takes a lane away; `ITEMS_PER_LANE` items without one restore it. It only limits when
+    a job may begin. ``tell`` is called with a line of text at each change.
+
+    Examples
+    --------
+    >>> concurrency = AdaptiveConcurrency(4)
+    >>> concurrency.refused()
+    >>> concurrency.refused()
+    >>> concurrency.lanes
+    2
+    >>> for _ in range(ITEMS_PER_LANE):
+    ...     concurrency.record()
+    >>> concurrency.lanes
+    3
+    """
+
+    def __init__(self, most: int, *, tell: Callable[[str], None] = lambda line: None) -> None:
+        self._lock = threading.Lock()
+        self._tell = tell
+        self._since = 0  # items since lanes changed
+        self.most: int = max(1, most)
+        self.lanes: int = self.most
+        """How many jobs may run now."""
+        self.items: int = 0
+        """How many items of all jobs have arrived."""
+        self.starving: bool = False
+        """Whether a job was refused and no item of any job has arrived since."""
+
+    def refused(self) -> None:
+        """Take a lane away: the service refused a request."""
+        with self._lock:
+            self.starving, self._since = True, 0
+            self._change(self.lanes - 1, "the service answers 429 (too many requests)")
+
+    def record(self) -> None:
+        """Count an item; enough of them without a refusal restore a lane."""
+        with self._lock:
+            self.items += 1
+            self._since += 1
+            self.starving = False
+            if self._since >= ITEMS_PER_LANE and self.lanes < self.most:
+                self._since = 0
+                self._change(self.lanes + 1, "no throttling recently")
+
+    def _change(self, lanes: int, why: str) -> None:
+        lanes, before = max(1, min(self.most, lanes)), self.lanes
+        if lanes != before:
+            self.lanes = lanes
+            self._tell(f"{lanes} at a time instead of {before}: {why}")
 
 
 def fan_out(
@@ -46,36 +93,25 @@ def fan_out(
     concurrency: AdaptiveConcurrency | None = None,
     cancel: CancelToken | None = None,
 ) -> Generator[T, None, None]:
-    """Iterate over the items of all jobs.
+    """Iterate over the items of all jobs; leaving stops and joins the workers.
 
     Parameters
     ----------
     jobs
         Each makes an iterator under a token of its own round; run in a worker thread. They are
-        taken one by one, a few ahead. An iterator that is `Resting` is told while it waits.
+        taken one by one, a few ahead. If an iterator has a method ``rest()``, it is called about
+        ten times a second while its item waits, e.g. for a keepalive.
     size
-        The bytes of an item.
+        Returns the bytes of an item.
     workers
-        Jobs at a time; the most that ``concurrency`` allows by default, and 8 without it. With
-        ``1`` everything runs in the caller's thread.
+        Jobs at a time; by default the most that ``concurrency`` allows, or 8. With ``1`` everything
+        runs in the caller's thread.
     max_bytes
         Bytes of finished items that may wait for the consumer.
     total_bytes
         Bytes that the consumer intends to take in total: read-ahead stays within the rest.
-        A consumer that goes on gets all items nevertheless, one at a time.
     ordered
         Whether items come job after job. Otherwise as they arrive, in order within a job.
-    concurrency
-        Limits how many jobs may run; ``None``: one per worker.
-    cancel
-        Stops all jobs.
-
-    Raises
-    ------
-    CancelledError
-        ``cancel`` was cancelled.
-    Exception
-        What a job raised: when its turn comes if ordered, else at once.
     """
     if workers is None:
         workers = DEFAULT_WORKERS if concurrency is None else concurrency.most
@@ -84,16 +120,31 @@ def fan_out(
     wanted = itertools.chain(first, wanted)
     if len(first) <= 1:
         return _one_by_one(wanted, cancel or CancelToken())
-    budget = _Budget(max_bytes, total_bytes)
+    left = sys.maxsize if total_bytes is None else total_bytes
     token = CancelToken(parent=cancel)
     concurrency = concurrency or AdaptiveConcurrency(len(first))
-    return _side_by_side(_Round(wanted, size, budget, concurrency, ordered, token), len(first))
+    return _side_by_side(
+        _Round(wanted, size, max_bytes, left, concurrency, ordered, token), len(first)
+    )
 
 
 def _one_by_one(jobs: Iterator[Job[T]], cancel: CancelToken) -> Generator[T, None, None]:
+    home = Home()
     for job in jobs:
         cancel.check()
-        yield from job(cancel)
+        items = job(cancel)
+        try:
+            for item in items:
+                yield item
+                home.require("this iteration")
+        finally:
+            _close(items)
+
+
+def _close(items: Iterator[T]) -> None:
+    close = getattr(items, "close", None)  # generators have it, other iterators may not
+    if close is not None:
+        close()
 
 
 def _side_by_side(work: _Round[T], most: int) -> Generator[T, None, None]:
@@ -127,40 +178,13 @@ def _await_launch(thread: threading.Thread) -> None:
             return
 
 
+@dataclass(slots=True)
 class _Lane(Generic[T]):
     """Items that one job has produced and the consumer has not taken yet."""
 
-    __slots__ = ("done", "error", "items")
-
-    def __init__(self) -> None:
-        self.items: deque[tuple[T, int]] = deque()
-        self.done = False
-        self.error: BaseException | None = None
-
-
-class _Budget:
-    """The byte budget: bytes that wait, bytes that were taken, and their limits."""
-
-    __slots__ = ("_max_waiting", "_taken", "_total", "_waiting")
-
-    def __init__(self, max_waiting: int, total: int | None) -> None:
-        self._max_waiting = max_waiting
-        self._total = sys.maxsize if total is None else total
-        self._waiting = self._taken = 0
-
-    def allows(self, size: int) -> bool:
-        """Return whether so many more bytes may wait; if none wait, any number may."""
-        free = min(self._max_waiting, self._total - self._taken) - self._waiting
-        return size <= free or not self._waiting
-
-    def put(self, size: int) -> None:
-        """Count an item that waits."""
-        self._waiting += size
-
-    def take(self, size: int) -> None:
-        """Count an item that the consumer took."""
-        self._waiting -= size
-        self._taken += size
+    items: deque[tuple[T, int]] = field(default_factory=deque)
+    done: bool = False
+    error: BaseException | None = None
 
 
 class _Round(Generic[T]):
@@ -170,12 +194,15 @@ class _Round(Generic[T]):
         self,
         jobs: Iterator[Job[T]],
         size: Callable[[T], int],
-        budget: _Budget,
+        max_waiting: int,
+        left: int,
         concurrency: AdaptiveConcurrency,
         ordered: bool,  # noqa: FBT001  internal, passed once
         token: CancelToken,
     ) -> None:
-        self._jobs, self._size, self._budget = jobs, size, budget
+        self._jobs, self._size = jobs, size
+        self._max_waiting, self._left = max_waiting, left
+        self._waiting = 0  # bytes of items in the lanes
         self._concurrency, self._ordered, self._token = concurrency, ordered, token
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
@@ -193,11 +220,11 @@ class _Round(Generic[T]):
 
     def recruit(self, most: int) -> list[threading.Thread]:
         """Create the worker threads; the caller starts them."""
-        self._threads = [self._worker(n) for n in range(most)]
+        self._threads = [
+            threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
+            for number in range(most)
+        ]
         return list(self._threads)
-
-    def _worker(self, number: int) -> threading.Thread:
-        return threading.Thread(target=self.run, name=f"odps_nb-worker-{number}", daemon=True)
 
     def run(self) -> None:
         """Work on job after job until none is left."""
@@ -228,8 +255,7 @@ class _Round(Generic[T]):
         try:
             return next(self._jobs, None)
         except Exception as error:  # noqa: BLE001  handed to the consumer in its turn
-            lane = self._lanes[number + 1] = _Lane()
-            lane.done, lane.error = True, error
+            self._lanes[number + 1] = _Lane(done=True, error=error)
             return None
 
     def _work(self, number: int, lane: _Lane[T], job: Job[T]) -> None:
@@ -239,17 +265,16 @@ class _Round(Generic[T]):
                 if not self._put(number, lane, item, items):
                     return
         finally:
-            close = getattr(items, "close", None)  # generators have it, other iterators may not
-            if close is not None:
-                close()
+            _close(items)
 
     def _put(self, number: int, lane: _Lane[T], item: T, items: Iterator[T]) -> bool:
         size = self._size(item)
         while not self._place(number, lane, item, size):
             if self._stopped:
                 return False
-            if isinstance(items, Resting):
-                items.rest()
+            rest = getattr(items, "rest", None)  # periodic work while an item waits
+            if rest is not None:
+                rest()
         return True
 
     def _place(self, number: int, lane: _Lane[T], item: T, size: int) -> bool:
@@ -264,13 +289,13 @@ class _Round(Generic[T]):
             if self._stopped or not has_room():
                 return False
             lane.items.append((item, size))
-            self._budget.put(size)
+            self._waiting += size
             self._concurrency.record()
             self._changed.notify_all()
             return True
 
     def _has_room(self, number: int, lane: _Lane[T], size: int) -> bool:
-        if self._budget.allows(size):
+        if not self._waiting or self._waiting + size <= min(self._max_waiting, self._left):
             return True
         return self._ordered and number == self._head and not lane.items
 
@@ -293,7 +318,8 @@ class _Round(Generic[T]):
                 lane = self._head_lane() if self._ordered else self._any_lane()
                 if lane is not None:
                     item, size = lane.items.popleft()
-                    self._budget.take(size)
+                    self._waiting -= size
+                    self._left -= size  # of what the consumer intends to take
                     self._changed.notify_all()
                     return (item,)
                 if self._job is None and not self._lanes:
@@ -328,11 +354,11 @@ class _Round(Generic[T]):
 
     def end(self) -> None:
         """Stop all workers: for the consumer, a token, or the exit of the process. Idempotent."""
-        self._token.cancel()  # first: whoever takes must learn of this, not of an early end
+        self._token.cancel()  # first: the consumer must see a cancellation, not an early end
         self.stop()
 
     def stop(self) -> None:
-        """Make every worker end soon, and drop the items that nobody took."""
+        """Make every worker end soon, and drop the items that were not taken."""
         with self._changed:
             self._stopped, self._job = True, None
             for lane in self._lanes.values():

@@ -1,14 +1,14 @@
 """Reads the Arrow stream of a response: validated record batches, and a check that it is complete.
 
 pyarrow accepts a stream that stops between two messages, and a body may be plain IPC or inside a
-coding, whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15). Here every byte
-passes `EndMarkerCheck` before Arrow gets it: the end marker must come, at the end of the body.
-Rows carry no checksum: unless every batch is validated in full, a damaged offset crashes the
-process when the value is accessed. Text that is not UTF-8 is no damage (`odps_nb.arrow.text`).
+coding, whatever was requested (``docs/protocol.md`` sections 5.5, 10.1 no. 15): every byte passes
+`EndMarkerCheck` before Arrow gets it. Rows carry no checksum: in a batch that is not validated in
+full, a damaged offset crashes the process. Invalid UTF-8 is no damage (`odps_nb.arrow.text`).
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -40,34 +40,23 @@ from odps_nb.wire.calls.errors import GZIP_MAGIC, MAX_ERROR_BYTES, find_error
 from odps_nb.wire.codings import Decoder, decoder
 
 
-class Body(Protocol):
+class _Body(Protocol):
     """A response body, such as `odps_nb.http.transport.HttpResponse`."""
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """Headers of the response."""
-
+    def headers(self) -> Mapping[str, str]: ...
     @property
-    def request_id(self) -> str | None:
-        """The server's id of the request."""
-
-    def read(self, n: int, /) -> bytes:
-        """Return ``n`` bytes, fewer only at the end."""
-
-    def read1(self) -> bytes:
-        """Return what has arrived; empty at the end."""
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Fill ``buffer`` unless the body ends; return the number of bytes."""
-
-    def close(self) -> None:
-        """Free the connection."""
+    def request_id(self) -> str | None: ...
+    def read(self, n: int, /) -> bytes: ...
+    def read1(self) -> bytes: ...
+    def readinto(self, buffer: Any, /) -> int: ...
+    def close(self) -> None: ...
 
 
 class _Decoded:
     """The decompressed content of a body that is one zstd or LZ4 frame sequence."""
 
-    def __init__(self, body: Body, head: bytes, coding: Decoder) -> None:
+    def __init__(self, body: _Body, head: bytes, coding: Decoder) -> None:
         self._body = body
         self._decoder: Decoder | None = coding
         # Taken one by one: a kilobyte may become a gigabyte, if not of one message.
@@ -99,15 +88,14 @@ class _Decoded:
                 self._pieces, self._decoder = self._decoder.pieces_eof(), None
 
 
-class _Watched:
+class _Watched(io.RawIOBase):
     """The file object that pyarrow reads; ``check`` sees every byte before Arrow does.
 
     Each part of a message lands in the buffer that Arrow keeps.
     """
 
-    closed = False
-
-    def __init__(self, body: Body, check: EndMarkerCheck, max_output: int | None) -> None:
+    def __init__(self, body: _Body, check: EndMarkerCheck, max_output: int | None) -> None:
+        super().__init__()
         self._check, self._headers = check, body.headers
         self.ran_short = False
         self.failed = True  # while the body is read, so that its own errors travel on
@@ -124,9 +112,9 @@ class _Watched:
             else _Decoded(body, head, decoder(found, max_output=max_output)).readinto
         )
 
-    def read(self, n: int = -1) -> bytes:
+    def read(self, n: int | None = -1) -> bytes:
         """Return ``n`` bytes, fewer only at the end; Arrow reads message lengths so."""
-        return bytes(self.read_buffer(n))
+        return bytes(self.read_buffer(n or 0))
 
     def read_buffer(self, n: int) -> Any:
         """Return ``n`` bytes as a buffer, without a copy; Arrow reads message bodies so."""
@@ -157,12 +145,6 @@ class _Watched:
         """Return ``True``; pyarrow requires it."""
         return True
 
-    def flush(self) -> None:
-        """Do nothing; pyarrow requires it."""
-
-    def close(self) -> None:
-        """Do nothing: the owner of the body closes it."""
-
 
 def _begins_document(head: bytes | memoryview) -> bool:
     """Return whether bytes where an Arrow message begins are those of an error document."""
@@ -177,42 +159,25 @@ class RowStream:
 
     Parameters
     ----------
-    body
-        Where the stream comes from; its first bytes are read at once.
     expected_rows
-        How many rows there must be; ``None`` if unknown.
+        Number of rows that must come; ``None`` if unknown.
     max_message
-        Bytes of one Arrow message that are accepted.
+        Maximum bytes of one Arrow message.
     max_decompressed
-        Bytes that a batch whose buffers are compressed may need.
+        Maximum bytes that a batch whose buffers are compressed may need.
     max_output
-        Bytes that a coding around the stream may decode to; ``None`` for no limit.
+        Maximum bytes that a coding around the stream may decode to; ``None`` for no limit.
     text
         What becomes of text that is not UTF-8. ``None``: its column comes as binary, for the
         caller to fit (`odps_nb.arrow.text.fit_text`).
     columns, unit
         The columns of the read and the unit of its TIMESTAMPs, for the forms that
         `odps_nb.arrow.plain` knows. ``None``: unknown.
-
-    Raises
-    ------
-    ConversionError
-        A text is not UTF-8, and ``text`` is strict; or a time or DECIMAL does not fit its type.
-    TruncatedError
-        The end marker or rows are missing.
-    FramingError
-        The bytes are not an Arrow stream, continue after its end, or are damaged.
-    LimitExceededError
-        A message is larger than accepted, or would be when it is decompressed.
-    ServiceError
-        The body is an error document of the service, or continues with one.
-    TransportError
-        The connection broke, or the body is shorter than HTTP states.
     """
 
     def __init__(
         self,
-        body: Body,
+        body: _Body,
         *,
         expected_rows: int | None = None,
         max_message: int = DEFAULT_MAX_BODY,
@@ -304,13 +269,20 @@ class RowStream:
         self.close()
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Translate Arrow's errors into ours; ours get the request id."""
+    def named_in_errors(self) -> Iterator[None]:
+        """Give the request id to the errors inside the block."""
         try:
             yield
         except ProtocolError as error:
             error.request_id = error.request_id or self.request_id
             raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Translate Arrow's errors into ours."""
+        try:
+            with self.named_in_errors():
+                yield
         except MemoryError as error:
             raise LimitExceededError(
                 f"not enough memory for the next message of the Arrow stream: {error}",

@@ -55,13 +55,7 @@ class Columns:
 def choose_columns(
     plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]
 ) -> Columns:
-    """Return the columns of a plan; may cost a request for those of the table.
-
-    Raises
-    ------
-    ArgumentError
-        A column does not exist, or the condition cannot be applied.
-    """
+    """Return the columns of a plan; may cost a request for those of the table."""
     schema = plan.schema
     if plan.where and schema is None:  # a condition as a tree comes with the schema
         schema = _probed(plan, ask)

@@ -1,9 +1,8 @@
 """Incremental reads of table versions: bounds, request options, and the change of each row.
 
 Primary-key tables support modes ``append`` and ``cdc``, with one split per bucket that changed and
-system columns beside those of the table (live tests of the C++ client:
-TestIncrementalReadOptions*). Other tables support modes ``version`` and ``timestamp``, known from
-documents only. Pure: no requests.
+system columns (live tests of the C++ client: TestIncrementalReadOptions*). Other tables support
+modes ``version`` and ``timestamp``, known from documents only.
 """
 
 from __future__ import annotations
@@ -83,13 +82,7 @@ def names_on_the_wire(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Replace the operation code of each row by a word.
-
-    Raises
-    ------
-    FramingError
-        An unknown operation code.
-    """
+    """Replace the operation code of each row by a word."""
     place = batch.schema.get_field_index(OPERATION_TYPE.name)
     if place < 0:  # it was not asked for
         return batch
@@ -105,18 +98,7 @@ def in_words(batch: pa.RecordBatch) -> pa.RecordBatch:
 def plan_increment(
     since: Bound | None, until: Bound | None, *, changes: bool, keyed: bool, names: Sequence[str]
 ) -> Increment:
-    """Check ``since``, ``until`` and ``changes``, and return the increment to read.
-
-    Parameters
-    ----------
-    names
-        The columns of the table.
-
-    Raises
-    ------
-    ArgumentError
-        Invalid or reversed bounds, or changes of a table that does not keep them.
-    """
+    """Check ``since``, ``until`` and ``changes``, and return the increment to read."""
     if changes and not keyed:
         raise ArgumentError(
             "changes=True needs a table with a primary key",

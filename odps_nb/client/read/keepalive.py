@@ -33,9 +33,8 @@ class SessionKeeper:
     """Refreshes a session before it expires; shared by all its readers.
 
     A refresh is due when half of the remaining time is over, a minute before expiry at the latest:
-    a consumer may wait that long between two batches. In that minute a refresh is tried three
-    times at once. Thread-safe; no thread waits for a refresh that another thread makes. Call
-    `close` after `keep_aside`.
+    a consumer may wait that long between two batches. Thread-safe; no thread waits for a refresh
+    that another thread makes. Call `close` after `keep_aside`.
     """
 
     def __init__(
@@ -50,25 +49,15 @@ class SessionKeeper:
         self._refreshing = threading.Lock()
         self._over = CancelToken(parent=cancel)
         self._aside: threading.Thread | None = None
-        self._route_token = session.route_token
+        self.route_token: str | None = session.route_token
+        """The newest route token of the session."""
         self._expires_at = session.expires_at
         self._due = _time_for(session.expires_at, now=storage.now())
 
-    @property
-    def route_token(self) -> str | None:
-        """The newest route token of the session."""
-        return self._route_token
-
     def keep(self, cancel: CancelToken | None) -> None:
-        """Refresh the session if that is due; free otherwise.
+        """Refresh the session if that is due.
 
-        A failed refresh is logged and retried later: rows may still arrive, and if the session has
-        expired, reading them raises.
-
-        Raises
-        ------
-        CancelledError
-            ``cancel`` was cancelled.
+        A failed refresh is logged and retried later: reading rows raises if the session expired.
         """
         if self._is_due() and self._refreshing.acquire(blocking=False):
             try:
@@ -115,7 +104,7 @@ class SessionKeeper:
         except OdpsNbError as error:
             _log.warning("session %s was not refreshed: %s", self._session.session_id, error)
             return
-        self._route_token = answer.route_token or self._route_token
+        self.route_token = answer.route_token or self.route_token
         self._expires_at = answer.expires_at
         later = _time_for(answer.expires_at, now=asked)
         self._due = None if later is None else max(soon, later)

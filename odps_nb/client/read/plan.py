@@ -30,43 +30,34 @@ class ReadPlan:
     Parameters
     ----------
     columns
-        Names, partition columns among them; empty for all. Data columns arrive in this order,
-        then partition columns.
+        Names, also of partition columns; empty for all. Data columns arrive in this order, then
+        partition columns.
     partition_columns
-        Which of ``columns`` are partition columns. ``None``: found out by one more request.
+        Which of ``columns`` are partition columns. ``None``: found by one more request.
     partitions
-        Specs, partial ones too; empty for the whole table.
-    where
-        A SQL condition (`odps_nb.filters.parse`). The service leaves out blocks of rows by it, and
-        each row is tested again when it arrives.
-    condition
-        A condition beside ``where``, as a tree.
+        Specs, also partial ones; empty for the whole table.
+    where, condition
+        A SQL condition (`odps_nb.filters.parse`), and another one as a tree. The service leaves out
+        blocks of rows by them, and each row is tested again when it arrives.
     timezone
-        Where times in quotes are read that ``where`` compares with a DATETIME or TIMESTAMP.
+        Zone of quoted times that ``where`` compares with a DATETIME or TIMESTAMP.
     schema
-        All columns of the table, where they are known; a condition needs them. ``None``: found out
-        by one more request.
+        All columns of the table, which a condition needs. ``None``: found by one more request.
     split_bytes, splits
-        Size of a split by the service's estimate, or their number. Where neither is said a split
-        has 64 MiB, or more where there would be over 100,000 of them.
+        Size of a split by the service's estimate, or their number. By default a split has 64 MiB,
+        or more where there would be over 100,000 of them.
     row_ranges
-        Ask for splits that are ranges of rows also where there is a filter, so that they can be
-        cut (`cut_for_blobs`). A table that supports none is cut by size.
+        Request ranges of rows also with a filter, so that they can be cut (`cut_for_blobs`).
     limit
-        Rows wanted at most.
+        Maximum number of rows.
     versions
-        ``(after, upto)``: only the rows that the versions after the one, up to the other, added
-        (`ReadSession.latest_version` of an earlier read is where to start).
+        ``(after, upto)``: only the rows added by the versions after the first, up to the second.
     appends_only
-        Leave out versions that replaced rows, too; without it, such a version is an error.
-    compression
-        The compression to request.
+        Skip versions that replaced rows; without it, such a version is an error.
     timestamp_unit
-        Unit in which TIMESTAMPs arrive. ``None``: nanoseconds.
+        Unit of TIMESTAMPs. ``None``: nanoseconds.
     increment
         Read only the rows of some versions; not with ``versions``.
-    text
-        How text is given.
     """
 
     table: TableName
@@ -109,18 +100,14 @@ class ReadPlan:
 class ReadSession:
     """A snapshot and its splits; a plain value that may be pickled.
 
-    ``schema`` is what the batches have, in their order. ``row_count`` counts the rows of all
-    splits where they are known (no filter), ``expires_at`` is in seconds of the epoch,
-    ``estimated_size`` is in bytes, of the rows before a filter. ``filter`` is applied to the rows
-    of every split, and needs ``hidden`` columns that come with them and are not given on.
-    ``stored_rows`` are those that a filtered session with ranges of rows has before its filter, by
-    the service's count. With a ``limit`` the splits may hold more rows than that. ``selects`` says
-    that columns were chosen, ``columns`` which of a stream that has more than was wanted.
-    ``latest_version`` is that of the table, 0 if there is none or the service reports none.
-    ``timestamp_unit`` is the requested unit of TIMESTAMPs. ``tells_changes``: the last data column
-    holds the change of each row as a word. ``text`` says how text is given;
-    with ``binary`` text columns are BINARY in ``schema``, and ``sent`` has them as the service
-    sends them.
+    ``schema`` is that of the batches. ``row_count`` counts the rows of all splits (no filter),
+    ``stored_rows`` those before a filter, and ``estimated_size`` the bytes before a filter, as far
+    as the service reports them; with a ``limit`` the splits may hold more rows. ``expires_at`` is
+    in seconds of the epoch. ``filter`` needs the ``hidden`` columns, which are not returned.
+    ``selects``: columns were chosen; ``columns``: which of a stream with more of them.
+    ``latest_version`` of the table is 0 if unknown. ``tells_changes``: the last data column holds
+    the change of each row as a word. ``sent`` has text columns as the service sends them, where
+    they are BINARY in ``schema``.
     """
 
     table: TableName

@@ -14,7 +14,7 @@ from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.stream_schema import find_columns
-from odps_nb.errors import ArgumentError, FramingError, OdpsNbError
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
 from odps_nb.terms import STRICT_TEXT, TextOptions
 from odps_nb.wire.calls import Preview
@@ -32,59 +32,37 @@ def fetch_preview(
 ) -> pa.Table:
     """Return the first rows of a table; one request, retried as a whole.
 
-    No rows may mean that the partition does not exist: the service does not report it.
-
-    Parameters
-    ----------
-    columns
-        The known columns of the table; the stream is checked against them.
-    shown
-        The same, text as BINARY where it is wanted as bytes. ``None``: ``columns``.
-    text
-        How text is given; CHAR is stripped of its padding only where ``columns`` are known.
-
-    Raises
-    ------
-    ConversionError
-        A text is not UTF-8, and ``text`` is strict.
-    ArgumentError
-        The request has no limit: the number of rows would be unknown.
+    No rows may mean that the partition does not exist: the service does not report it. The stream
+    is checked against the ``columns`` of the table, and CHAR loses its padding only where they are
+    known. ``shown`` are the same, text as BINARY where it is wanted as bytes.
     """
     if request.limit is None:
         raise ArgumentError(
             f"the preview of {request.table} has no limit", hint="say how many rows, 0 for all"
         )
     what = f"preview of {request.table}"
-    with storage.attempts(what, tracker=tracker, cancel=cancel) as attempts:
-        while True:
-            try:
-                response = storage.open(request, attempts=attempts)
-                with response, RowStream(response, text=None, columns=columns) as stream:
-                    batches = _batches(stream, columns)
-                break
-            except OdpsNbError as error:
-                attempts.again(error, idempotent=True)
+    attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
+
+    def once() -> tuple[RowStream, list[pa.RecordBatch]]:
+        response = storage.open(request, attempts=attempts)
+        with response, RowStream(response, text=None, columns=columns) as stream:
+            if columns is not None:
+                with stream.named_in_errors():
+                    find_columns(stream.schema, columns)
+            return stream, list(iter(stream.next, None))
+
+    stream, batches = attempts.run(once, idempotent=True)
     types = text_types(stream.schema, columns if shown is None else shown, text.mode)
     chars = () if text.char_padding else char_columns(stream.schema.names, columns or ())
     fields = map(pa.Field.with_type, stream.schema, types)
     found, rows = [], 0
     for batch in batches:
-        place = partial(_place, request, rows)
+        place = partial(_place, what, rows)
         fitted = fit_text(batch, types, text.mode, place, unprotected=stream.unprotected)
         found.append(stripped(fitted, chars))
         rows += batch.num_rows
     return pa.Table.from_batches(found, schema=pa.schema(fields, stream.schema.metadata))
 
 
-def _batches(stream: RowStream, columns: Sequence[Column] | None) -> list[pa.RecordBatch]:
-    if columns is not None:
-        try:
-            find_columns(stream.schema, columns)
-        except FramingError as error:
-            error.request_id = stream.request_id
-            raise
-    return list(iter(stream.next, None))
-
-
-def _place(request: Preview, before: int, row: int) -> tuple[str, int]:
-    return f"row {before + row} of the preview of {request.table}", before + row
+def _place(what: str, before: int, row: int) -> tuple[str, int]:
+    return f"row {before + row} of the {what}", before + row

@@ -1,7 +1,4 @@
-"""Reads the rows of one split, and resumes a broken stream at the exact row.
-
-The caller passes a function that makes the request for a stream from a given row on.
-"""
+"""Reads the rows of one split, and resumes a broken stream at the exact row."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
+from odps_nb.client.parallel.fan_out import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.stream_schema import find_columns, mismatch
@@ -29,24 +26,15 @@ from odps_nb.wire.calls import StreamingCall
 
 @dataclass(frozen=True, slots=True)
 class TextForm:
-    """The form of text in one stream of rows.
-
-    Parameters
-    ----------
-    mode
-        What becomes of text that is not UTF-8.
-    columns
-        The columns that are shown, text as BINARY where it is wanted as bytes. ``None``: unknown.
-    place
-        Names a row of the stream for an error, in words and as a number.
-    stripped
-        Columns with their types on the wire, whose CHAR values lose the blanks at their end.
-    """
+    """The form of text in one stream of rows."""
 
     mode: TextMode
     columns: tuple[Column, ...] | None
+    """Columns of the result, text as BINARY where it is wanted as bytes. ``None``: unknown."""
     place: Callable[[int], tuple[str, int]]
+    """Names a row of the stream for an error, in words and as a number."""
     stripped: tuple[Column, ...] = ()
+    """Columns with their types on the wire, whose CHAR values lose the blanks at their end."""
 
 
 def rows_of(split: Split) -> int | None:
@@ -63,23 +51,17 @@ class ResumableRowStream:
         Makes the request for the rows from a row number on.
     what
         Names the rows in notes and events.
-    start
-        First row wanted, counted as ``request_at`` counts.
-    expected
-        Row number at which the rows must end; ``None`` if unknown.
+    start, expected
+        First row, counted as ``request_at`` counts, and the row at which they must end, if known.
     columns
         Columns of the session; every stream is checked against them. ``None``: unknown.
     select
-        Columns wanted, in their order; empty for those of the session in its order. With a
+        Columns to return, in their order; empty for those of the session in its order. With a
         selection a stream may have further columns.
-    label
-        Name of the split for the tracker.
-    part
-        Whether others read other rows of this split.
+    label, part
+        Name of the split for the tracker, and whether others read other rows of it.
     concurrency
         Shared with concurrent readers; reduced when the service answers 429.
-    text
-        The form of text.
     unit
         The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
     """
@@ -114,7 +96,9 @@ class ResumableRowStream:
         self._stream: RowStream | None = None
         self._response: HttpResponse | None = None  # of the open stream
         self._schema: pa.Schema | None = None
-        self._places: tuple[int, ...] | None = None  # of what is wanted; None: all as it comes
+        self._places: tuple[int, ...] | None = (
+            None  # of the columns to return; None: all, in the order of the stream
+        )
         self._rows_of_last = 0
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
@@ -127,16 +111,7 @@ class ResumableRowStream:
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
         """Iterate; leaving early closes the connection.
 
-        Parameters
-        ----------
-        fits
-            Whether text has its form. Otherwise a column with text that is not UTF-8 comes as
-            binary, and the caller calls `fit`.
-
-        Raises
-        ------
-        ConversionError
-            A text is not UTF-8, and the form is strict.
+        Without ``fits``, a column with text that is not UTF-8 comes as binary, for `fit`.
         """
         with self._attempts, self._metered():
             try:
@@ -153,10 +128,7 @@ class ResumableRowStream:
     ) -> pa.RecordBatch:
         """Return the last batch, or rows and first columns of it, with text in its form.
 
-        Parameters
-        ----------
-        row
-            Returns which row of the last batch a row of ``batch`` is.
+        ``row`` maps a row of ``batch`` to its row of the last batch.
         """
         first = self._row - self._rows_of_last
         fitted = fit_text(
@@ -167,6 +139,11 @@ class ResumableRowStream:
             unprotected=self._unprotected,
         )
         return stripped(fitted, self._chars)
+
+    def uncount(self, rows: int) -> None:
+        """Take back rows that the filter dropped from the progress."""
+        if self._tracker is not None and rows:
+            self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
         """Close the connection if the service refuses other readers; `batches` reopens it later."""
@@ -231,7 +208,8 @@ class ResumableRowStream:
         self._wire_bytes = 0
         try:
             stream = RowStream(response, text=None, columns=self._columns, unit=self._unit)
-            places = self._placed(stream)
+            with stream.named_in_errors():
+                places = self._wanted(stream.schema)
             if self._schema is not None and not stream.schema.equals(self._schema):
                 raise FramingError(
                     "the columns changed between two streams of one snapshot",
@@ -241,29 +219,21 @@ class ResumableRowStream:
             response.close()
             raise
         self._response = response
-        self._schema, self._places = stream.schema, places
+        as_it_comes = places == tuple(range(len(stream.schema)))
+        self._schema, self._places = stream.schema, None if as_it_comes else places
         self._unprotected = stream.unprotected
-        fields = stream.schema if places is None else map(stream.schema.field, places)
-        wanted = pa.schema(fields)
+        wanted = pa.schema(map(stream.schema.field, places))
         self._types = text_types(wanted, self._text.columns, self._text.mode)
         self._chars = char_columns(wanted.names, self._text.stripped)
         return stream
 
-    def _placed(self, stream: RowStream) -> tuple[int, ...] | None:
-        """Check the stream's columns against the session's; return the selected indexes."""
-        try:
-            places = self._wanted(stream.schema)
-        except FramingError as error:
-            error.request_id = error.request_id or stream.request_id
-            raise
-        return None if places == tuple(range(len(stream.schema))) else places
-
     def _wanted(self, stream: pa.Schema) -> tuple[int, ...]:
-        found: tuple[int, ...] = ()
+        """Check the stream's columns against the session's; return the selected indexes."""
+        found = tuple(range(len(stream)))
         if self._columns is not None:
             found = find_columns(stream, self._columns, may_have_more=bool(self._select))
         if not self._select:
-            return found if self._columns is not None else tuple(range(len(stream)))
+            return found
         names = {name.casefold(): index for index, name in enumerate(stream.names)}
         try:
             return tuple(names[name.casefold()] for name in self._select)
@@ -302,7 +272,7 @@ class ResumableRowStream:
             self._tracker.add(split=self._label, wire_bytes=self._new_wire_bytes())
 
     def _new_wire_bytes(self) -> int:
-        """Return the bytes of the open stream that nobody was told of; they count as told now."""
+        """Return the bytes of the open stream since the last call."""
         if self._response is None:
             return 0
         new = self._response.wire_bytes - self._wire_bytes

@@ -67,9 +67,9 @@ DEFAULT_SPLIT_BYTES = 64 * 2**20
 #: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
 MIN_SPLIT_BYTES = 10 * 2**20
 DEFAULT_SPLIT_ROWS = 1_000_000
-#: Splits of a session where nobody says how many or how large: of more than these they grow.
+#: Maximum number of splits by default: beyond that they grow.
 DEFAULT_SPLITS = 100_000
-#: Splits that are taken when somebody does: each is a value here, and a task of Spark's driver.
+#: Maximum number that the caller may request: each is a value here, and a task of Spark's driver.
 MAX_SPLITS = 1_000_000
 READY_TIMEOUT = 600.0
 
@@ -89,40 +89,23 @@ def open_read_session(
     Without a filter rows are counted exactly and cut into ranges here (`SplitMode.ROW_OFFSET`);
     with one the service cuts (`SplitMode.SIZE`), unless smaller splits are wanted than it makes.
     Where the table is refused in one mode, the other is asked for.
-
-    Raises
-    ------
-    NotFoundError
-        No such project, table or partition; of a table the hint names similar ones.
-    InvalidRequestError
-        The service does not take the filter, or what is read is a view, an external table or
-        JSON (the hint says so).
-    ArgumentError
-        A column does not exist, or the options would make over a million splits.
     """
+    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
     try:
-        return _opened(storage, plan, tracker, cancel)
+        columns = choose_columns(plan, ask)
+        answer = _answered(plan, _request(plan, columns), ask)
+        session = _session(plan, answer, columns)
     except NotFoundError as error:
         suggest_tables(storage, plan.table, error)
         raise
     except InvalidRequestError as error:
         explain_refused_table(storage, plan.table, error, columns=plan.columns)
         raise
-
-
-def _opened(
-    storage: StorageClient,
-    plan: ReadPlan,
-    tracker: ProgressTracker | None,
-    cancel: CancelToken | None,
-) -> ReadSession:
-    ask = partial(_ask, storage, tracker=tracker, cancel=cancel)
-    columns = choose_columns(plan, ask)
-    request = _request(plan, columns)
-    answer = _answered(plan, request, ask)
-    session = _session(plan, answer, columns)
     if tracker is not None:
-        tracker.plan(session_id=session.session_id, rows_total=_rows_total(session))
+        rows = session.row_count
+        if rows is not None and session.limit is not None:
+            rows = min(session.limit, rows)
+        tracker.plan(session_id=session.session_id, rows_total=rows)
         for split in session.splits:
             tracker.plan_split(str(split), rows=rows_of(split))
     return session
@@ -183,22 +166,10 @@ def _in_other_mode(plan: ReadPlan, request: CreateReadSession) -> CreateReadSess
 
 
 def reopen_read_session(storage: StorageClient, plan: ReadPlan, session_id: str) -> ReadSession:
-    """Refresh a session that was opened with this plan; same rows, same splits.
-
-    Raises
-    ------
-    SessionExpiredError
-        It has expired, and its snapshot with it.
-    """
+    """Refresh a session of this plan: same rows, same splits, or `SessionExpiredError`."""
     columns = choose_columns(plan, partial(_ask, storage, tracker=None, cancel=None))
     answer = storage.call(GetReadSession(table=plan.table, session_id=session_id, refresh=True))
     return _session(plan, require_ready(answer, plan.table), columns)
-
-
-def _rows_total(session: ReadSession) -> int | None:
-    if session.limit is None or session.row_count is None:
-        return session.row_count
-    return min(session.limit, session.row_count)
 
 
 def _split_bytes(plan: ReadPlan) -> int:

@@ -1,7 +1,6 @@
-"""Chooses how much a read asks for at a time: splits, pieces of them, batches. Pure: no requests.
+"""Chooses how much a read requests at a time: splits, pieces of them, batches.
 
-What may wait for the consumer is a budget of bytes; half of it is for finished batches, half for
-those in the hands of the workers.
+Half of the budget of bytes is for finished batches, half for those of the workers.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def lanes_for(asked: int | None, ahead: int) -> int:
 def piece_bytes(ahead: int, lanes: int = READ_WORKERS) -> int:
     """Return the bytes of a piece, so that one of each lane fits into the budget.
 
-    A lane alone has nobody to wait for: its splits stay whole, since every request has its cost.
+    With a single lane splits stay whole, because extra requests would only add overhead.
     """
     return max(PIECE_BYTES, ahead // (2 * lanes)) if lanes > 1 else sys.maxsize
 
@@ -75,19 +74,11 @@ def batch_bound(size: int) -> int:
 
 
 class PieceRanges:
-    """Cuts each split into pieces of bounded bytes, one request each.
+    """Cuts each split into pieces of about ``size`` bytes of Arrow data, one request each.
 
-    Iterating cuts as it goes, by what rows have needed so far; an index split stays whole, since
-    only the service can cut it.
-
-    Parameters
-    ----------
-    size
-        Bytes of Arrow data that a piece should have, or up to half as much again, because every
-        request has its cost.
-    row_bytes
-        First estimate of the bytes of a row; ``None`` if unknown: nothing is cut before rows
-        have arrived.
+    Iterating cuts as it goes, by the bytes of the rows so far; an index split stays whole, since
+    only the service can cut it. ``row_bytes`` is a first estimate; ``None`` if unknown: nothing is
+    cut before rows have arrived.
 
     Examples
     --------
@@ -96,13 +87,7 @@ class PieceRanges:
     ['rows 0…5', 'rows 5…10']
     """
 
-    def __init__(
-        self,
-        splits: Sequence[Split],
-        *,
-        size: int,
-        row_bytes: float | None,
-    ) -> None:
+    def __init__(self, splits: Sequence[Split], *, size: int, row_bytes: float | None) -> None:
         self._splits, self._size, self._row_bytes = splits, max(1, size), row_bytes
         self._rows = self._bytes = 0
 

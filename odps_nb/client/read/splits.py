@@ -1,14 +1,14 @@
-"""Reads the rows of a session: one split, or all of them concurrently.
+"""Reads the rows of a session: one split, or all of them (``docs/protocol.md`` sections 3.3, 4).
 
 A broken split resumes at the exact row; an expired session is an error, since a new one would be
-another snapshot. See ``docs/protocol.md`` sections 3.3 and 4.
+another snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice, starmap
 
@@ -17,9 +17,8 @@ import pyarrow as pa
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, Job, fan_out
-from odps_nb.client.read.checks import Batches, BatchFilter, counted, limited, whole, within
+from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, AdaptiveConcurrency, Job, fan_out
+from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
 from odps_nb.client.read.resume import ResumableRowStream, TextForm, rows_of
@@ -40,16 +39,19 @@ from odps_nb.client.read.sizes import (
     piece_bytes,
     row_bytes,
 )
-from odps_nb.lifetime import Home
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
 
 __all__ = [
+    "START",
+    "Placed",
     "ReadPlan",
     "ReadSession",
+    "RowPlace",
     "SplitRows",
     "iter_batches",
+    "iter_placed",
     "iter_split",
     "open_read_session",
     "plan_ranges",
@@ -78,36 +80,22 @@ def iter_split(
 ) -> SplitRows:
     """Iterate over the batches of one split; closing the iterator closes its connection.
 
-    A broken stream resumes at the exact row. The end of the iteration means that the stream was
-    complete: end marker, end of the HTTP body, and the number of rows if known.
+    The end of the iteration means that the stream was complete: end marker, end of the HTTP body,
+    and the number of rows if known.
 
     Parameters
     ----------
     columns
         A selection of the session's columns, in the order wanted; empty for all of them.
-    compression, max_batch_rows
-        ``None``: as in the plan. A batch has 20,000 rows at most.
     skip_rows
         Rows at the start of the split to leave out.
     max_batch_bytes
-        Upper bound of a batch that the service is asked for; 0 is none. The service takes 1 to
-        256 MiB: less or more is asked as the nearest of them.
+        Bound of a batch in bytes, 0 for none; rounded to the 1 to 256 MiB that the service takes.
     keeper
         Keeps the session alive for several splits, in a thread of its own; its owner closes it.
         Without one, the split refreshes it itself, between two batches.
-    concurrency
-        Shared with the readers of other splits, so that they yield to each other.
     part_of
         The split of the session that this one is a piece of, for progress.
-
-    Raises
-    ------
-    SessionExpiredError
-        The snapshot is gone; rows of another one are never mixed in.
-    TruncatedError
-        Rows are missing at the end, after all attempts.
-    ConversionError
-        A text of a row that the filter keeps is not UTF-8, and the session's ``text`` is strict.
     """
     shown = columns or session.columns or session.schema.names
     hidden = _hidden(session, shown)
@@ -146,10 +134,7 @@ def iter_split(
         cancel=cancel,
     )
     look_after = keeper.keep_aside if shared else partial(keeper.keep, cancel)
-    row_filter = None
-    if session.filter is not None:
-        row_filter = BatchFilter(session.filter, len(shown), str(part_of or split), tracker)
-    return SplitRows(rows, look_after, row_filter, in_words if session.tells_changes else None)
+    return SplitRows(rows, look_after, session, len(shown))
 
 
 def _place(session: ReadSession, split: Split, row: int) -> tuple[str, int]:
@@ -213,23 +198,15 @@ def iter_batches(
     Parameters
     ----------
     limit
-        Rows wanted at most; the session's own limit if ``None``. Reaching it closes all
-        connections.
+        Maximum number of rows; that of the session if ``None``.
     ordered
         Whether batches come in the order of the splits, or as they arrive.
     workers
         Splits read at a time: by default 16, or 8 where ``read_ahead`` is less than 64 MiB.
     read_ahead
-        Bytes of batches that may be here before the consumer takes them; 256 MiB by default.
+        Maximum bytes of batches to buffer ahead of the consumer. Default: 256 MiB.
     max_bytes
-        Bytes of batches wanted at most, all together; no more of them is read ahead.
-
-    Raises
-    ------
-    LimitExceededError
-        The next batch would exceed ``max_bytes``; the read has been closed.
-    CancelledError
-        ``cancel`` was cancelled; connections are closed and threads are joined by then.
+        Maximum bytes of all batches together; more of them are an error.
     """
     limit = session.limit if limit is None else limit
     if tracker is not None:
@@ -238,115 +215,59 @@ def iter_batches(
     ahead = ahead if max_bytes is None else min(ahead, max_bytes)
     cancel = storage.operation(cancel)
     keeper = SessionKeeper(storage, session, tracker=tracker, cancel=cancel)
-    read = _Read(
-        storage,
-        session,
-        ordered=ordered,
-        workers=workers,
-        ahead=ahead,
-        max_bytes=max_bytes,
-        cancel=cancel,
-        open_split=partial(
-            iter_split,
-            storage,
-            session,
-            columns=columns,
-            compression=compression,
-            tracker=tracker,
-            keeper=keeper,
-        ),
+    if workers is None and storage.is_here:
+        # One connection to a service on this machine keeps a processor busy: more connections
+        # would add requests and threads, but no speed.
+        workers = 1
+    lanes = lanes_for(workers, ahead)
+    pieces = PieceRanges(
+        session.splits, size=piece_bytes(ahead, lanes), row_bytes=row_bytes(session)
+    )
+    concurrency = AdaptiveConcurrency(
+        len(list(islice(pieces, lanes))),
         tell=lambda line: tracker.noted(f"splits: {line}") if tracker is not None else None,
     )
-    batches = _bounded(read.batches(), session, limit, max_bytes)
-    return _kept(counted(batches, tracker), keeper)
 
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """How the splits of a session are read: one after another, or several at a time."""
-
-    storage: StorageClient
-    session: ReadSession
-    _: KW_ONLY
-    ordered: bool
-    workers: int | None
-    ahead: int
-    max_bytes: int | None
-    cancel: CancelToken
-    open_split: Callable[..., SplitRows]
-    tell: Callable[[str], None]
-
-    def batches(self) -> Batches:
-        """Return all batches.
-
-        One connection to a service on this machine keeps a processor busy. More connections would
-        add requests and threads, but no speed.
-        """
-        if self.workers is None and self.storage.is_here:
-            return self._one_by_one()
-        return self._several()
-
-    def _one_by_one(self) -> Batches:
-        home = Home()
-        for split in self.session.splits:
-            rows = self.open_split(
-                split,
-                max_batch_bytes=batch_bytes(self.ahead, 1),
-                max_batch_rows=batch_rows(self.session, self.ahead, 1),
-                cancel=self.cancel,
-            )
-            with closing(rows):
-                for batch in rows:
-                    yield batch
-                    home.require("this iteration")
-
-    def _several(self) -> Batches:
-        lanes = lanes_for(self.workers, self.ahead)
-        pieces = PieceRanges(
-            self.session.splits,
-            size=piece_bytes(self.ahead, lanes),
-            row_bytes=row_bytes(self.session),
-        )
-        concurrency = AdaptiveConcurrency(len(list(islice(pieces, lanes))), tell=self.tell)
-
-        def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
-            return lambda token: self.open_split(
-                piece,
-                max_batch_bytes=batch_bytes(self.ahead, concurrency.most),
-                max_batch_rows=batch_rows(self.session, self.ahead, concurrency.most),
-                cancel=token,
-                concurrency=concurrency,
-                part_of=split,
-            )
-
-        return fan_out(
-            starmap(job, pieces),
-            size=pieces.record,
-            workers=self.workers,
-            max_bytes=self.ahead // 2,
-            total_bytes=self.max_bytes,
-            ordered=self.ordered,
+    def job(split: Split, piece: Split) -> Job[pa.RecordBatch]:
+        return lambda token: iter_split(
+            storage,
+            session,
+            piece,
+            columns=columns,
+            compression=compression,
+            max_batch_bytes=batch_bytes(ahead, concurrency.most),
+            max_batch_rows=batch_rows(session, ahead, concurrency.most),
+            tracker=tracker,
+            cancel=token,
+            keeper=keeper,
             concurrency=concurrency,
-            cancel=self.cancel,
+            part_of=split,
         )
 
-
-def _bounded(
-    batches: Batches, session: ReadSession, limit: int | None, max_bytes: int | None
-) -> Batches:
-    if limit is None:
-        batches = whole(batches, session.row_count, what=str(session.table))
-    else:
-        batches = limited(batches, limit)
-    return batches if max_bytes is None else within(batches, max_bytes)
+    batches = fan_out(
+        starmap(job, pieces),
+        size=pieces.record,
+        workers=workers,
+        max_bytes=ahead // 2,
+        total_bytes=max_bytes,
+        ordered=ordered,
+        concurrency=concurrency,
+        cancel=cancel,
+    )
+    rows = delivered(
+        batches,
+        tracker,
+        what=str(session.table),
+        rows=session.row_count,
+        limit=limit,
+        max_bytes=max_bytes,
+    )
+    return _kept(rows, keeper)
 
 
 def _kept(batches: Batches, keeper: SessionKeeper) -> Batches:
-    try:
+    with closing(keeper), closing(batches):
         yield from batches
-    finally:
-        batches.close()
-        keeper.close()
 
 
 class SplitRows:
@@ -356,11 +277,12 @@ class SplitRows:
         self,
         rows: ResumableRowStream,
         look_after: Callable[[], None],
-        row_filter: BatchFilter | None,
-        shape: Callable[[pa.RecordBatch], pa.RecordBatch] | None,
+        session: ReadSession,
+        columns: int,
     ) -> None:
         self._rows, self._look_after = rows, look_after
-        self._filter, self._shape = row_filter, shape
+        self._filter, self._columns = session.filter, columns
+        self._shape = in_words if session.tells_changes else None
         self._batches = rows.batches(fits=False)
         self._begun = False
         self.row: int = 0
@@ -385,10 +307,16 @@ class SplitRows:
             raise
 
     def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows that the filter keeps; text of the others may be any bytes."""
-        if self._filter is None:
+        """Return the rows that the filter keeps; text of the others may be any bytes.
+
+        The service leaves out whole blocks of rows at most, so each row is tested.
+        """
+        found = self._filter
+        if found is None:
             return self._rows.fit(batch)
-        return self._rows.fit(self._filter.apply(batch), partial(self._filter.row_of, batch))
+        kept = found.apply(batch, self._columns)
+        self._rows.uncount(batch.num_rows - kept.num_rows)
+        return self._rows.fit(kept, lambda row: found.rows(batch)[row])
 
     def rest(self) -> None:
         """Keep the session alive; close the connection if the service refuses others."""
@@ -398,3 +326,90 @@ class SplitRows:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._batches.close()
+
+
+# -- rows from any place on ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a batch begins: the number of its split, and a row of it before the filter.
+
+    Rows of a condition have no numbers. The service counts rows of a split so when a broken stream
+    resumes (``docs/protocol.md`` section 3.3).
+    """
+
+    split: int = 0
+    row: int = 0
+
+
+START = RowPlace()
+Placed = tuple[RowPlace, pa.RecordBatch]
+
+
+def iter_placed(
+    storage: StorageClient,
+    session: ReadSession,
+    begin: RowPlace = START,
+    *,
+    workers: int,
+    read_ahead: int,
+    cancel: CancelToken | None = None,
+) -> Generator[Placed, None, None]:
+    """Iterate over all rows from a place on, each batch with its own place.
+
+    Nothing before the place is read: neither the splits before its split, nor the rows before its
+    row. The limit of the session is ignored.
+    """
+    cancel = storage.operation(cancel)
+    keeper = SessionKeeper(storage, session, tracker=None, cancel=cancel)
+    concurrency = AdaptiveConcurrency(min(workers, len(session.splits) - begin.split))
+
+    def job(number: int) -> Job[Placed]:
+        def rows(token: CancelToken) -> Iterator[Placed]:
+            split = iter_split(
+                storage,
+                session,
+                session.splits[number],
+                skip_rows=begin.row if number == begin.split else 0,
+                max_batch_bytes=batch_bytes(read_ahead, concurrency.most),
+                max_batch_rows=batch_rows(session, read_ahead, concurrency.most),
+                cancel=token,
+                keeper=keeper,
+                concurrency=concurrency,
+            )
+            return _PlacedRows(split, number)
+
+        return rows
+
+    found = fan_out(
+        (job(number) for number in range(begin.split, len(session.splits))),
+        size=lambda placed: int(placed[1].nbytes),
+        max_bytes=read_ahead // 2,
+        concurrency=concurrency,
+        cancel=cancel,
+    )
+    with closing(keeper), closing(found):
+        yield from found
+
+
+class _PlacedRows:
+    """Batches of one split with their places; rests and closes as the split does."""
+
+    def __init__(self, rows: SplitRows, split: int) -> None:
+        self._rows, self._split = rows, split
+
+    def __iter__(self) -> Iterator[Placed]:
+        return self
+
+    def __next__(self) -> Placed:
+        batch = next(self._rows)
+        return RowPlace(self._split, self._rows.row), batch
+
+    def rest(self) -> None:
+        """Do the periodic work of the split while a batch of it waits."""
+        self._rows.rest()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._rows.close()

@@ -1,8 +1,7 @@
 """Checks that the columns of an Arrow stream are those of its session.
 
-A session has names and MaxCompute types; the stream has an Arrow schema, which decides what values
-become. Every Arrow type that services are known to send for a type is accepted, after
-`odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2); a list in place of text is not.
+Every Arrow type that services are known to send for a MaxCompute type is accepted, after
+`odps_nb.arrow.plain` (``docs/protocol.md`` sections 5.1, 5.2).
 """
 
 from __future__ import annotations
@@ -33,11 +32,6 @@ def find_columns(
     ----------
     may_have_more
         Whether further columns are no error, because the caller takes those it knows.
-
-    Raises
-    ------
-    FramingError
-        A column is missing, comes twice, holds another kind of values, or is not of the session.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Options of a new table, and its ``CREATE TABLE`` text.
 
 No user input reaches SQL unchecked: names are validated and back-quoted, texts are escaped, types
-are written from the type tree. Pure: no requests.
+are written from the type tree.
 """
 
 from __future__ import annotations
@@ -64,19 +64,11 @@ class TableOptions:
 
 
 def create_table_sql(table: TableName, schema: TableSchema, options: TableOptions) -> str:
-    """Return the ``CREATE TABLE`` text.
-
-    Raises
-    ------
-    ArgumentError
-        An invalid definition: a bad name, a BLOB in a key, a lifecycle of 0 days, more columns
-        or levels of partitions than a table can have (``docs/protocol.md`` section 9.6).
-    """
+    """Return the ``CREATE TABLE`` text."""
     if not schema.columns:
         raise ArgumentError("a table needs at least one column that is no partition column")
     _check_names(table, schema.all_columns)
-    _check_blobs(schema)
-    _check_known(schema)
+    _check_types(schema)
     if problem := definition_problem(schema, options.comment):
         raise ArgumentError(problem)
     keys = _spelled(options.primary_key, schema, "primary key")
@@ -120,17 +112,22 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
+def schema_settings(schema: str) -> dict[str, str]:
+    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
+    return {
+        "odps.sql.allow.namespace.schema": "true",
+        "odps.namespace.schema": "true",
+        "odps.default.schema": schema,
+    }
+
+
 def _has_blobs(schema: TableSchema) -> bool:
     return any(has_blob(column.type) for column in schema.columns)
 
 
 def quoted(table: TableName) -> str:
     """Return the back-quoted name for SQL text; its parts were checked when the name was made."""
-    return _dotted(part for part in (table.project, table.schema, table.table) if part)
-
-
-def _dotted(parts: Iterable[str]) -> str:
-    return ".".join(f"`{part}`" for part in parts)
+    return ".".join(f"`{part}`" for part in (table.project, table.schema, table.table) if part)
 
 
 def _names(names: Iterable[str]) -> str:
@@ -207,7 +204,7 @@ _NO_KEYS = (
 )
 
 
-def _check_blobs(schema: TableSchema) -> None:
+def _check_types(schema: TableSchema) -> None:
     for column in schema.partition_columns:
         if has_blob(column.type):
             raise ArgumentError(
@@ -216,12 +213,8 @@ def _check_blobs(schema: TableSchema) -> None:
     for column in schema.columns:
         if _key_holds_blob(column.type):
             raise ArgumentError(f"the column {column.name!r} has a BLOB in the key of a MAP")
-
-
-def _check_known(schema: TableSchema) -> None:
-    """Refuse types of another service, whose texts could be any SQL."""
     for column in schema.all_columns:
-        if has_any(column.type, (TypeCode.UNKNOWN,)):
+        if has_any(column.type, (TypeCode.UNKNOWN,)):  # its text could be any SQL
             raise ArgumentError(
                 f"the column {column.name!r} has the type {format_type(column.type)[:80]!r}, "
                 "which odps_nb does not know",

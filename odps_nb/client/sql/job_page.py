@@ -1,8 +1,8 @@
 """Finds the web page of a SQL instance, as the stock clients build its address.
 
 ``GET /webconsole/host`` names the console, below the REST endpoint; pyodps 0.13 appends region,
-endpoint, project and instance. The older Logview address holds a token, which opens the job to
-whoever reads the saved notebook: it is not built.
+endpoint, project and instance. The older Logview address is not built: its token would open the
+job to every reader of the saved notebook.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def console_of(storage: StorageClient) -> str | None:
 
 
 def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
-    """Return the address of an instance's page; whoever opens it logs in there."""
+    """Return the address of an instance's page, which asks for a login."""
     profile = storage.profile
     where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
     return f"{console}/job-insights?{where}"

@@ -16,11 +16,6 @@ _SET = re.compile(r"(?:\s|--[^\n]*\n)*+set\s+([\w.]+)\s*=([^;]*)(?:;|$)", re.IGN
 def split_settings(sql: str) -> tuple[dict[str, str], str]:
     """Return the settings at the beginning of a query, and the rest of its text.
 
-    Raises
-    ------
-    ArgumentError
-        There is no rest: settings alone are no query.
-
     Examples
     --------
     >>> split_settings("set odps.sql.allow.fullscan=true; select 1")

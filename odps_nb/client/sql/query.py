@@ -1,8 +1,4 @@
-"""SQL instances: submit, wait, cancel.
-
-``docs/protocol.md`` section 9.3. The text of a query is sent unchanged;
-``odps_nb.client.sql.result`` reads the rows of its result.
-"""
+"""SQL instances: submit, wait, cancel (``docs/protocol.md`` section 9.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.catalog import control_call, schema_settings
+from odps_nb.client.sql.definitions import schema_settings
 from odps_nb.client.sql.leading_settings import split_settings
 from odps_nb.errors import (
     ArgumentError,
@@ -88,18 +84,9 @@ def submit_sql(
 ) -> SqlInstance:
     """Start a query and return at once.
 
-    The job has an id of its own (``<Guid>``), so that it is sent again after a lost response and
-    runs once. If the profile has a time zone, the query runs in it, unless ``settings`` name
-    another. ``SET`` statements at the beginning of the text are settings, too.
-
-    Raises
-    ------
-    ArgumentError
-        There are settings and no query.
-    InvalidRequestError
-        The service cannot read the text.
-    QueryError
-        The service ran it at once, and it failed.
+    The job has an id of its own (``<Guid>``): it is sent again after a lost response, and runs
+    once. It runs in the time zone of the profile, unless ``settings``, or ``SET`` statements at
+    the beginning of the text, name another.
     """
     profile = storage.profile
     given, sql = split_settings(sql)
@@ -140,15 +127,7 @@ def submit_sql(
 
 
 def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
-    """Return a job that was submitted earlier, by any process; two requests.
-
-    Raises
-    ------
-    NotFoundError
-        The project has no such instance.
-    ArgumentError
-        This cannot be the id of an instance.
-    """
+    """Return a job that was submitted earlier, by any process; two requests."""
     if not isinstance(instance_id, str) or not _INSTANCE_ID.fullmatch(instance_id.strip()):
         raise ArgumentError(
             f"{instance_id!r:.80} is not the id of an instance",
@@ -157,7 +136,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         )
     project, name = storage.profile.project, instance_id.strip()
     try:
-        found = control_call(storage, GetTaskStatus(project=project, instance_id=name))
+        found = storage.control(GetTaskStatus(project=project, instance_id=name))
     except NotFoundError as error:
         error.hint = (
             "check the id and the project of the connection; the service keeps instances for a "
@@ -165,7 +144,7 @@ def find_sql(storage: StorageClient, instance_id: str) -> SqlInstance:
         )
         raise
     try:
-        sql = control_call(storage, GetInstanceSource(project=project, instance_id=name))
+        sql = storage.control(GetInstanceSource(project=project, instance_id=name))
     except ServiceError as error:  # the text is only shown
         _log.info("the text of instance %s is unknown: %s", name, error)
         sql = ""
@@ -184,7 +163,7 @@ def fetch_status(storage: StorageClient, instance: SqlInstance) -> str:
     It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or ``cancelled``.
     """
     request = GetTaskStatus(project=instance.project, instance_id=instance.instance_id)
-    return _state(control_call(storage, request))
+    return _state(storage.control(request))
 
 
 def _state(found: InstanceStatus) -> str:
@@ -208,90 +187,63 @@ def wait_sql(
     cancel: CancelToken | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until the query has succeeded; polls, with at most one request every two seconds.
-
-    Parameters
-    ----------
-    timeout
-        Seconds; ``None`` waits for ever.
-
-    Raises
-    ------
-    QueryError
-        It failed or was stopped; the message is the service's own.
-    RequestTimeoutError
-        It still runs after ``timeout`` seconds, and is not stopped.
-    CancelledError
-        The token was cancelled; the query continues until `cancel_sql`.
-    """
-    try:
-        failure = _wait(storage, instance, timeout, tracker, cancel, clock)
-    except _TimeOverError:
+    """Wait until the query has succeeded; after ``timeout`` seconds it is not stopped."""
+    if not _ends(storage, instance, timeout, tracker, cancel, clock):
         raise RequestTimeoutError(
             f"the query still runs after {timeout:g} s",
             hint="call wait() again, or cancel() to stop it",
-        ) from None
-    if failure is not None:
+        )
+    if (failure := _find_failure(storage, instance, tracker)) is not None:
         raise failure
 
 
-class _TimeOverError(Exception):
-    """The caller's time is over, and the query still runs."""
-
-
-def _wait(
+def _ends(
     storage: StorageClient,
     instance: SqlInstance,
     timeout: float | None,
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
     clock: Callable[[], float] = time.monotonic,
-) -> ServiceError | None:
-    """Wait until the query is over; return why it failed, if it did."""
+) -> bool:
+    """Wait until the query is over; return ``False`` if it still runs after ``timeout`` seconds."""
     if instance.is_over:
-        return None
+        return True
     cancel = cancel or CancelToken()
     if tracker is not None:
         tracker.phase(Phase.RUNNING)
     deadline = None if timeout is None else clock() + timeout
     delay = FIRST_POLL
     request = GetInstance(project=instance.project, instance_id=instance.instance_id)
-    while not control_call(storage, request, tracker=tracker, cancel=cancel).is_over:
+    while not storage.control(request, tracker=tracker, cancel=cancel).is_over:
         left = delay if deadline is None else min(delay, deadline - clock())
         if left <= 0:
-            raise _TimeOverError
+            return False
         if cancel.wait(left):
             cancel.check()
         delay = min(LAST_POLL, delay * 1.5)
-    return _find_failure(storage, instance, tracker)
+    return True
 
 
 def _find_failure(
     storage: StorageClient, instance: SqlInstance, tracker: ProgressTracker | None
 ) -> ServiceError | None:
+    if instance.is_over:
+        return None
     project, instance_id = instance.project, instance.instance_id
     status = GetTaskStatus(project=project, instance_id=instance_id)
-    state = control_call(storage, status, tracker=tracker)
+    state = storage.control(status, tracker=tracker)
     bad = [task for task in state.tasks if task.status.lower() != "success"]
     if state.tasks and not bad:
         return None
     wanted = GetInstanceResult(project=project, instance_id=instance_id)
-    result = control_call(storage, wanted, tracker=tracker)
+    result = storage.control(wanted, tracker=tracker)
     ended = bad[0] if bad else TaskState(name=instance.task)
     texts = [task.text for task in result.tasks if not bad or task.name == ended.name]
     failed = TaskResult(name=ended.name, status=ended.status, text=texts[0] if texts else "")
     return _failure(failed, instance_id, instance.sql)
 
 
-# Where the text of a failure says what is missing or taken, its kind is that of a REST answer.
-_KINDS: Mapping[str, type[ServiceError]] = {
-    "NoSuchProject": NotFoundError,
-    "NoSuchTable": NotFoundError,
-    "NoSuchPartition": NotFoundError,
-    "NoSuchObject": NotFoundError,
-}
-
-
+_MISSING = {"NoSuchProject", "NoSuchTable", "NoSuchPartition", "NoSuchObject"}
 # What projects refuse by default, and how to allow it (``docs/protocol.md`` section 8.6).
 _REFUSED = {
     "is full scan with all partitions": "name partitions in the condition, or allow it by "
@@ -304,9 +256,8 @@ _NO_PARTITION = re.compile("partition.*(?:does not exist|not found|not exist)", 
 
 def _failure(task: TaskResult, instance_id: str, sql: str) -> ServiceError:
     error: ServiceError = query_error(task)
-    kind = _KINDS.get(error.code or "")
-    if kind is not None:
-        error = kind(error.message, code=error.code, hint=error.hint, status=error.status)
+    if error.code in _MISSING:  # as in the response to a REST request
+        error = NotFoundError(error.message, code=error.code, hint=error.hint, status=error.status)
     elif _NO_PARTITION.search(error.message):  # the service has no code of its own for it
         error = NotFoundError(
             error.message,
@@ -345,9 +296,8 @@ def run_sql(
     if tracker is not None:
         tracker.plan(session_id=instance.instance_id)
     try:
-        failure = _wait(storage, instance, timeout, tracker, cancel)
-    except _TimeOverError:
-        raise _cancelled_late(storage, instance, timeout) from None
+        in_time = _ends(storage, instance, timeout, tracker, cancel)
+        failure = _find_failure(storage, instance, tracker) if in_time else None
     except BaseException as error:
         stop_quietly(storage, instance)
         if isinstance(error, (ProtocolError, ServiceError, TransportError)):
@@ -356,6 +306,8 @@ def run_sql(
                 f"instance {instance.instance_id} was started; whether it succeeded is unknown"
             )
         raise
+    if not in_time:
+        raise _cancelled_late(storage, instance, timeout)
     if failure is not None:
         raise failure
     return instance
@@ -382,7 +334,7 @@ def cancel_sql(storage: StorageClient, instance: SqlInstance) -> None:
     """Cancel a query on the service; no effect on one that has ended."""
     request = CancelInstance(project=instance.project, instance_id=instance.instance_id)
     try:
-        control_call(storage, request)
+        storage.control(request)
     except ConflictError as error:
         if error.code != "InvalidStateSetting":  # that is: it has ended
             raise
@@ -402,13 +354,7 @@ def stop_quietly(storage: StorageClient, instance: SqlInstance) -> bool:
 def estimate_sql(
     storage: StorageClient, sql: str, *, settings: Mapping[str, str] | None = None
 ) -> SqlCost:
-    """Return the service's estimate for a query; leaving the wait early stops it.
-
-    Raises
-    ------
-    QueryError
-        The service cannot estimate it, in its own words.
-    """
+    """Return the service's estimate for a query; leaving the wait early stops it."""
     instance = submit_sql(storage, sql, name=COST_TASK, settings=settings, estimates=True)
     try:
         wait_sql(storage, instance, cancel=storage.operation())
@@ -418,22 +364,20 @@ def estimate_sql(
         stop_quietly(storage, instance)
         raise
     wanted = GetInstanceResult(project=instance.project, instance_id=instance.instance_id)
-    tasks = control_call(storage, wanted).tasks
+    tasks = storage.control(wanted).tasks
     if not tasks:
         raise FramingError("the estimate of a query has no result")
     return SqlCost.decode(tasks[0].text)
 
 
-MOST = 100
-"""Characters of the line that are shown."""
-
+_MOST = 100  # characters of the line that are shown
 _PLACE = re.compile(r"ODPS-\d{7}:\s*\[(\d{1,6}),(\d{1,6})\]")
 
 
 def excerpt(sql: str, message: str) -> str | None:
     """Return the line that an error names, and a caret below the place; ``None`` if it names none.
 
-    The service counts lines and columns from 1. ``[1,1]`` is what it says when it knows no place.
+    The service counts lines and columns from 1, and says ``[1,1]`` when it knows no place.
 
     Examples
     --------
@@ -448,6 +392,6 @@ def excerpt(sql: str, message: str) -> str | None:
     lines = sql.strip().split("\n")
     if not 0 <= line < len(lines) or not 0 <= column <= len(lines[line]):
         return None
-    start = max(0, column - MOST * 3 // 4)
-    shown = "".join(c if c.isprintable() else " " for c in lines[line][start : start + MOST])
+    start = max(0, column - _MOST * 3 // 4)
+    shown = "".join(c if c.isprintable() else " " for c in lines[line][start : start + _MOST])
     return f"  {shown.rstrip()}\n  {' ' * (column - start)}^"

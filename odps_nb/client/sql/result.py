@@ -1,21 +1,22 @@
-"""Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14).
-
-A result is a snapshot with a known number of rows: a large one is read in concurrent pages, and a
-broken stream resumes at the exact row.
-"""
+"""Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.parallel.concurrency import AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, DEFAULT_WORKERS, Job, fan_out
-from odps_nb.client.read.checks import Batches, counted
+from odps_nb.client.parallel.fan_out import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_WORKERS,
+    AdaptiveConcurrency,
+    Job,
+    fan_out,
+)
+from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.resume import ResumableRowStream, TextForm
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
@@ -75,13 +76,7 @@ class ResultSession:
         return text_as_binary(self.schema) if text.mode is TextMode.BINARY else self.schema
 
     def check(self, rows: int | None) -> None:
-        """Fail if more rows are wanted (``None``: all) than this session is sure to have.
-
-        Raises
-        ------
-        AccessDeniedError
-            The session is limited, and its result may have more rows than it gives.
-        """
+        """Fail if more rows are wanted (``None``: all) than this session is sure to have."""
         if self.is_cut and (rows is None or rows > LIMITED_RESULT_ROWS):
             raise AccessDeniedError(
                 f"the key may not read more than the first {LIMITED_RESULT_ROWS:,} rows of a "
@@ -181,31 +176,10 @@ def iter_result(
 ) -> Batches:
     """Iterate over the rows in order; a broken stream resumes at the exact row.
 
-    A result of one page is one request. A larger one is cut into pages of about equal length
-    that are read side by side. Leaving the iterator early closes its connections.
-
-    Parameters
-    ----------
-    limit
-        Rows wanted at most; no more are asked for.
-    page_rows
-        Rows of a page at most.
-    workers
-        Pages read at a time; 8 by default.
-    read_ahead
-        Bytes of batches that may wait for the consumer. The service decides how large a batch is;
-        each worker may hold one more.
-    text
-        How text is given.
-    unit
-        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
-
-    Raises
-    ------
-    ConversionError
-        A text is not UTF-8, and ``text`` is strict; or a time does not fit the unit.
-    TruncatedError
-        The service sent fewer rows than it had announced.
+    A result is cut into pages of at most ``page_rows`` rows, of which ``workers`` (8 by default)
+    are read concurrently. ``read_ahead`` bytes of batches may wait for the consumer; each worker
+    may hold one more batch, whose size the service decides. Leaving the iterator early closes its
+    connections.
     """
     total = session.row_count if limit is None else min(limit, session.row_count)
     pages = plan_ranges(total, math.ceil(total / page_rows))
@@ -216,22 +190,15 @@ def iter_result(
     lanes = DEFAULT_WORKERS if workers is None else workers
     concurrency = AdaptiveConcurrency(min(len(pages), lanes))
 
+    stream = partial(
+        _stream, storage, session, compression=compression, text=text, unit=unit, tracker=tracker
+    )
+
     def job(page: RowRangeSplit) -> Job[pa.RecordBatch]:
-        rows = partial(
-            ResumableRowStream,
-            storage,
-            partial(_request, session, page, compression),
-            what=f"{page} of the result of instance {session.instance_id}",
-            start=page.offset,
-            expected=page.offset + page.count,
-            columns=tuple(session.schema),
-            text=_form(session, text),
-            unit=unit,
-            label=None if several is None else str(page),
-            concurrency=concurrency,
-            tracker=tracker,
-        )
-        return lambda token: rows(cancel=token).batches()
+        label = None if several is None else str(page)
+        return lambda token: stream(
+            page, label=label, concurrency=concurrency, cancel=token
+        ).batches()
 
     batches = fan_out(
         map(job, pages),
@@ -240,7 +207,7 @@ def iter_result(
         concurrency=concurrency,
         cancel=storage.operation(cancel),
     )
-    return counted(batches, tracker)
+    return delivered(batches, tracker)
 
 
 def iter_result_rows(
@@ -253,26 +220,34 @@ def iter_result_rows(
     cancel: CancelToken | None = None,
 ) -> Batches:
     """Iterate over some rows by number: one request, continued at the exact row when it breaks."""
-    stream = ResumableRowStream(
-        storage,
-        partial(_request, session, rows, Compression.NONE),
-        what=f"{rows} of the result of instance {session.instance_id}",
-        start=rows.offset,
-        expected=rows.offset + rows.count,
-        columns=tuple(session.schema),
-        text=_form(session, text),
-        unit=unit,
-        cancel=storage.operation(cancel),
-    )
-    return stream.batches()
+    token = storage.operation(cancel)
+    return _stream(storage, session, rows, text=text, unit=unit, cancel=token).batches()
 
 
-def _form(session: ResultSession, text: TextOptions) -> TextForm:
-    return TextForm(
+def _stream(
+    storage: StorageClient,
+    session: ResultSession,
+    rows: RowRangeSplit,
+    *,
+    compression: Compression = Compression.NONE,
+    text: TextOptions,
+    **more: Any,
+) -> ResumableRowStream:
+    form = TextForm(
         text.mode,
         tuple(session.shown(text)),
         lambda row: (f"row {row} of the result", row),
         stripped=() if text.char_padding else tuple(session.schema),
+    )
+    return ResumableRowStream(
+        storage,
+        partial(_request, session, rows, compression),
+        what=f"{rows} of the result of instance {session.instance_id}",
+        start=rows.offset,
+        expected=rows.offset + rows.count,
+        columns=tuple(session.schema),
+        text=form,
+        **more,
     )
 
 

@@ -1,8 +1,7 @@
 """Values of a write: its session, its closed streams, and the operation of each row.
 
-Rows of such a table carry ``__operation`` (int8): 85 puts a row in place of the one with its key,
-68 removes that row; the last row of a key in a stream wins (live tests of the Python SDK:
-test_delta_table_record_writer). Pure: no requests.
+Rows of a primary-key table carry ``__operation`` (int8): 85 upserts a row, 68 deletes it; the last
+row of a key in a stream wins (live tests of the Python SDK: test_delta_table_record_writer).
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ UPSERT, DELETE = ord("U"), ord("D")
 def takes_operation(schema: WriteSchema) -> bool:
     """Return whether rows of this stream must have the operation column.
 
-    The column may be listed with the system columns or with those of data: the Python SDK looks
-    in both.
+    It may be listed with the system or the data columns: the Python SDK looks in both.
     """
     listed = (*schema.schema.columns, *schema.system_columns)
     return any(column.name == OPERATION for column in listed)
@@ -56,29 +54,15 @@ def takes_operation(schema: WriteSchema) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """Adds the operation column to batches of a write; may be pickled.
-
-    Parameters
-    ----------
-    operation
-        `UPSERT` or `DELETE`, for all rows; ``None``: they are appended, or upserted where the
-        table has a key.
-    flag
-        A boolean column of the rows, not of the table: where it is true the row is deleted. It is
-        taken out.
-    """
+    """Adds the operation column to batches of a write; may be pickled."""
 
     operation: int | None = None
+    """`UPSERT` or `DELETE`, for all rows; ``None``: append, or upsert where the table has a key."""
     flag: str | None = None
+    """A boolean column of the rows, not of the table: where it is true the row is deleted."""
 
     def put(self, batch: pa.RecordBatch, schema: WriteSchema) -> pa.RecordBatch:
-        """Return the batch with the operation column where the stream has it.
-
-        Raises
-        ------
-        ArgumentError
-            Rows are to be upserted or deleted, and the stream takes no operations.
-        """
+        """Return the batch with the operation column where the stream has it."""
         if not takes_operation(schema):
             if self.operation is None:
                 return batch

@@ -1,12 +1,11 @@
-"""Groups batches into uploads of bounded size, and encodes them.
+"""Groups batches into uploads of bounded size, and encodes them (``docs/protocol.md`` 5.4, 7.6).
 
-``docs/protocol.md`` sections 5.4, 7.6.
-
-The number of rows precedes an upload, so a part is gathered before it is sent. Pure: no requests.
+The number of rows precedes an upload, so a part is gathered before it is sent.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,11 +54,6 @@ def iter_parts(
     """Group batches into parts of about ``max_bytes`` each; batches without rows are left out.
 
     A part is one Arrow stream: where the unit of a timestamp changes, a new one begins.
-
-    Raises
-    ------
-    ConversionError
-        The batches differ in their columns.
     """
     held: list[pa.RecordBatch] = []
     size = 0
@@ -114,26 +108,18 @@ def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(at, step)
 
 
-class _Sink:
-    """The file object that pyarrow writes to: passes every buffer on, and is not closed by it."""
-
-    closed = False
+class _Sink(io.RawIOBase):
+    """The file object that pyarrow writes to: passes every buffer on."""
 
     def __init__(self, write: Callable[[Any], object]) -> None:
+        super().__init__()
         self._write = write
 
     def write(self, data: Any) -> int:
         self._write(data)
         return len(data)
 
-    def flush(self) -> None:
-        """Do nothing; pyarrow requires it."""
-
-    def close(self) -> None:
-        """Do nothing: the owner finishes the upload."""
-
     def writable(self) -> bool:
-        """Return ``True``; pyarrow requires it."""
         return True
 
 

@@ -78,22 +78,9 @@ def open_write_session(
 ) -> WriteSession:
     """Begin a transaction; a context manager that aborts unless it was committed.
 
-    Parameters
-    ----------
-    partition
-        Where the rows go. Keys that it leaves out must be columns of the rows.
-    overwrite
-        Whether the commit replaces the target: the table, the partitions under ``partition``,
-        or those that received rows.
-    part_bytes
-        Size of one upload; memory holds one per stream.
-
-    Raises
-    ------
-    NotFoundError
-        No such project or table.
-    InvalidRequestError
-        The service refuses it; of a view the hint says so.
+    Keys that ``partition`` leaves out must be columns of the rows. With ``overwrite`` the commit
+    replaces the table, the partitions under ``partition``, or those that received rows.
+    ``part_bytes`` is the size of one upload; memory holds one per stream.
     """
     if tracker is not None:
         tracker.phase(Phase.CREATING)
@@ -168,15 +155,11 @@ class WriteSession:
         """The columns that rows must have; fetched once, if no stream is open yet."""
         if self._schema is None:
             self._require_open()
-            answer = self._storage.call(
-                GetWriteSchema(
-                    table=self.ref.table,
-                    session_id=self.ref.session_id,
-                    route_token=self.ref.route_token,
-                ),
-                tracker=self._tracker,
-                cancel=self._cancel,
+            ref = self.ref
+            request = GetWriteSchema(
+                table=ref.table, session_id=ref.session_id, route_token=ref.route_token
             )
+            answer = self._storage.call(request, tracker=self._tracker, cancel=self._cancel)
             self._schema = answer.schema
         return self._schema
 
@@ -208,25 +191,19 @@ class WriteSession:
         return stream
 
     def commit(self, streams: Iterable[StreamReceipt | tuple[str, int]] | None = None) -> None:
-        """Make the rows visible, all of them at once.
+        """Make the rows of exactly these streams visible, all at once; ``None``: those opened here.
 
-        Parameters
-        ----------
-        streams
-            Which streams and no others, as receipts or (id, version); ``None``: those opened
-            here.
-
-        Raises
-        ------
-        StateError
-            A stream is still open, or the session is over.
-        TransportError
-            No answer came, and what became of the commit cannot be found out either: the error
-            is ``in_doubt``.
+        The error is ``in_doubt`` if no response came, and the outcome cannot be found out either.
         """
         self._require_open()
         if streams is None:
-            streams = [stream.close() for stream in self._committable()]
+            opened = self.streams
+            for stream in opened:
+                if not stream.closed:
+                    raise StateError(
+                        f"{stream.label} is still open", hint="close every stream before the commit"
+                    )
+            streams = [stream.close() for stream in opened]
         self._commit_was_tried = True
         try:
             commit_write(
@@ -260,14 +237,6 @@ class WriteSession:
             error.add_note("the write was aborted; nothing of it is in the table")
         return False
 
-    def _committable(self) -> tuple[WriteStream, ...]:
-        for stream in self.streams:
-            if not stream.closed:
-                raise StateError(
-                    f"{stream.label} is still open", hint="close every stream before the commit"
-                )
-        return self.streams
-
     def abort(self) -> None:
         """Drop everything that was written. Idempotent; no effect after a commit."""
         if self._over is None and self._home.is_here:
@@ -291,14 +260,13 @@ class WriteSession:
     def _leave(self, error: BaseException | None) -> None:
         if self._over is not None or not self.owned or not self._home.is_here:
             return
+        line = "the write was aborted; nothing of it is in the table"
         try:
             self.abort()
-            line = "the write was aborted; nothing of it is in the table"
-        except ConflictError as second:
-            line = f"the session was over before it could be aborted: {second}"
-            _log.warning("write session %s: %s", self.session_id, line)
         except OdpsNbError as second:
             line = f"the session could not be aborted and will expire: {second}"
+            if isinstance(second, ConflictError):
+                line = f"the session was over before it could be aborted: {second}"
             _log.warning("write session %s: %s", self.session_id, line)
         if isinstance(error, OdpsNbError):
             error.add_note(line)
@@ -357,12 +325,8 @@ def commit_write(
     in_doubt = False
     while True:
         try:
-            storage.call(
-                request,
-                tracker=tracker,
-                read_timeout=storage.options.work_timeout,
-                patient=True,
-            )
+            timeout = storage.options.work_timeout
+            storage.call(request, tracker=tracker, read_timeout=timeout, patient=True)
             return
         except (TransportError, ServerFaultError, ProtocolError) as error:
             in_doubt = in_doubt or may_have_been_done(error)
@@ -421,10 +385,7 @@ def abort_write(storage: StorageClient, session: WriteSessionRef) -> None:
         table=session.table, session_id=session.session_id, route_token=session.route_token
     )
     try:
-        storage.call(
-            request,
-            retry=_ABORT_RETRY,
-            read_timeout=min(_ABORT_TIMEOUT, storage.options.read_timeout),
-        )
+        timeout = min(_ABORT_TIMEOUT, storage.options.read_timeout)
+        storage.call(request, retry=_ABORT_RETRY, read_timeout=timeout)
     except (NotFoundError, SessionExpiredError) as error:
         _log.debug("nothing to abort: %s", error)

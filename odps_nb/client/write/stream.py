@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from odps_nb.client.blob.upload import BlobItem, upload_blobs
+from odps_nb.client.blob.upload import BlobItem, BlobUploader
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
@@ -31,6 +32,7 @@ from odps_nb.errors import (
 from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire.calls import (
+    Call,
     CloseWriteStream,
     CreateWriteStream,
     GetWriteStream,
@@ -39,6 +41,8 @@ from odps_nb.wire.calls import (
     WriteStreamAnswer,
 )
 from odps_nb.wire.schema_json import WriteSchema
+
+T = TypeVar("T")
 
 _log = logging.getLogger("odps_nb")
 
@@ -57,16 +61,8 @@ def open_write_stream(
     """Open a stream; a higher version of the same id replaces what the lower one wrote.
 
     With ``resume``, continue a stream that was left open: `WriteStream.rows` is the number of rows
-    that the service has, and its former writer can write no more.
-
-    Raises
-    ------
-    NotFoundError
-        There is none to resume.
-    ConflictError
-        The session is over, or a higher version is there already.
-    SessionExpiredError
-        The session is gone.
+    that the service has, and its former writer can write no more. `ConflictError`: the session is
+    over, or a higher version exists.
     """
     stream = WriteStream(
         storage,
@@ -113,18 +109,7 @@ class WriteStream:
 
     def start(self) -> WriteStream:
         """Create the stream on the server; called by `open_write_stream`."""
-        answer = self._storage.call(
-            CreateWriteStream(
-                table=self._session.table,
-                session_id=self._session.session_id,
-                stream_id=self.stream_id,
-                stream_version=self.version,
-                exactly_once=True,
-                route_token=self._route_token,
-            ),
-            tracker=self._tracker,
-            cancel=self._cancel,
-        )
+        answer = self._call(CreateWriteStream(exactly_once=True, **self._named()))
         return self._stands(answer, answer.row_offset or 0)
 
     def resume(self) -> WriteStream:
@@ -149,9 +134,22 @@ class WriteStream:
             self._tracker.plan_split(self.label)
         return self
 
+    def _named(self) -> dict[str, Any]:
+        """Return what each request says of this stream."""
+        return {
+            "table": self._session.table,
+            "session_id": self._session.session_id,
+            "stream_id": self.stream_id,
+            "stream_version": self.version,
+            "route_token": self._route_token,
+        }
+
+    def _call(self, request: Call[T], **more: Any) -> T:
+        return self._storage.call(request, tracker=self._tracker, cancel=self._cancel, **more)
+
     @property
     def label(self) -> str:
-        """Name of the stream for people."""
+        """Name of the stream in messages."""
         return f"stream {self.stream_id}"
 
     @property
@@ -161,7 +159,7 @@ class WriteStream:
 
     @property
     def is_exactly_once(self) -> bool:
-        """Whether the stream has offsets; without them a lost answer ends it."""
+        """Whether the stream has offsets; without them a lost response ends it."""
         return self._access_token is not None
 
     @property
@@ -182,16 +180,8 @@ class WriteStream:
         """Mark the stream as complete; return the receipt for the commit. Idempotent."""
         if self._receipt is None:
             self.require_open()
-            self._storage.call(
-                CloseWriteStream(
-                    table=self._session.table,
-                    session_id=self._session.session_id,
-                    stream_id=self.stream_id,
-                    stream_version=self.version,
-                    route_token=self._route_token,
-                ),
-                tracker=self._tracker,
-                cancel=self._cancel,
+            self._call(
+                CloseWriteStream(**self._named()),
                 read_timeout=self._storage.options.work_timeout,
                 patient=True,
             )
@@ -216,9 +206,8 @@ class WriteStream:
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
-        return (
-            f"<WriteStream {self.stream_id} version {self.version}, {self._offset} rows, {state}>"
-        )
+        name = f"{self.stream_id} version {self.version}"
+        return f"<WriteStream {name}, {self._offset} rows, {state}>"
 
     def require_open(self) -> None:
         """Raise a `StateError` unless rows can be written."""
@@ -231,16 +220,9 @@ class WriteStream:
     def write(
         self, batches: Iterable[pa.RecordBatch], compression: Compression = Compression.NONE
     ) -> int:
-        """Upload batches and return their rows, all of them confirmed by the server.
+        """Upload batches and return the number of their rows, all confirmed by the server.
 
-        Memory holds one part (64 MiB by default) at a time.
-
-        Raises
-        ------
-        ConversionError
-            The batches differ in their columns.
-        ServiceError
-            The server does not take the rows. The stream is of no use any more.
+        Memory holds one part (64 MiB by default) at a time. After an error the stream is unusable.
         """
         self.require_open()
         if self._tracker is not None:
@@ -287,16 +269,12 @@ class WriteStream:
         self, part: RowPart, compression: Compression, attempts: Attempts
     ) -> WriteRowsAnswer:
         request = WriteRows(
-            table=self._session.table,
-            session_id=self._session.session_id,
-            stream_id=self.stream_id,
-            stream_version=self.version,
             count=part.rows,
             row_offset=self._offset if self.is_exactly_once else None,
             access_token=self._access_token,
-            route_token=self._route_token,
             table_id=self._table_id,
             schema_version=self._schema_version,
+            **self._named(),
         )
         with self._storage.upload(request, attempts=attempts) as upload:
             try:
@@ -359,18 +337,7 @@ class WriteStream:
         return answer.row_offset
 
     def _call_get(self, *, exactly_once: bool) -> WriteStreamAnswer:
-        return self._storage.call(
-            GetWriteStream(
-                table=self._session.table,
-                session_id=self._session.session_id,
-                stream_id=self.stream_id,
-                stream_version=self.version,
-                exactly_once=exactly_once,
-                route_token=self._route_token,
-            ),
-            tracker=self._tracker,
-            cancel=self._cancel,
-        )
+        return self._call(GetWriteStream(exactly_once=exactly_once, **self._named()))
 
     def _conflict(
         self, error: OdpsNbError, landed: int | None, first: int, end: int
@@ -398,19 +365,13 @@ class WriteStream:
     ) -> list[BlobReference]:
         """Upload blobs for a BLOB column and return their references, in order.
 
-        Parameters
-        ----------
-        items
-            (content, MIME type, file name): content is bytes, a path or a binary file.
-        column_id
-            Id of the BLOB leaf in `schema` (``schema.column_ids``), not a position.
-        partition
-            Where the rows will be; that of the session if ``None``.
+        An item is (content, media type, file name), its content bytes, a path or a binary file.
+        ``column_id`` is the id of the BLOB leaf in `schema` (``schema.column_ids``), not a
+        position. ``partition`` is where the rows will be; that of the session if ``None``.
         """
         self.require_open()
-        return upload_blobs(
-            self._storage,
-            items,
+        uploader = BlobUploader(
+            storage=self._storage,
             table=self._session.table,
             session_id=self._session.session_id,
             stream_id=self.stream_id,
@@ -422,3 +383,4 @@ class WriteStream:
             tracker=self._tracker,
             cancel=self._cancel,
         )
+        return uploader.upload(items)

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +37,8 @@ BATCH_ROWS = 64 * 1024
 CHANGED_AT = Column(name="__meta_timestamp", type=PrimitiveType(TypeCode.DATETIME))
 
 
-def system_columns() -> tuple[Column, ...]:
-    """Return the system columns of a stream of changes.
-
-    There are several; only the name of the first one is known from the real service.
-    """
-    return OPERATION_TYPE, CHANGED_AT
+SYSTEM_COLUMNS = OPERATION_TYPE, CHANGED_AT
+"""Of a stream of changes. Only the name of the first one is known from the real service."""
 
 
 def changes_table(table: Table) -> Table:
@@ -51,9 +48,9 @@ def changes_table(table: Table) -> Table:
 
 def with_system_columns(schema: TableSchema) -> TableSchema:
     """Insert the system columns after the data columns, requested or not."""
-    own = {column.name for column in system_columns()}
+    own = {column.name for column in SYSTEM_COLUMNS}
     data = (column for column in schema.columns if column.name not in own)
-    return replace(schema, columns=(*data, *system_columns()))
+    return replace(schema, columns=(*data, *SYSTEM_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,42 +65,28 @@ class Interval:
     def of(
         cls, options: Mapping[str, object], table: Table, version_at: Callable[[float], int]
     ) -> Interval:
-        """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound.
-
-        Parameters
-        ----------
-        version_at
-            Gives the newest version not younger than a time (epoch seconds).
-        """
+        """Parse ``IncrementalReadOptions``; a bound of -1, or a missing one, means no bound."""
+        given = {key: one for key, one in options.items() if one not in (None, "", -1, "-1")}
+        mode = str(given.get("Mode", "")).lower()
 
         def bound(name: str, other: str, time: str, default: int) -> int:
-            mode = str(options.get("Mode", "")).lower()
-            value, moment = _given(options, name), _given(options, time)
-            if mode == "timestamp" and moment is None:
-                moment = _given(options, other)
+            value, moment = given.get(name), given.get(time)
+            if mode == "timestamp":
+                moment = given.get(other) if moment is None else moment
             elif value is None:
-                value = _given(options, other)
+                value = given.get(other, default)
             if moment is not None:
                 return version_at(seconds_of(moment))
-            return default if value is None else _version(value)
+            try:
+                return default if value is None else int(str(value))
+            except ValueError:
+                raise faults.invalid(f"{value!r} is neither a version nor a time") from None
 
         return cls(
             after=bound("StartVersion", "From", "StartTimeStamp", 0),
             upto=bound("EndVersion", "To", "EndTimeStamp", table.version),
-            mode=str(options.get("Mode", "")).lower(),
+            mode=mode,
         )
-
-
-def _given(options: Mapping[str, object], *names: str) -> object | None:
-    values = [options.get(name) for name in names]
-    return next((value for value in values if value not in (None, "", -1, "-1")), None)
-
-
-def _version(value: object) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        raise faults.invalid(f"{value!r} is neither a version nor a time") from None
 
 
 def seconds_of(value: object) -> float:
@@ -129,51 +112,29 @@ def seconds_of(value: object) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketRows:
-    """Rows of one bucket of a partition; none where all were deleted."""
-
-    bucket: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The changes in one partition: its rows by bucket, and their file if any."""
+    """The changes in one partition: buckets with the number of their rows, and the file."""
 
     spec: PartitionSpec
-    buckets: tuple[BucketRows, ...]
+    buckets: tuple[tuple[int, int], ...]
     file: RowFile | None
 
 
 def bucket_ranges(
     changed: Sequence[Changed], segments: Sequence[Segment]
 ) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Return the row ranges of the splits, and the bucket of each.
-
-    ``segments`` are the files that are read: a filter may have left some out.
-    """
+    """Return the row ranges of the splits, and the bucket of each, for the files that stay."""
     names = {segment.name for segment in segments}
-    ranges, start = [], 0
     parts = [one for one in changed if one.file is None or one.file.name in names]
     buckets = [bucket for one in parts for bucket in one.buckets]
-    for bucket in buckets:
-        ranges.append((start, start + bucket.rows))
-        start += bucket.rows
-    return ranges, tuple(bucket.bucket for bucket in buckets)
+    ends = accumulate((rows for _, rows in buckets), initial=0)
+    return list(pairwise(ends)), tuple(bucket for bucket, _ in buckets)
 
 
 def changed_rows(
     folder: Folder, log: ChangeLog, table: Table, interval: Interval, specs: Sequence[PartitionSpec]
 ) -> Iterator[Changed]:
-    """Write the rows that the versions of an interval changed, partition by partition.
-
-    Raises
-    ------
-    ConflictError
-        A version replaced rows in a way that is not kept row by row (TRUNCATE, DROP PARTITION).
-    NotFoundError
-        A version is from before changes were kept.
-    """
+    """Write the rows that the versions of an interval changed, partition by partition."""
     found: dict[PartitionSpec, list[Record]] = {}
     for record in log.records(table, interval.after, interval.upto, specs):
         found.setdefault(record.spec, []).append(record)
@@ -191,16 +152,13 @@ def changed_rows(
                 for batch in rows.take(pa.array(order)).to_batches(BATCH_ROWS):
                     writer.write(batch)
                 file = writer.finish(mark)
-        counted = tuple(
-            BucketRows(bucket=int(number), rows=int((buckets == number).sum()))
-            for number in touched
-        )
+        counted = tuple((int(number), int((buckets == number).sum())) for number in touched)
         yield Changed(spec=spec, file=file, buckets=counted)
 
 
 def _rows(folder: Folder, table: Table, record: Record, unit: TimeUnit) -> pa.Table:
     """Read the changes of one version with all current columns of the table."""
-    columns = arrow_schema([*table.schema.columns, *system_columns()], timestamp_unit=unit)
+    columns = arrow_schema([*table.schema.columns, *SYSTEM_COLUMNS], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
     at = pa.scalar(int(record.at * 1000), columns.field(CHANGED_AT.name).type)
 

@@ -7,20 +7,30 @@ Pure, except that predicates on partition values are evaluated. ``docs/protocol.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.duck import Duck
-from odps_nb.local.reading.predicates import Predicate
+from odps_nb.local.forms import Forms
 from odps_nb.local.reading.scans import ScanFile, ScanPlan
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table
-from odps_nb.schema import Column, TableSchema
+from odps_nb.schema import Column, TableSchema, has_blob
 from odps_nb.terms import SplitMode, TableName, TimeUnit
+from odps_nb.wire.calls import MAX_BATCH_BYTES, MAX_BATCH_ROWS, MIN_BATCH_BYTES, ReadRows
 from odps_nb.wire.calls.read import NOT_INCREMENTAL, CreateReadSession
 from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+if TYPE_CHECKING:  # sqlglot is loaded for the first filter, not with the service
+    from odps_nb.local.reading.predicates import Predicate
+
+MAX_SPLITS = 50_000
+
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +42,7 @@ class ReadSession:
     schema: TableSchema
     plan: ScanPlan
     mode: SplitMode
-    ranges: tuple[tuple[int, int], ...]
+    ranges: tuple[Range, ...]
     rows: int
     size: int
     expires: float
@@ -54,6 +64,76 @@ class ReadSession:
         if self.counts_kept:
             return sum(file.kept or 0 for file in self.plan.files)
         return self.rows
+
+
+# The limits are known from live tests of the service's own clients: aliyun-odps-sdk-cpp
+# (test/max_storage_api/table_read_test.cpp) and, of the older protocol, aliyun-odps-python-sdk
+# (odps/apis/storage_api/tests). What nobody has tested is in docs/open-questions.md.
+CLUSTERED_BLOCK_ROWS = 1_000
+"""Under 2,000 rows come of a clustered table that holds one match (TestPredicate…ClusterTable)."""
+
+_KEY_SPLITS = {
+    "both": (SplitMode.ROW_OFFSET, SplitMode.SIZE),
+    "RowOffset": (SplitMode.ROW_OFFSET,),
+    "Size": (SplitMode.SIZE,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRules:
+    """Read limits, set when a service is started; the defaults are those of the real one.
+
+    ``min_split_bytes`` is the smallest split by size. A filter leaves out whole blocks of
+    ``filter_block_rows`` rows of a file, or single rows where that is 1. Row ranges of a session
+    with a filter address the rows as they are stored, or with ``kept_ranges`` those that the
+    filter keeps; which of both the real service does is untested.
+    """
+
+    min_split_bytes: int = 10 * 2**20
+    filter_block_rows: int = 10_000
+    kept_ranges: bool = False
+
+    def block_rows(self, table: Table) -> int:
+        """Return the rows per block of this table: a filter keeps or drops whole blocks."""
+        if table.is_clustered:
+            return min(CLUSTERED_BLOCK_ROWS, self.filter_block_rows)
+        return self.filter_block_rows
+
+    def check_split(self, table: Table, request: CreateReadSession, forms: Forms) -> None:
+        """Refuse with 400 a split mode that this table does not support, or too small splits."""
+        mode, name = request.split_mode, table.name.table
+        keyed, taken = bool(table.key_columns), tuple(SplitMode)
+        if keyed and request.incremental_read:
+            taken = (SplitMode.ROW_OFFSET, SplitMode.BUCKET)
+        elif any(has_blob(c.type) for c in table.schema.columns):
+            taken = (SplitMode.ROW_OFFSET,)
+        elif keyed:
+            taken = _KEY_SPLITS[forms.key_splits]
+        elif table.is_append2:
+            taken = (SplitMode.ROW_OFFSET,)
+        if mode not in taken:
+            modes = " or ".join(one.value for one in taken)
+            raise faults.invalid(
+                f"{name} is a transactional table: it takes SplitMode {modes}, not {mode.value}"
+            )
+        if mode is SplitMode.BUCKET and not keyed and not table.is_clustered:
+            raise faults.invalid(f"{name} has no buckets: it is not clustered")
+        if mode is SplitMode.SIZE and request.split_number < self.min_split_bytes:
+            raise faults.invalid(
+                f"SplitNumber {request.split_number} is too small: a split by size has at least"
+                f" {self.min_split_bytes} bytes"
+            )
+
+
+def check_batch(request: ReadRows) -> None:
+    """Refuse with 400 batch sizes outside the limits of the service."""
+    if request.max_batch_rows > MAX_BATCH_ROWS:
+        raise faults.invalid(f"MaxBatchRows {request.max_batch_rows} is more than {MAX_BATCH_ROWS}")
+    size = request.max_batch_raw_size
+    if size and not MIN_BATCH_BYTES <= size <= MAX_BATCH_BYTES:
+        raise faults.invalid(
+            f"MaxBatchRawSize {size} is neither 0 nor {MIN_BATCH_BYTES} to {MAX_BATCH_BYTES}"
+        )
 
 
 def echoed(request: CreateReadSession) -> dict[str, object]:
@@ -100,12 +180,18 @@ def find_column(schema: TableSchema, name: str) -> Column:
     return found
 
 
-def parse_filter(table: Table, request: CreateReadSession, duck: Duck) -> Predicate | None:
-    """Parse the filter; if the fallback is requested, ignore one that cannot be applied."""
+def parse_filter(
+    text: str, schema: TableSchema, duck: Duck, *, fallback: bool = False
+) -> Predicate | None:
+    """Parse a filter; with ``fallback``, ignore one that cannot be applied."""
+    if not text.strip():
+        return None
+    from odps_nb.local.reading.predicates import Predicate
+
     try:
-        return Predicate.parse(request.filter_predicate, table.schema, duck)
+        return Predicate.parse(text, schema, duck)
     except InvalidRequestError:
-        if request.filter_fallback:
+        if fallback:
             return None
         raise
 
@@ -132,21 +218,17 @@ def scan_plan(table: Table, segments: Sequence[Segment], columns: tuple[Column, 
     )
 
 
-def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[tuple[int, int]]:
+def cut_ranges(segments: Sequence[Segment], request: CreateReadSession) -> list[Range]:
     """Cut the snapshot into row ranges as the request specifies."""
-    mode, number = request.split_mode, request.split_number
+    mode, number, cross = request.split_mode, request.split_number, request.cross_partition
     if mode is SplitMode.ROW_OFFSET:
         return []
     if mode is SplitMode.PARALLELISM:
-        return by_count(segments, number, cross_partition=request.cross_partition)
+        return by_count(segments, number, cross_partition=cross)
     if mode is SplitMode.BUCKET:
         return by_count(segments, 1)
-    return by_size(
-        segments,
-        number,
-        cross_partition=request.cross_partition,
-        max_files=request.split_max_file_num,
-    )
+    limit = request.split_max_file_num
+    return by_size(segments, number, cross_partition=cross, max_files=limit)
 
 
 def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
@@ -157,6 +239,9 @@ def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
             break
         start, before = start + file.rows, before + (file.kept or 0)
     return start, before
+
+
+_FACTS = ("rows", "size", "version", "predicate_text", "increment")
 
 
 def session_text(session: ReadSession) -> str:
@@ -170,15 +255,11 @@ def session_text(session: ReadSession) -> str:
             "keys": sorted(plan.partition_keys),
             "files": [[f.name, f.rows, f.values, f.kept] for f in plan.files],
             "units": [plan.timestamp_unit.value, plan.datetime_unit.value],
-            "predicate": session.predicate_text,
             "mode": session.mode.value,
             "ranges": session.ranges,
-            "rows": session.rows,
-            "size": session.size,
-            "version": session.version,
-            "increment": dict(session.increment),
             "block": plan.block_rows,
             "buckets": session.buckets,
+            "facts": {name: getattr(session, name) for name in _FACTS},
         }
     )
 
@@ -198,7 +279,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         partition_keys=frozenset(saved["keys"]),
         timestamp_unit=TimeUnit(saved["units"][0]),
         datetime_unit=TimeUnit(saved["units"][1]),
-        predicate=Predicate.parse(saved["predicate"], stored, duck),
+        predicate=parse_filter(saved["facts"]["predicate_text"], stored, duck),
         block_rows=saved["block"],
     )
     return ReadSession(
@@ -208,33 +289,16 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         plan=plan,
         mode=SplitMode(saved["mode"]),
         ranges=tuple((a, b) for a, b in saved["ranges"]),
-        rows=saved["rows"],
-        size=saved["size"],
         expires=expires,
-        predicate_text=saved["predicate"],
-        version=saved["version"],
-        increment=saved["increment"],
         buckets=tuple(saved["buckets"]),
+        **saved["facts"],
     )
-
-
-MAX_SPLITS = 50_000
-
-Range = tuple[int, int]
 
 
 def by_size(
     segments: Sequence[Segment], size: int, *, cross_partition: bool = True, max_files: int = 0
 ) -> list[Range]:
-    """Cut so that a split has about ``size`` bytes; rows of one file weigh the same.
-
-    Parameters
-    ----------
-    cross_partition
-        Whether a split may go on into the next partition.
-    max_files
-        At most so many files touch one split; 0 is no limit.
-    """
+    """Cut so that a split has about ``size`` bytes and, unless 0, ``max_files`` files at most."""
     total = sum(s.raw_bytes for s in segments)
     size = max(size, 1, -(-total // MAX_SPLITS))
     ranges: list[Range] = []
@@ -264,39 +328,15 @@ def by_size(
 def by_count(
     segments: Sequence[Segment], count: int, *, cross_partition: bool = True
 ) -> list[Range]:
-    """Cut into at most ``count`` splits of about equal rows.
-
-    With ``cross_partition`` false there is at least one split per partition, even if these are
-    more than ``count``.
-    """
-    groups = _groups(segments, cross_partition=cross_partition)
-    rows = sum(stop - start for start, stop in groups)
+    """Cut into at most ``count`` splits of about equal rows, or one per partition if more."""
+    key = (lambda _segment: None) if cross_partition else (lambda segment: segment.spec)
+    groups = [sum(one.rows for one in group) for _, group in groupby(segments, key)]
     count = min(max(1, count), MAX_SPLITS)
     ranges: list[Range] = []
-    for start, stop in groups:
-        share = max(1, count * (stop - start) // rows)
-        ranges += _even(start, stop, share)
+    start = 0
+    for rows in filter(None, groups):
+        parts = min(rows, max(1, count * rows // sum(groups)))
+        cuts = [start + rows * index // parts for index in range(parts + 1)]
+        ranges += pairwise(cuts)
+        start += rows
     return ranges
-
-
-def _groups(segments: Sequence[Segment], *, cross_partition: bool) -> list[Range]:
-    rows = sum(s.rows for s in segments)
-    if cross_partition:
-        return [(0, rows)] if rows else []
-    groups: list[Range] = []
-    start = end = 0
-    previous = None
-    for segment in segments:
-        if previous is not None and previous.spec != segment.spec:
-            groups.append((start, end))
-            start = end
-        end, previous = end + segment.rows, segment
-    return [*groups, (start, end)] if end > start else groups
-
-
-def _even(start: int, stop: int, parts: int) -> Iterator[Range]:
-    parts = min(parts, stop - start)
-    for index in range(parts):
-        low = start + (stop - start) * index // parts
-        high = start + (stop - start) * (index + 1) // parts
-        yield low, high

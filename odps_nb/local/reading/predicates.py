@@ -12,11 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from odps_nb import sql_parser
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.duck import Duck, compare_chars, looks_outside, spell
+from odps_nb.local.duck import Duck, looks_outside
+from odps_nb.local.duck_text import compare_chars, spell
 from odps_nb.local.store.arrow_types import arrow_type, constant
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
@@ -42,16 +45,8 @@ class Predicate:
     duck: Duck = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate | None:
-        """Parse a predicate; ``None`` for an empty one.
-
-        Raises
-        ------
-        InvalidRequestError
-            The text is not a boolean expression over the columns of the table.
-        """
-        if not text.strip():
-            return None
+    def parse(cls, text: str, schema: TableSchema, duck: Duck) -> Predicate:
+        """Parse a predicate; 400 if it is not a boolean expression over columns of the table."""
         if len(text) > MAX_LENGTH:
             raise _refused(f"the filter predicate is longer than {MAX_LENGTH} characters")
         parsed = _parse(text)
@@ -109,9 +104,8 @@ class Predicate:
         types = {c.name: arrow_type(c.type) for c in schema.all_columns}
         nulls = {name: pa.nulls(2, types[name]) for name in self.columns}
         with self.evaluator() as evaluator:
-            if not pa.types.is_boolean(evaluator.value_type(nulls, 2)):
+            if not pa.types.is_boolean(evaluator.values(nulls, 2).type):
                 raise _refused("the filter predicate is not a boolean expression")
-            evaluator.mask(nulls, 2)
 
 
 class Evaluator:
@@ -122,28 +116,27 @@ class Evaluator:
 
     def mask(self, columns: Mapping[str, pa.Array], rows: int) -> pa.BooleanArray:
         """Return the mask of rows that satisfy the predicate; null counts as false."""
-        kept = self._run(f"COALESCE(CAST(({self._sql}) AS BOOLEAN), FALSE)", columns, rows)
-        return kept.column(0).combine_chunks()
+        return self.values(columns, rows, "COALESCE(CAST(({}) AS BOOLEAN), FALSE)").combine_chunks()
 
-    def value_type(self, columns: Mapping[str, pa.Array], rows: int) -> pa.DataType:
-        """Return the type of the expression."""
-        return self._run(self._sql, columns, rows).schema.field(0).type
-
-    def _run(self, expression: str, columns: Mapping[str, pa.Array], rows: int) -> pa.Table:
+    def values(
+        self, columns: Mapping[str, pa.Array], rows: int, form: str = "{}"
+    ) -> pa.ChunkedArray:
+        """Return the values of the expression, in a form of it."""
         import duckdb
 
         # a column of our own keeps the row count where the predicate names no column
         batch = pa.table({**columns, "": pa.nulls(rows, pa.bool_())})
         try:
             self._connection.register("batch", batch)
-            found = self._connection.sql(f"SELECT {expression} AS keep FROM batch").to_arrow_table()
+            query = f"SELECT {form.replace('{}', self._sql)} AS keep FROM batch"
+            found = self._connection.sql(query).to_arrow_table().column(0)
         except duckdb.Error as error:
             first = str(error).strip().splitlines()[0]
             raise _refused(f"the filter predicate cannot be applied: {first}") from None
         finally:
             with suppress(duckdb.FatalException):  # after an internal error it refuses this, too
                 self._connection.unregister("batch")
-        if found.num_rows != rows:
+        if len(found) != rows:
             raise _refused("the filter predicate does not give one value for each row")
         return found
 
@@ -163,9 +156,6 @@ def _before(error: Any) -> str:
 
 
 def _parse(text: str) -> Any:
-    from sqlglot import exp
-    from sqlglot.errors import SqlglotError
-
     try:
         statements = sql_parser.parse(text, sql_parser.hive())
     except SqlglotError as error:
@@ -192,7 +182,6 @@ def _parse(text: str) -> Any:
 
 def _spelled(tree: Any) -> str:
     """Spell it for DuckDB, unless a function builds huge values there or looks outside."""
-    from sqlglot.errors import SqlglotError
 
     try:
         spelled, names = spell(tree)
@@ -211,8 +200,6 @@ def _spelled(tree: Any) -> str:
 
 
 def _flatten(parsed: Any) -> list[Any]:
-    from sqlglot import exp
-
     parsed = parsed.unnest()
     if isinstance(parsed, exp.And):
         return [*_flatten(parsed.left), *_flatten(parsed.right)]
@@ -221,7 +208,6 @@ def _flatten(parsed: Any) -> list[Any]:
 
 def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
     """Return the columns that an expression uses; quotes them in place."""
-    from sqlglot import exp
 
     used = set()
     for node in parsed.find_all(exp.Column):

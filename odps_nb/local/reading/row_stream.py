@@ -1,9 +1,5 @@
 """Encodes batches as a response body: one Arrow IPC stream, its buffers uncopied.
 
-::
-
-    schema message · record batch messages … · ff ff ff ff 00 00 00 00
-
 Compression is inside IPC for most clients and around the whole stream for one of them
 (``docs/protocol.md`` sections 5.5 and 11); `odps_nb.local.routes.asgi_io` decides which.
 """

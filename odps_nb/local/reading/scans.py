@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from odps_nb.local.reading.predicates import Evaluator, Predicate
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant_array, in_units
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import read_rows
 from odps_nb.schema import Column
 from odps_nb.terms import TimeUnit
+
+if TYPE_CHECKING:  # sqlglot is loaded for the first filter, not with the service
+    from odps_nb.local.reading.predicates import Evaluator, Predicate
 
 MASK_BYTES = 4 << 20
 
@@ -34,10 +37,7 @@ class ScanFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """The content of a stream: ``columns`` in order; ``partition_keys`` are constants.
-
-    The ``predicate`` keeps or leaves out ``block_rows`` rows of a file together.
-    """
+    """The content of a stream; the ``predicate`` keeps or drops ``block_rows`` rows together."""
 
     files: tuple[ScanFile, ...]
     columns: tuple[Column, ...]
@@ -68,31 +68,22 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of the snapshot, filtered; never an empty batch.
 
-    Parameters
-    ----------
-    start, stop
-        Row numbers of the snapshot, before the filter.
-    columns
-        A subset of the plan's columns, in the order wanted; default: all.
-    skip
-        Rows to leave out at the beginning, counted after the filter.
+    ``columns`` are some of the plan's, in the order wanted; ``skip`` are rows to leave out at the
+    beginning, counted after the filter.
     """
     wanted = tuple(plan.columns if columns is None else columns)
     if plan.predicate is None:
         start, skip = min(start + skip, stop), 0
-    schema = plan.schema(wanted)
     with contextlib.ExitStack() as stack:
         evaluator = None
         if plan.predicate is not None:
             evaluator = stack.enter_context(plan.predicate.evaluator())
         for file, low, high in cut_rows(plan.files, start, stop):
-            for batch in batches_of(folder, plan, file, low, high, wanted, schema, evaluator):
-                kept = batch
-                if skip:
-                    taken = min(skip, batch.num_rows)
-                    kept, skip = batch.slice(taken), skip - taken
-                if kept.num_rows:
-                    yield kept
+            for batch in batches_of(folder, plan, file, low, high, wanted, evaluator):
+                taken = min(skip, batch.num_rows)
+                skip -= taken
+                if taken < batch.num_rows:
+                    yield batch.slice(taken) if taken else batch
 
 
 def cut_rows(
@@ -116,15 +107,14 @@ def batches_of(
     low: int,
     high: int,
     wanted: Sequence[Column],
-    schema: pa.Schema,
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows ``[low, high)`` of one file with the columns of the stream, filtered."""
     if evaluator is None or plan.block_rows <= 1:
-        yield from _rows_of(folder, plan, file, low, high, wanted, schema, evaluator)
+        yield from _rows_of(folder, plan, file, low, high, wanted, evaluator)
         return
     for start, stop in _kept_blocks(folder, plan, file, low, high, evaluator):
-        yield from _rows_of(folder, plan, file, start, stop, wanted, schema, None)
+        yield from _rows_of(folder, plan, file, start, stop, wanted, None)
 
 
 def _kept_blocks(
@@ -133,7 +123,8 @@ def _kept_blocks(
     """Return the ranges of ``[low, high)`` whose blocks hold a row that the filter keeps.
 
     Blocks are those of the file, however a split cuts through them: what comes of a table does
-    not depend on how it is cut.
+    not depend on how it is cut. Adjacent ones are joined, as far as one mask goes, so that they
+    are read together.
     """
     size = plan.block_rows
     start, end = low // size * size, min(file.rows, -(-high // size) * size)
@@ -146,20 +137,13 @@ def _kept_blocks(
             found = found or bool(kept.slice(seen, taken).true_count)
             row, seen = row + taken, seen + taken
             if row == stop:
+                first = max(low, block * size)
+                if found and ranges and ranges[-1][1] == first:
+                    first = ranges.pop()[0]
                 if found:
-                    ranges.append((max(low, block * size), min(high, stop)))
+                    ranges.append((first, min(high, stop)))
                 block, found = block + 1, False
-        yield from _joined(ranges)
-
-
-def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge adjacent ranges, so that they are read together."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in ranges:
-        if joined and joined[-1][1] == start:
-            start = joined.pop()[0]
-        joined.append((start, stop))
-    return joined
+        yield from ranges
 
 
 def _masks(
@@ -167,10 +151,8 @@ def _masks(
 ) -> Iterator[pa.BooleanArray]:
     """Yield masks of the rows of ``[low, high)`` that the filter keeps, of several groups each."""
     used = _used(plan)
-    values = dict(file.values)
     for batch in gathered(read_rows(folder, file.name, _stored(plan, used), low, high)):
-        arrays = {name: _array(batch, column, values.get(name)) for name, column in used.items()}
-        yield evaluator.mask(arrays, batch.num_rows)
+        yield evaluator.mask(_arrays(batch, used, file), batch.num_rows)
 
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -206,46 +188,38 @@ def _rows_of(
     low: int,
     high: int,
     wanted: Sequence[Column],
-    schema: pa.Schema,
     evaluator: Evaluator | None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows ``[low, high)`` of one file that an evaluator keeps."""
     used = {} if evaluator is None else _used(plan)
     needed = {c.name: c for c in wanted} | used
-    values = dict(file.values)
+    schema = plan.schema(wanted)
     for batch in read_rows(folder, file.name, _stored(plan, needed), low, high):
-        arrays = {name: _array(batch, column, values.get(name)) for name, column in needed.items()}
-        rows = batch.num_rows
-        mask = None
+        arrays, rows = _arrays(batch, needed, file), batch.num_rows
+        shown = [
+            in_units(arrays[c.name], field.type) for c, field in zip(wanted, schema, strict=True)
+        ]
         if evaluator is not None:
             mask = evaluator.mask({name: arrays[name] for name in used}, rows)
-            if not mask.true_count:
-                continue
-            if mask.true_count == rows:
-                mask = None
-        yield _shape(arrays, wanted, schema, rows, mask)
+            if mask.true_count < rows:
+                shown, rows = [array.filter(mask) for array in shown], mask.true_count
+        if rows and shown:
+            yield pa.record_batch(shown, schema=schema)
+        elif rows:
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def _array(batch: pa.RecordBatch, column: Column, value: str | None) -> pa.Array:
-    target = arrow_type(column.type)
-    if value is not None:
-        return constant_array(value, target, column.name, batch.num_rows)
-    index = batch.schema.get_field_index(column.name)
-    # a file may be older than the column
-    return batch.column(index) if index >= 0 else pa.nulls(batch.num_rows, target)
-
-
-def _shape(
-    arrays: dict[str, pa.Array],
-    wanted: Sequence[Column],
-    schema: pa.Schema,
-    rows: int,
-    mask: pa.BooleanArray | None,
-) -> pa.RecordBatch:
-    shown = [in_units(arrays[c.name], field.type) for c, field in zip(wanted, schema, strict=True)]
-    if mask is not None:
-        shown = [array.filter(mask) for array in shown]
-        rows = mask.true_count
-    if not shown:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-    return pa.record_batch(shown, schema=schema)
+def _arrays(
+    batch: pa.RecordBatch, columns: dict[str, Column], file: ScanFile
+) -> dict[str, pa.Array]:
+    """Return columns of a file by name: partition values, and nulls for younger columns."""
+    values, found = dict(file.values), {}
+    for name, column in columns.items():
+        target, index = arrow_type(column.type), batch.schema.get_field_index(name)
+        if name in values:
+            found[name] = constant_array(values[name], target, name, batch.num_rows)
+        elif index >= 0:
+            found[name] = batch.column(index)
+        else:
+            found[name] = pa.nulls(batch.num_rows, target)
+    return found

@@ -6,11 +6,9 @@ dropped meanwhile. ``docs/protocol.md`` sections 3.1 to 3.4 and 4.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from threading import Lock
+from functools import lru_cache, partial
 
 import pyarrow as pa
 
@@ -27,6 +25,7 @@ from odps_nb.local.reading.increments import (
     with_system_columns,
 )
 from odps_nb.local.reading.plan import (
+    ReadRules,
     ReadSession,
     cut_ranges,
     echoed,
@@ -39,7 +38,6 @@ from odps_nb.local.reading.plan import (
     session_of_text,
     session_text,
 )
-from odps_nb.local.reading.rules import ReadRules
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, batches_of, scan
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.changes import ChangeLog
@@ -67,14 +65,13 @@ class ReadSessions:
         folder: Folder,
         duck: Duck,
         clock: Callable[[], float],
-        rules: ReadRules | None = None,
-        forms: Forms | None = None,
+        rules: ReadRules,
+        forms: Forms,
     ) -> None:
         self._db, self._catalog, self._snapshots = database, catalog, snapshots
         self._folder, self._duck, self._clock = folder, duck, clock
-        self._rules, self._forms = rules or ReadRules(), forms or Forms()
-        self._cache: OrderedDict[str, ReadSession] = OrderedDict()
-        self._cache_lock = Lock()
+        self._rules, self._forms = rules, forms
+        self._loaded = lru_cache(CACHED)(self._load)  # without asking the catalogue again
 
     def create(self, request: CreateReadSession) -> ReadSession:
         """Create a session: a snapshot of the visible rows, cut into splits."""
@@ -82,13 +79,7 @@ class ReadSessions:
         with self._db.transaction():
             table = self._catalog.stored_table(request.table)
             self._rules.check_split(table, request, self._forms)
-            changed = self._changed(table, request)
-            if changed is None:
-                segments = self._segments(table, request)
-                self._snapshots.pin(session_id, segments)
-            else:
-                table, own = changes_table(table), [(c.spec, c.file) for c in changed]
-                segments = self._snapshots.pin_own(session_id, table, own)
+            table, segments, changed = self._taken(session_id, table, request)
         try:
             session = self._planned(session_id, table, segments, request, changed)
             self._save(session, table)
@@ -99,7 +90,7 @@ class ReadSessions:
 
     def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> ReadSession:
         """Return a session of that table; 404 if unknown or expired."""
-        session = self._cached(session_id) or self._load(session_id)
+        session = self._loaded(session_id)
         if session.expires <= self._clock():
             raise faults.expired(session_id)
         theirs = (session.table.project, session.table.table.casefold())
@@ -112,7 +103,7 @@ class ReadSessions:
                 session.expires,
                 session_id,
             )
-            self._remember(session)
+            self._loaded.cache_clear()
         return session
 
     def rows(
@@ -124,10 +115,7 @@ class ReadSessions:
         skip: int = 0,
         unordered: bool = False,
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the Arrow schema of a split and its batches, lazily.
-
-        ``columns`` come in the order named, or ``unordered`` in the session's.
-        """
+        """Return schema and batches of a split; ``unordered`` columns come in the plan's order."""
         plan = session.plan
         wanted = tuple(find_column(session.schema, name) for name in columns) or plan.columns
         if unordered:
@@ -140,11 +128,7 @@ class ReadSessions:
     def preview(
         self, request: Preview, *, must_exist: bool = False
     ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Return the first rows of a table or partition as it is now.
-
-        A limit of 0 means all of them. A partition that does not exist has no rows, or is a 404
-        if it ``must_exist``.
-        """
+        """Return the first rows of a table or partition as it is now; a limit of 0 means all."""
         table = self._catalog.stored_table(request.table)
         specs = [] if request.partition is None else [table.spec(request.partition)]
         if must_exist and specs:
@@ -166,8 +150,7 @@ class ReadSessions:
         with self._db.transaction() as db:
             db.execute("UPDATE read_sessions SET expires = 0 WHERE session_id = ?", (session_id,))
             self._snapshots.unpin(session_id)
-        with self._cache_lock:
-            self._cache.pop(session_id, None)
+        self._loaded.cache_clear()
 
     def forget_expired(self) -> None:
         """Delete expired sessions and their pins."""
@@ -179,45 +162,34 @@ class ReadSessions:
                 db.execute("DELETE FROM read_sessions WHERE session_id = ?", (row["session_id"],))
                 self._snapshots.unpin(row["session_id"])
 
-    # -- making -------------------------------------------------------------------------------
-
-    def _segments(self, table: Table, request: CreateReadSession) -> tuple[Segment, ...]:
-        specs = self._specs(table, request)
-        if request.incremental_read:
-            interval = self._interval(table, request)
-            return self._snapshots.added_since(
-                table,
-                interval.after,
-                interval.upto,
-                specs,
-                appends_only=interval.mode == "append",
-            )
-        return self._snapshots.visible(table, specs)
-
-    def _changed(self, table: Table, request: CreateReadSession) -> tuple[Changed, ...] | None:
-        """Write the rows of an incremental read of a primary-key table; ``None`` for others."""
-        if not request.incremental_read or not table.key_columns:
-            return None
-        interval = self._interval(table, request)
-        if interval.mode not in MODES:
-            return None
-        specs = self._specs(table, request)
-        log = ChangeLog(self._db, self._folder)
-        return tuple(changed_rows(self._folder, log, table, interval, specs))
-
-    def _specs(self, table: Table, request: CreateReadSession) -> list[PartitionSpec]:
+    def _taken(
+        self, session_id: str, table: Table, request: CreateReadSession
+    ) -> tuple[Table, tuple[Segment, ...], tuple[Changed, ...] | None]:
+        """Pin the files to read, of changes with their table: those are written now."""
         specs = [table.spec(spec) for spec in request.partitions]
         for spec in specs:
             self._must_exist(table, spec)
-        return specs
+        if not request.incremental_read:
+            segments = self._snapshots.visible(table, specs)
+            self._snapshots.pin(session_id, segments)
+            return table, segments, None
+        options, version_at = request.incremental_options or {}, self._snapshots.version_at
+        found = Interval.of(options, table, partial(version_at, table))
+        if not table.key_columns or found.mode not in MODES:
+            segments = self._snapshots.added_since(
+                table, found.after, found.upto, specs, appends_only=found.mode == "append"
+            )
+            self._snapshots.pin(session_id, segments)
+            return table, segments, None
+        log = ChangeLog(self._db, self._folder)
+        changed = tuple(changed_rows(self._folder, log, table, found, specs))
+        table = changes_table(table)
+        own = [(one.spec, one.file) for one in changed]
+        return table, self._snapshots.pin_own(session_id, table, own), changed
 
-    def _must_exist(self, table: Table, spec: object) -> None:
-        if not any(spec.covers(p.spec) for p in self._catalog.partitions(table)):  # type: ignore[attr-defined]
+    def _must_exist(self, table: Table, spec: PartitionSpec) -> None:
+        if not any(spec.covers(one.spec) for one in self._catalog.partitions(table)):
             raise faults.no_such_partition(spec, table.name)
-
-    def _interval(self, table: Table, request: CreateReadSession) -> Interval:
-        options = request.incremental_options or {}
-        return Interval.of(options, table, partial(self._snapshots.version_at, table))
 
     def _planned(
         self,
@@ -230,7 +202,8 @@ class ReadSessions:
         output = output_schema(table, request)
         if changed is not None:
             output = with_system_columns(output)
-        predicate = parse_filter(table, request, self._duck)
+        text = request.filter_predicate
+        predicate = parse_filter(text, table.schema, self._duck, fallback=request.filter_fallback)
         by_rows = request.split_mode is SplitMode.ROW_OFFSET
         if not by_rows or self._rules.kept_ranges:
             segments = prune(table, segments, predicate)
@@ -254,7 +227,7 @@ class ReadSessions:
             rows=sum(s.rows for s in segments),
             size=sum(s.raw_bytes for s in segments),
             expires=self._clock() + LIFETIME,
-            predicate_text=request.filter_predicate if predicate is not None else "",
+            predicate_text=text if predicate is not None else "",
             version=table.version,
             increment=echoed(request),
             buckets=buckets,
@@ -279,9 +252,7 @@ class ReadSessions:
         assert plan.predicate is not None
         with plan.predicate.evaluator() as evaluator:
             for file in plan.files:
-                batches = batches_of(
-                    self._folder, plan, file, 0, file.rows, (), plan.schema(()), evaluator
-                )
+                batches = batches_of(self._folder, plan, file, 0, file.rows, (), evaluator)
                 yield replace(file, kept=sum(batch.num_rows for batch in batches))
 
     def _window(
@@ -306,8 +277,6 @@ class ReadSessions:
         start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
 
-    # -- keeping ------------------------------------------------------------------------------
-
     def _save(self, session: ReadSession, table: Table) -> None:
         self._db.run(
             "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
@@ -317,26 +286,12 @@ class ReadSessions:
             session.expires,
             session_text(session),
         )
-        self._remember(session)
 
     def _load(self, session_id: str) -> ReadSession:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)
-        session = session_of_text(session_id, row["plan"], row["expires"], self._duck)
-        self._remember(session)
-        return session
-
-    def _cached(self, session_id: str) -> ReadSession | None:
-        with self._cache_lock:
-            return self._cache.get(session_id)
-
-    def _remember(self, session: ReadSession) -> None:
-        with self._cache_lock:
-            self._cache[session.session_id] = session
-            self._cache.move_to_end(session.session_id)
-            while len(self._cache) > CACHED:
-                self._cache.popitem(last=False)
+        return session_of_text(session_id, row["plan"], row["expires"], self._duck)
 
 
 def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -345,4 +300,3 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
             return
         yield batch.slice(0, rows)
         rows -= batch.num_rows
-    return

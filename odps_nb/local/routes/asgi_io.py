@@ -1,9 +1,4 @@
-"""Adapts Starlette to the service: reads request bodies and streams responses.
-
-A request body is always read to its end, so that a client sees our answer and not a broken pipe.
-A response is pulled from a generator in a worker thread, a megabyte ahead; a client that stops
-reading holds no thread. Each turn of a worker has its price, and a small answer takes one.
-"""
+"""Adapts Starlette to the service: reads request bodies to their end, and streams responses."""
 
 from __future__ import annotations
 
@@ -25,28 +20,13 @@ from odps_nb.local.routes.body_writer import (
     BodyWriter,
     Bytes,
     Some,
-    Written,
+    TurnEnd,
     direct_transport,
     take_some,
 )
 from odps_nb.local.store.folder import Folder
 from odps_nb.terms import Compression
 from odps_nb.wire.calls import WireRequest, find_header
-
-__all__ = [
-    "Bytes",
-    "Client",
-    "Some",
-    "StreamedResponse",
-    "blob_coding",
-    "body_bytes",
-    "body_file",
-    "drain",
-    "identify",
-    "row_codings",
-    "run",
-    "take_some",
-]
 
 SPOOL = 4 << 20
 MAX_SMALL_BODY = 64 << 20
@@ -73,10 +53,7 @@ async def body_bytes(request: Request, limit: int = MAX_SMALL_BODY) -> bytes:
 
 
 async def body_file(request: Request, folder: Folder, pool: Executor, limit: int) -> Path:
-    """Write a body to a work file and return its path; the caller deletes or renames it.
-
-    While a part of it goes to the disk, the next one is received.
-    """
+    """Write a body to a work file, which the caller deletes or renames, while it is received."""
     path = folder.work_file(".body")
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     held: list[bytes] = []
@@ -130,9 +107,8 @@ async def drain(request: Request) -> None:
 class StreamedResponse(Response):
     """A response whose chunks come from a generator that runs in worker threads.
 
-    The first of them are taken before it is made, so that an early failure is still an error
-    document. A failure later on breaks the connection: the client must see that the body is
-    incomplete.
+    The first chunks are taken before it is made, so that an early failure is an error document.
+    A later failure breaks the connection: the client must see that the body is incomplete.
     """
 
     def __init__(
@@ -164,34 +140,34 @@ class StreamedResponse(Response):
         try:
             transport = direct_transport(scope)
             if transport is not None:
-                await self._written(transport, gone, send)
+                await self._send_directly(transport, gone, send)
             else:
-                await self._sent(gone, send)
+                await self._send_messages(gone, send)
         finally:
             gone.cancel()
 
-    async def _written(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
+    async def _send_directly(self, transport: Any, gone: asyncio.Future[None], send: Send) -> None:
         """Have the chunks written past the server, which then sends the end."""
         writer = BodyWriter(transport.get_extra_info("socket"), self._first.chunks, self._source)
-        state = Written.SOME
-        writing: asyncio.Future[Written] | None = None
+        state = TurnEnd.SOME
+        writing: asyncio.Future[TurnEnd] | None = None
         loop = asyncio.get_running_loop()
         try:
-            while state is not Written.ALL and not gone.done():
+            while state is not TurnEnd.ALL and not gone.done():
                 writing = loop.run_in_executor(self._pool, writer.write)
                 state, writing = await writing, None
-                if state is Written.FULL:
+                if state is TurnEnd.FULL:
                     await writer.until_writable(gone)
-                elif state is Written.BROKEN:
+                elif state is TurnEnd.BROKEN:
                     transport.abort()
                     await gone
         finally:
-            await self._put_away(writing, is_end=state is Written.ALL)
+            await self._put_away(writing, is_end=state is TurnEnd.ALL)
             writer.close()
-        if state is Written.ALL:
+        if state is TurnEnd.ALL:
             await _send_all([], send, is_end=True)
 
-    async def _sent(self, gone: asyncio.Future[None], send: Send) -> None:
+    async def _send_messages(self, gone: asyncio.Future[None], send: Send) -> None:
         """Send the chunks as messages, which somebody may change on their way."""
         some = self._first
         upcoming: asyncio.Future[Some] | None = None
@@ -255,10 +231,7 @@ def row_codings(client: Client, asked: Compression) -> tuple[Compression, Compre
 
 
 def blob_coding(client: Client, asked: Compression) -> Compression:
-    """Return the coding of a blob download; none for pyodps, which cannot decode reliably.
-
-    ``docs/protocol.md`` section 6.4.
-    """
+    """Return the coding of a blob download; none for pyodps, which cannot decode reliably."""
     if client is Client.JAVA:
         return Compression.LZ4
     return asked if client is Client.OTHER else Compression.NONE

@@ -1,13 +1,7 @@
-"""Writes a long response body to its socket from a worker thread.
+"""Writes a long response body to its socket from a worker thread, in chunks (RFC 9112, 7.1).
 
-Through uvicorn each megabyte takes two turns of a thread and is copied up to three times: into a
-chunk of h11, into what the transport could not send, out of it. Here a worker produces a megabyte
-and sends it with one system call that takes the pieces where they are, and goes on while the
-client takes them. A client that is slow gives the worker back to the others.
-
-On the wire (RFC 9112, 7.1; h11 sends what stands before and the last chunk)::
-
-    size in hex \\r\\n · data \\r\\n          for each chunk
+Through uvicorn, each megabyte takes two turns of a thread and up to three copies; here a worker
+sends it with one system call. h11 sends the head of the response and the last chunk.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ PATIENCE = 0.005
 _MOST_PIECES = 1000  # of one call; the system takes 1024
 
 
-class Written(enum.Enum):
+class TurnEnd(enum.Enum):
     """What a turn of a worker ended with."""
 
     ALL = "all"
@@ -44,10 +38,10 @@ class Written(enum.Enum):
 
 
 def direct_transport(scope: Scope) -> Any | None:
-    """Return the transport past which a body may be written now, or ``None``.
+    """Return the transport whose socket may be written to now, or ``None``.
 
-    Only HTTP/1.1 has chunks; nobody may listen in between, and what the server wrote so far must
-    be on its way (of answers that are asked for in one go, it may wait for the client).
+    Only HTTP/1.1 has chunks, no middleware may need the messages, and what the server wrote so far
+    must have been sent.
     """
     state = scope.get("state", {})
     if scope["http_version"] != "1.1" or scope["method"] == "HEAD" or not state.get("direct"):
@@ -77,15 +71,7 @@ def take_some(source: Generator[Bytes, None, None]) -> Some:
 
 
 class BodyWriter:
-    """The body of one response, in chunks; the caller closes it, in any case.
-
-    Parameters
-    ----------
-    sock
-        The connection's socket; the writer has a duplicate of its own.
-    first, source
-        The data: what was taken already, and the rest.
-    """
+    """The body of one response, in chunks: ``first`` and then ``source``; close it in any case."""
 
     def __init__(self, sock: Any, first: list[Bytes], source: Generator[Bytes, None, None]) -> None:
         self._socket = socket.socket(fileno=socket.dup(sock.fileno()))
@@ -95,22 +81,22 @@ class BodyWriter:
         self._begun = self._ended = False
         self._frame(first)
 
-    def write(self) -> Written:
+    def write(self) -> TurnEnd:
         """Produce and send until the body ends, the turn is over, or the client is slow."""
         sent = 0
         try:
             while True:
                 while self._pieces:
                     if not (count := self._send()):
-                        return Written.FULL
+                        return TurnEnd.FULL
                     sent += count
                 if self._ended:
-                    return Written.ALL
+                    return TurnEnd.ALL
                 if sent >= TURN_BYTES:
-                    return Written.SOME
+                    return TurnEnd.SOME
                 self._take()
         except (ConnectionError, TimeoutError):
-            return Written.BROKEN
+            return TurnEnd.BROKEN
 
     async def until_writable(self, gone: asyncio.Future[Any]) -> None:
         """Wait until the client takes more, or is gone."""

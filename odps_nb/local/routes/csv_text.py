@@ -1,7 +1,4 @@
-"""Writes rows as the service's CSV: results of SQL and ``table.head``.
-
-``docs/protocol.md`` section 9.3.
-"""
+"""Writes rows as the service's CSV (``docs/protocol.md`` section 9.3)."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ from odps_nb.arrow.text import as_bytes
 
 
 def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
-    """Write rows as the service's CSV: a quoted header, values quoted, null as ``\\N``.
-
-    Bytes that are not UTF-8 are surrogates, as of ``errors="surrogateescape"`` of Python.
-    """
+    """Write rows as the service's CSV; bytes that are not UTF-8 become surrogates."""
     out = io.StringIO()
     head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
     head.writerow(schema.names)
@@ -41,17 +35,7 @@ def _texts(array: pa.Array) -> list[str | None]:
         return [None if v is None else _moment(v, array.type.unit) for v in array]
     values = array.view(as_bytes(array.type)).to_pylist()  # a STRING holds any bytes
     as_text = partial(_json, kind=array.type) if pa.types.is_nested(array.type) else _text
-    return [None if v is None else as_text(_decoded(v)) for v in values]
-
-
-def _decoded(value: object) -> object:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_decoded, value))
-    if isinstance(value, dict):
-        return {key: _decoded(one) for key, one in value.items()}
-    return value
+    return [None if v is None else as_text(v) for v in values]
 
 
 def _json(value: Any, kind: pa.DataType) -> str:
@@ -85,4 +69,4 @@ def _moment(value: pa.Scalar, unit: str) -> str | None:
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)

@@ -11,9 +11,8 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.table import PAGE, XML, Asked, At, To, page, reply
 from odps_nb.local.service import Service
-from odps_nb.local.sql.ddl import Place
+from odps_nb.local.sql.ddl import ZONE, Place
 from odps_nb.local.sql.instances import CANCELLED, FAILED, RUNNING, SUCCESS, Instance
-from odps_nb.local.sql.times import ZONE
 from odps_nb.wire import control
 from odps_nb.wire.control.core import date_text
 from odps_nb.wire.xml_text import DECLARATION, element
@@ -24,7 +23,7 @@ CSV_ROWS = 10_000
 _STATES = {"Running": (RUNNING,), "Terminated": (SUCCESS, FAILED, CANCELLED), "Suspended": ("",)}
 
 
-class Instances:
+class InstanceRoutes:
     """Answers requests about SQL instances; rights are checked where a statement resolves names."""
 
     def __init__(self, service: Service) -> None:

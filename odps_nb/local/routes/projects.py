@@ -26,7 +26,7 @@ _PROJECT = "/projects/{project}"
 _SCHEMA = "/projects/{project}/schemas/{schema}"
 
 
-class Projects:
+class ProjectRoutes:
     """Answers requests about projects and schemas."""
 
     def __init__(self, service: Service) -> None:

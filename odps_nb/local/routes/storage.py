@@ -1,8 +1,4 @@
-"""The actions of the Storage API, from request value to answer.
-
-Actions are blocking code, run in worker threads. The body of an upload is in a file; a read returns
-a `StreamAnswer` whose chunks are produced while they are sent.
-"""
+"""The actions of the Storage API: blocking code, run in worker threads."""
 
 from __future__ import annotations
 
@@ -17,21 +13,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from odps_nb.local import faults
-from odps_nb.local.reading.plan import ReadSession
+from odps_nb.local.forms import formed
+from odps_nb.local.reading.plan import ReadSession, check_batch
 from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
-from odps_nb.local.reading.rules import check_batch
-from odps_nb.local.reading.stream_forms import formed
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
 from odps_nb.local.routes.surface import Surface
-from odps_nb.local.routes.table import ALL, Answer, Asked, StreamAnswer, To
+from odps_nb.local.routes.table import ALL, Asked, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.local.sql.instances import limited_result
 from odps_nb.local.store.tables import OPERATION
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
-from odps_nb.local.writing.streams import Stream, WriteSession, staging_text
+from odps_nb.local.writing.streams import StoredWriteSession, Stream, staging_text
 from odps_nb.schema import TableSchema
 from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit, WriteMode
 from odps_nb.wire import calls
@@ -96,10 +91,10 @@ class StorageActions:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> Answer:
+    def _create_read(self, request: calls.CreateReadSession, _asked: Asked) -> object:
         return self._read_answer(self._reads.create(request))
 
-    def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> Answer:
+    def _get_read(self, request: calls.GetReadSession, _asked: Asked) -> object:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return self._read_answer(session)
 
@@ -164,15 +159,15 @@ class StorageActions:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def _create_write(self, request: calls.CreateWriteSession, _asked: Asked) -> Answer:
+    def _create_write(self, request: calls.CreateWriteSession, _asked: Asked) -> object:
         session = self._writes.create(
             request.table, request.partition, overwrite=request.overwrite, mode=request.write_mode
         )
         return calls.WriteSessionAnswer(session_id=session.session_id, route_token=self._route)
 
-    def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> Answer:
+    def _get_write(self, request: calls.GetWriteSession, _asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
-        streams = {s.stream_id: s.version for s in self._writes.closed_streams(session)}
+        streams = {s.stream_id: s.version for s in self._writes.streams.closed(session)}
         return calls.WriteSessionStateAnswer(
             streams=streams,
             status=session.status,
@@ -180,19 +175,19 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _commit(self, request: calls.CommitWriteSession, _asked: Asked) -> Answer:
+    def _commit(self, request: calls.CommitWriteSession, _asked: Asked) -> object:
         self._writes.commit(self._writes.get(request.table, request.session_id), request.streams)
         return calls.EmptyAnswer()
 
-    def _abort(self, request: calls.AbortWriteSession, _asked: Asked) -> Answer:
+    def _abort(self, request: calls.AbortWriteSession, _asked: Asked) -> object:
         self._writes.abort(self._writes.get(request.table, request.session_id))
         return calls.EmptyAnswer()
 
-    def _write_schema(self, request: calls.GetWriteSchema, _asked: Asked) -> Answer:
+    def _write_schema(self, request: calls.GetWriteSchema, _asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         return calls.WriteSchemaAnswer(schema=_write_schema(session))
 
-    def _create_stream(self, request: calls.CreateWriteStream, _asked: Asked) -> Answer:
+    def _create_stream(self, request: calls.CreateWriteStream, _asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         stream = self._writes.open_stream(
             session,
@@ -202,13 +197,15 @@ class StorageActions:
         )
         return self._stream_answer(session, stream)
 
-    def _get_stream(self, request: calls.GetWriteStream, _asked: Asked) -> Answer:
+    def _get_stream(self, request: calls.GetWriteStream, _asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
-        look = self._writes.renewed_stream if request.exactly_once else self._writes.stream
+        look = self._writes.renewed_stream if request.exactly_once else self._writes.streams.stream
         stream = look(session, request.stream_id, request.stream_version)
         return self._stream_answer(session, stream)
 
-    def _stream_answer(self, session: WriteSession, stream: Stream) -> calls.WriteStreamAnswer:
+    def _stream_answer(
+        self, session: StoredWriteSession, stream: Stream
+    ) -> calls.WriteStreamAnswer:
         version = str(session.table.schema_version)
         return calls.WriteStreamAnswer(
             schema=_write_schema(session),
@@ -224,14 +221,14 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _close_stream(self, request: calls.CloseWriteStream, _asked: Asked) -> Answer:
+    def _close_stream(self, request: calls.CloseWriteStream, _asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         self._writes.close_stream(session, request.stream_id, request.stream_version)
         return calls.EmptyAnswer()
 
-    def _write_rows(self, request: calls.WriteRows, asked: Asked) -> Answer:
+    def _write_rows(self, request: calls.WriteRows, asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
-        stream = self._writes.stream(session, request.stream_id, request.stream_version)
+        stream = self._writes.streams.stream(session, request.stream_id, request.stream_version)
         landed = self._writes.write(
             session,
             stream,
@@ -247,7 +244,7 @@ class StorageActions:
 
     # -- blocks (``docs/protocol.md`` section 7.5) ----------------------------------------------
 
-    def _create_blocks(self, request: calls.CreateBlockSession, _asked: Asked) -> Answer:
+    def _create_blocks(self, request: calls.CreateBlockSession, _asked: Asked) -> object:
         session = self._writes.create(
             request.table,
             request.partition,
@@ -256,10 +253,10 @@ class StorageActions:
         )
         return self._block_answer(session)
 
-    def _get_blocks(self, request: calls.GetBlockSession, _asked: Asked) -> Answer:
+    def _get_blocks(self, request: calls.GetBlockSession, _asked: Asked) -> object:
         return self._block_answer(self._writes.get(request.table, request.session_id))
 
-    def _block_answer(self, session: WriteSession) -> calls.BlockSessionAnswer:
+    def _block_answer(self, session: StoredWriteSession) -> calls.BlockSessionAnswer:
         status = SessionStatus.CRITICAL
         if session.status in (OPEN, SessionStatus.COMMITTED.value):
             status = SessionStatus(session.status)
@@ -270,7 +267,7 @@ class StorageActions:
             route_token=self._route,
         )
 
-    def _write_block(self, request: calls.WriteBlock, asked: Asked) -> Answer:
+    def _write_block(self, request: calls.WriteBlock, asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         name = f"block-{request.block_number}-attempt-{request.attempt_number}"
         stream = self._writes.open_stream(session, name, 1, exactly_once=False)
@@ -285,18 +282,17 @@ class StorageActions:
             commit_message=json.dumps(message), record_count=landed.rows, route_token=self._route
         )
 
-    def _commit_blocks(self, request: calls.CommitBlocks, _asked: Asked) -> Answer:
+    def _commit_blocks(self, request: calls.CommitBlocks, _asked: Asked) -> object:
         session = self._writes.get(request.table, request.session_id)
         named = [(_block_name(message), 1) for message in request.commit_messages]
         # nothing named is nothing wanted: not "all", as it would be for streams
-        self._writes.commit(session, named or [], nothing=not named)
+        self._writes.commit(session, named, nothing=not named)
         return self._block_answer(self._writes.get(request.table, request.session_id))
 
     # -- blobs --------------------------------------------------------------------------------
 
-    def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> Answer:
-        session = self._writes.get(request.table, request.session_id)
-        self._check_blob_target(session)
+    def _write_blob(self, request: calls.WriteBlob, asked: Asked) -> object:
+        session = self._blob_target(request)
         if request.column_id not in _write_schema(session).blob_ids.values():
             raise faults.invalid(
                 f"the column id {request.column_id} is not a BLOB column of the table"
@@ -306,9 +302,8 @@ class StorageActions:
         )
         return calls.WriteBlobAnswer(references=(blob.reference,), size=blob.size, md5=blob.md5)
 
-    def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> Answer:
-        session = self._writes.get(request.table, request.session_id)
-        self._check_blob_target(session)
+    def _write_blobs(self, request: calls.WriteBlobBatch, asked: Asked) -> object:
+        session = self._blob_target(request)
         blobs = self._service.blobs.store_batch(
             asked.upload, request.compression, session.table.name.project
         )
@@ -318,10 +313,12 @@ class StorageActions:
             batch=True,
         )
 
-    def _check_blob_target(self, session: WriteSession) -> None:
+    def _blob_target(self, request: calls.WriteBlob | calls.WriteBlobBatch) -> StoredWriteSession:
         # the stream may not be open yet: stock clients upload blobs before they open it
+        session = self._writes.get(request.table, request.session_id)
         if session.status != OPEN:
             raise faults.invalid_state(f"the session {session.session_id!r} is not open any more")
+        return session
 
     def _read_blobs(self, request: calls.ReadBlobs, asked: Asked) -> StreamAnswer:
         references: tuple[BlobReference, ...] = request.references
@@ -340,7 +337,7 @@ class StorageActions:
 
     # -- results of SQL -----------------------------------------------------------------------
 
-    def _create_instance(self, request: calls.CreateInstanceReadSession, asked: Asked) -> Answer:
+    def _create_instance(self, request: calls.CreateInstanceReadSession, asked: Asked) -> object:
         instances, limited = self._service.instances, request.enable_limit
         self._may_read_all(asked, request.project, limited=limited)
         result = instances.result(request.project, request.instance_id)
@@ -351,7 +348,7 @@ class StorageActions:
         if not limited:
             self._service.rights.require(asked.access_id, project, Right.READ)
 
-    def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> Answer:
+    def _get_instance(self, request: calls.GetInstanceReadSession, _asked: Asked) -> object:
         result = self._service.instances.downloaded(
             request.session_id, request.project, request.instance_id
         )
@@ -379,7 +376,7 @@ class StorageActions:
         return self._rows(schema, cut, result.schema, asked, request.compression)
 
 
-def _write_schema(session: WriteSession) -> WriteSchema:
+def _write_schema(session: StoredWriteSession) -> WriteSchema:
     """Return the columns of the session's rows: data, then the partition keys that vary."""
     table = session.table
     fixed = {key for key, _ in session.spec}

@@ -1,8 +1,4 @@
-"""Turns the route table into Starlette routes that check signature and right.
-
-They read the body, call the handler, and answer with its result or an error document. Every
-response has a request id; every request body is read to its end.
-"""
+"""Turns the route table into Starlette routes that check signature and right."""
 
 from __future__ import annotations
 
@@ -24,6 +20,7 @@ from odps_nb.local import faults
 from odps_nb.local.faults import has_failed, is_full
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
+from odps_nb.local.routes.body_writer import Some, take_some
 from odps_nb.local.routes.table import Asked, At, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import (
@@ -85,10 +82,7 @@ class Surface:
         return endpoint
 
     async def _allow(self, asked: Asked, right: Right | None, named: Mapping[str, Any]) -> None:
-        """Check the rights of the key; results of SQL belong to the key that submitted it.
-
-        ``named`` has the project, and the instance where there is one.
-        """
+        """Check the rights of the key to the project and the instance that are ``named``."""
         service = self._service
         if not service.rights.limits(asked.access_id):
             return
@@ -179,10 +173,10 @@ def _discard(body: Path) -> None:
         log.warning("%s could not be deleted: %s", body, error)
 
 
-def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, edge.Some | None]:
+def _begun(work: Callable[[Asked], Any], asked: Asked) -> tuple[Any, Some | None]:
     """Call a handler; return its answer and, where it is a stream, the beginning of that."""
     answer = work(asked)
-    return answer, edge.take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
+    return answer, take_some(answer.chunks) if isinstance(answer, StreamAnswer) else None
 
 
 class _KeyedRoute(Route):

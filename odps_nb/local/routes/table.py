@@ -1,15 +1,11 @@
-"""The route table: each row has a request, its right and its handler; XML answers.
-
-`At` is a path with its method and query keys, `To` a request value of `odps_nb.wire`; both carry
-the right. A new request of the service is one row and its function.
-"""
+"""The route table, and XML responses. A new request of the service is one row and its function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.responses import Response
 
@@ -22,10 +18,7 @@ ALL = ("GET", "POST", "PUT", "DELETE", "HEAD")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An authorised request: method, headers, body, key, and the names in its path.
-
-    ``base`` is scheme and host, ``body`` the file of an upload.
-    """
+    """An authorised request; ``base`` is scheme and host, ``body`` the file of an upload."""
 
     wire: WireRequest
     access_id: str
@@ -43,13 +36,6 @@ class Asked:
         """The body of an upload, in a file."""
         assert self.body is not None
         return self.body
-
-
-class Answer(Protocol):
-    """An answer value of `odps_nb.wire.calls`."""
-
-    def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Return body and headers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from starlette.responses import Response
 
@@ -11,7 +12,7 @@ from odps_nb.local.rights import Right
 from odps_nb.local.routes.csv_text import csv_text
 from odps_nb.local.routes.table import PAGE, Asked, At, To, reply
 from odps_nb.local.service import Service
-from odps_nb.local.store.tables import VIEW, Table
+from odps_nb.local.store.tables import VIEW, Partition, Table
 from odps_nb.terms import TableName
 from odps_nb.wire import control
 from odps_nb.wire.calls import Preview, decode_partition
@@ -19,7 +20,7 @@ from odps_nb.wire.calls import Preview, decode_partition
 HEAD_ROWS = 10_000
 
 
-class Tables:
+class TableRoutes:
     """Answers requests about tables."""
 
     def __init__(self, service: Service) -> None:
@@ -75,14 +76,7 @@ class Tables:
         start = int(call.marker) if call.marker.isdigit() else 0
         page = control.PartitionPage(
             partitions=tuple(
-                control.PartitionInfo(
-                    spec=p.spec,
-                    created_at=int(p.created),
-                    modified_at=int(p.modified),
-                    record_count=p.rows,
-                    size=p.raw_bytes,
-                )
-                for p in found[start : start + PAGE]
+                control.PartitionInfo(**_facts(one)) for one in found[start : start + PAGE]
             ),
             marker=str(start + PAGE) if len(found) > start + PAGE else "",
         )
@@ -91,15 +85,7 @@ class Tables:
     def _partition(self, call: control.GetPartition, asked: Asked) -> Response:
         table = self._service.catalog.table(call.table)
         found = self._service.catalog.partition(table, call.partition)
-        info = control.PartitionInfo(
-            spec=found.spec,
-            created_at=int(found.created),
-            modified_at=int(found.modified),
-            record_count=found.rows,
-            size=found.raw_bytes,
-            ddl_at=int(found.altered),
-            files=found.files,
-        )
+        info = control.PartitionInfo(**_facts(found), ddl_at=int(found.altered), files=found.files)
         return reply(info.encode_extended() if "extended" in asked.params else info.encode())
 
     def _head(self, asked: Asked) -> Response:
@@ -118,6 +104,16 @@ class Tables:
         arrow, batches = self._service.read_sessions.preview(request, must_exist=True)
         text = csv_text(arrow, list(batches)).encode("utf-8", "surrogateescape")
         return Response(text, media_type="text/csv")
+
+
+def _facts(found: Partition) -> dict[str, Any]:
+    return {
+        "spec": found.spec,
+        "created_at": int(found.created),
+        "modified_at": int(found.modified),
+        "record_count": found.rows,
+        "size": found.raw_bytes,
+    }
 
 
 def _reserved(table: Table) -> dict[str, str]:

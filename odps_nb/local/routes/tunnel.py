@@ -1,7 +1,6 @@
-"""Routes of the tunnel: table downloads and uploads, results of SQL.
+"""Routes of the tunnel: table downloads and uploads, results of SQL (section 9.4).
 
-A download is a read session, an upload a write session whose blocks are streams; the same rules
-about snapshots and commits apply. ``docs/protocol.md`` section 9.4.
+A download is a read session, an upload a write session whose blocks are streams.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import mmap
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from odps_nb.local.routes.tunnel_rows import decode_rows, encode_rows
 from odps_nb.local.service import Service
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.sessions import COMMITTED
-from odps_nb.local.writing.streams import WriteSession
+from odps_nb.local.writing.streams import StoredWriteSession
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, RowRangeSplit, SplitMode, TableName, WriteMode
 from odps_nb.wire.calls import (
@@ -145,23 +144,22 @@ class Tunnel:
             self._service.catalog.partition(table, spec)
         overwrite = params.get("overwrite", "").lower() == "true"
         session = self._writes.create(name, spec, overwrite=overwrite, mode=WriteMode.BATCH)
-        return self._upload_state(name, session.session_id)
+        return self._upload_state(session)
 
     def _commit(self, asked: Asked) -> dict[str, Any]:
         self._writes.commit(self._session(asked))
         return self._upload(asked)
 
     def _upload(self, asked: Asked) -> dict[str, Any]:
-        return self._upload_state(_table(asked), asked.params["uploadid"])
+        return self._upload_state(self._session(asked))
 
-    def _session(self, asked: Asked) -> WriteSession:
+    def _session(self, asked: Asked) -> StoredWriteSession:
         return self._writes.get(_table(asked), asked.params["uploadid"])
 
-    def _upload_state(self, name: TableName, session_id: str) -> dict[str, Any]:
-        session = self._writes.get(name, session_id)
-        blocks = [int(s.stream_id) for s in self._writes.closed_streams(session)]
+    def _upload_state(self, session: StoredWriteSession) -> dict[str, Any]:
+        blocks = [int(s.stream_id) for s in self._writes.streams.closed(session)]
         return {
-            "UploadID": session_id,
+            "UploadID": session.session_id,
             "Status": "closed" if session.status == COMMITTED else "normal",
             "Schema": _schema_json(session.table.schema),
             "UploadedBlockList": [{"BlockID": block} for block in blocks],
@@ -172,7 +170,8 @@ class Tunnel:
         session, block = self._session(asked), asked.params.get("blockid", "")
         if not (block.isascii() and block.isdigit()):
             raise faults.invalid("blockid is not a number")
-        version = self._writes.newest_version(session, block) + 1
+        newest = self._writes.streams.newest(session, block)
+        version = 1 if newest is None else newest.version + 1
         stream = self._writes.open_stream(session, block, version, exactly_once=False)
         batches = self._uploaded(session.table, session.spec, asked)
         self._writes.write(session, stream, batches)
@@ -243,8 +242,9 @@ def _stream(
 ) -> StreamAnswer:
     if "arrow" in params:
         chunks = encode_arrow(wire_batches(columns, batches, times=times))
-        return StreamAnswer(chunks=chunks, media_type=ROWS_TYPE)
-    return StreamAnswer(chunks=encode_rows(columns, batches), media_type=ROWS_TYPE)
+    else:
+        chunks = encode_rows(columns, batches)
+    return StreamAnswer(chunks=chunks, media_type=ROWS_TYPE)
 
 
 def _row_range(params: dict[str, str]) -> tuple[int, int]:
@@ -303,9 +303,11 @@ def _opened(body: Path, coding: str | None, service: Service) -> Any:
     if coding is not None and coding != "identity":
         path = service.folder.work_file(".decoded")
         try:
+            feed, finish = _decoder(coding)
             with body.open("rb") as source, path.open("wb") as target:
-                for chunk in _decoded(source, coding):
-                    target.write(chunk)
+                while chunk := source.read(1 << 20):
+                    target.write(feed(chunk))
+                target.write(finish())
         except (ProtocolError, zlib.error) as error:
             path.unlink(missing_ok=True)
             raise faults.malformed(f"the body cannot be decoded: {error}") from None
@@ -318,14 +320,9 @@ def _opened(body: Path, coding: str | None, service: Service) -> Any:
     return data
 
 
-def _decoded(source: Any, coding: str) -> Iterator[bytes]:
+def _decoder(coding: str) -> tuple[Callable[[bytes], bytes], Callable[[], bytes]]:
     if coding == "deflate":
         inflate = zlib.decompressobj()
-        while chunk := source.read(1 << 20):
-            yield inflate.decompress(chunk)
-        yield inflate.flush()
-        return
+        return inflate.decompress, inflate.flush
     undo = decoder(from_http_name(coding.replace("x-odps-lz4-frame", "x-lz4-frame")))
-    while chunk := source.read(1 << 20):
-        yield undo.feed(chunk)
-    yield undo.feed_eof()
+    return undo.feed, undo.feed_eof

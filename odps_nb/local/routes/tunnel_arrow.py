@@ -1,12 +1,9 @@
 """Encodes and decodes the Arrow stream of the tunnel (``docs/protocol.md`` section 9.4).
 
-::
-
     u32 BE chunk size · [ chunk · u32 BE CRC32C of the chunk ] … · last chunk · u32 BE CRC32C of all
 
-It holds record batch messages only: both sides know the schema. In it, a column of
-INTERVAL_DAY_TIME is a ``struct<sec: int64, nano: int32>``, and so is one of TIMESTAMP in rows of an
-instance.
+It holds record batch messages only: both sides know the schema. INTERVAL_DAY_TIME columns are
+``struct<sec: int64, nano: int32>``, and so are those of TIMESTAMP in rows of an instance.
 """
 
 from __future__ import annotations
@@ -15,7 +12,6 @@ import struct
 from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from odps_nb.arrow.types import SECONDS_AND_NANOS
 from odps_nb.local import faults
@@ -99,21 +95,7 @@ def wire_batches(
 def stored_batches(
     columns: Sequence[Column], data: memoryview
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the rows of an uploaded stream as stored columns; 400 if it is damaged or cut."""
+    """Yield the rows of an uploaded stream; 400 if it is damaged or cut."""
     schema = arrow_schema(columns)
     sent = [f.with_type(SECONDS_AND_NANOS) if pa.types.is_duration(f.type) else f for f in schema]
-    for batch in decode_arrow(pa.schema(sent), data):
-        arrays = [
-            _duration(array) if pa.types.is_duration(field.type) else array
-            for field, array in zip(schema, batch.columns, strict=True)
-        ]
-        yield pa.record_batch(arrays, schema=schema)
-
-
-def _duration(array: pa.Array) -> pa.Array:
-    seconds, nanos = array.flatten()
-    try:
-        whole = pc.multiply_checked(seconds, 10**9)
-        return pc.add_checked(whole, nanos.cast(pa.int64())).view(pa.duration("ns"))
-    except pa.ArrowInvalid as error:
-        raise faults.invalid(f"an INTERVAL_DAY_TIME is out of range: {error}") from None
+    yield from decode_arrow(pa.schema(sent), data)

@@ -1,7 +1,5 @@
 """Encodes and decodes the row stream of the tunnel (``docs/protocol.md`` section 9.4).
 
-::
-
     field: tag varint (column << 3 | wire type) · value      per non-null column, from 1
     record end:  tag 33553408 · varint CRC32C of the record
     stream end:  tag 33554430 · zigzag count · tag 33554431 · varint CRC32C of the record CRCs
@@ -13,7 +11,7 @@ client writes the last CRC sign-extended; both forms are read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -156,9 +154,9 @@ def _encode_item(value: Any, odps: OdpsType) -> tuple[bytes, bytes]:
     return b"\x00" + data, checked
 
 
-def _join(pairs: Iterator[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
-    found = list(pairs)
-    return b"".join(data for data, _ in found), b"".join(checked for _, checked in found)
+def _join(pairs: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
+    data, checked = _unzip(pairs)
+    return b"".join(data), checked
 
 
 # -- decoding ---------------------------------------------------------------------------------
@@ -206,26 +204,18 @@ def _record(reader: _Reader, columns: Sequence[Column]) -> tuple[int, list[Any],
             return number, row, crc
         if not 1 <= number <= len(columns):
             raise faults.malformed(f"the row stream names column {number} of {len(columns)}")
-        value, checked = _decode(reader, columns[number - 1].type)
-        row[number - 1] = value
+        column = columns[number - 1]
+        try:
+            row[number - 1], checked = _decode(reader, column.type)
+        except (InvalidOperation, ValueError) as error:
+            raise faults.invalid(f"the column {column.name!r}: {error}") from None
         crc = crc32c(_INT32.pack(number) + checked, crc)
 
 
 def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
-    if isinstance(odps, ArrayType):
-        return _decode_list(reader, odps.element)
-    if isinstance(odps, VectorType):
-        pairs = [_decode(reader, odps.element) for _ in range(reader.length())]
-        return [value for value, _ in pairs], b"".join(checked for _, checked in pairs)
-    if isinstance(odps, MapType):
-        keys, first = _decode_list(reader, odps.key)
-        items, second = _decode_list(reader, odps.value)
-        if len(keys) != len(items):
-            raise faults.malformed("a map has different numbers of keys and values")
-        return list(zip(keys, items, strict=True)), first + second
-    if isinstance(odps, StructType):
-        pairs = [_decode_item(reader, f.type) for f in odps.fields]
-        return [value for value, _ in pairs], b"".join(checked for _, checked in pairs)
+    """Return a value, and the bytes that its checksum covers."""
+    if isinstance(odps, (ArrayType, VectorType, MapType, StructType)):
+        return _decode_nested(reader, odps)
     if odps.code in _INTEGER_CODES:
         number = reader.zigzag()
         return number, _INT64.pack(number)
@@ -241,14 +231,39 @@ def _decode(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
         data = reader.take(form.size)
         return form.unpack(data)[0], data
     text = reader.take(reader.length())
-    return (
-        text.decode("ascii", "replace").encode() if isinstance(odps, DecimalType) else text
-    ), text
+    if isinstance(odps, DecimalType):
+        return Decimal(text.decode("ascii")), text
+    if odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
+        return text.decode("utf-8"), text
+    return text, text  # a STRING holds any bytes
+
+
+def _decode_nested(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
+    if isinstance(odps, ArrayType):
+        return _decode_list(reader, odps.element)
+    if isinstance(odps, VectorType):
+        length = reader.length()
+        if length != odps.length:
+            raise ValueError(f"a vector has {length} elements, not {odps.length}")
+        return _unzip(_decode(reader, odps.element) for _ in range(length))
+    if isinstance(odps, MapType):
+        keys, first = _decode_list(reader, odps.key)
+        items, second = _decode_list(reader, odps.value)
+        if len(keys) != len(items):
+            raise faults.malformed("a map has different numbers of keys and values")
+        return list(zip(keys, items, strict=True)), first + second
+    assert isinstance(odps, StructType)
+    values, checked = _unzip(_decode_item(reader, f.type) for f in odps.fields)
+    return {f.name: value for f, value in zip(odps.fields, values, strict=True)}, checked
+
+
+def _unzip(pairs: Iterable[tuple[Any, bytes]]) -> tuple[list[Any], bytes]:
+    found = list(pairs)
+    return [value for value, _ in found], b"".join(checked for _, checked in found)
 
 
 def _decode_list(reader: _Reader, odps: OdpsType) -> tuple[list[Any], bytes]:
-    pairs = [_decode_item(reader, odps) for _ in range(reader.length())]
-    return [value for value, _ in pairs], b"".join(checked for _, checked in pairs)
+    return _unzip(_decode_item(reader, odps) for _ in range(reader.length()))
 
 
 def _decode_item(reader: _Reader, odps: OdpsType) -> tuple[Any, bytes]:
@@ -352,30 +367,8 @@ def _as_nanos(value: Any, odps: OdpsType) -> Any:
 
 def from_plain(values: list[Any], column: Column) -> pa.Array:
     """Return a stored column from plain values; 400 if they do not fit its type."""
+    plain = plain_type(column.type)
     try:
-        prepared = [_prepared(value, column.type) for value in values]
-        plain = plain_type(column.type)
-        return pa.array(prepared, as_bytes(plain)).view(plain).cast(arrow_type(column.type))
-    except (pa.ArrowException, InvalidOperation, OverflowError, ValueError, TypeError) as error:
+        return pa.array(values, as_bytes(plain)).view(plain).cast(arrow_type(column.type))
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise faults.invalid(f"the column {column.name!r}: {error}") from None
-
-
-def _prepared(value: Any, odps: OdpsType) -> Any:
-    if value is None:
-        return None
-    if isinstance(odps, VectorType):
-        if len(value) != odps.length:
-            raise ValueError(f"a vector has {len(value)} elements, not {odps.length}")
-        return value
-    if isinstance(odps, ArrayType):
-        return [_prepared(item, odps.element) for item in value]
-    if isinstance(odps, MapType):
-        return [(_prepared(k, odps.key), _prepared(v, odps.value)) for k, v in value]
-    if isinstance(odps, StructType):
-        members = zip(odps.fields, value, strict=True)
-        return {f.name: _prepared(v, f.type) for f, v in members}
-    if isinstance(odps, DecimalType):
-        return Decimal(value.decode("ascii"))
-    if isinstance(value, bytes) and odps.code in (TypeCode.CHAR, TypeCode.VARCHAR, TypeCode.JSON):
-        return value.decode("utf-8")
-    return value

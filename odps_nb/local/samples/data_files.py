@@ -7,7 +7,8 @@ import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -97,27 +98,24 @@ def parquet() -> bytes:
 
 def arrow_file() -> bytes:
     """Arrow IPC file: the same weather."""
-    out = io.BytesIO()
-    table = _table()
-    with pa.ipc.new_file(out, table.schema) as writer:
-        writer.write_table(table)
-    return out.getvalue()
+    return _ipc(_table(), pa.ipc.new_file)
 
 
 def arrow_stream() -> bytes:
     """Arrow IPC stream: its first rows."""
+    return _ipc(_table().slice(0, 40), pa.ipc.new_stream)
+
+
+def _ipc(table: pa.Table, new: Callable[..., Any]) -> bytes:
     out = io.BytesIO()
-    table = _table().slice(0, 40)
-    with pa.ipc.new_stream(out, table.schema) as writer:
+    with new(out, table.schema) as writer:
         writer.write_table(table)
     return out.getvalue()
 
 
 def npy() -> bytes:
     """NumPy array: 32 × 8 numbers."""
-    out = io.BytesIO()
-    np.save(out, np.round(np.random.default_rng(6).normal(size=(32, 8)), 3))
-    return out.getvalue()
+    return _npy_of(np.round(np.random.default_rng(6).normal(size=(32, 8)), 3))
 
 
 def npz() -> bytes:

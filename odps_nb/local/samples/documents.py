@@ -10,39 +10,18 @@ import pyarrow as pa
 
 from odps_nb.local.samples import pictures
 from odps_nb.local.samples.values import SampleBatch, SampleBlob
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    PrimitiveType,
-    StructField,
-    StructType,
-    TableSchema,
-    TypeCode,
-)
+from odps_nb.local.store.arrow_types import arrow_schema
+from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.type_text import parse_columns
 
-_PAGE = StructType(
-    (
-        StructField("title", PrimitiveType(TypeCode.STRING)),
-        StructField("page", PrimitiveType(TypeCode.BIGINT)),
-        StructField("image", PrimitiveType(TypeCode.BLOB)),
-    )
-)
 SCHEMA = TableSchema(
-    columns=(
-        Column(name="id", type=PrimitiveType(TypeCode.BIGINT)),
-        Column(name="title", type=PrimitiveType(TypeCode.STRING)),
-        Column(name="pages", type=ArrayType(_PAGE), comment="scans, in order"),
+    columns=parse_columns(
+        "id bigint, title string,"
+        " pages array<struct<title:string,page:bigint,image:blob>> comment 'scans, in order'"
     )
 )
-_ARROW_PAGE = pa.struct([("title", pa.utf8()), ("page", pa.int64()), ("image", pa.binary())])
-ARROW_SCHEMA = pa.schema(
-    [
-        ("id", pa.int64()),
-        ("title", pa.utf8()),
-        ("pages", pa.list_(pa.field("element", _ARROW_PAGE))),
-    ]
-)
+ARROW_SCHEMA = arrow_schema(SCHEMA.columns)
 
 # title, number of pages; None: no list at all
 _DOCUMENTS = (
@@ -74,17 +53,9 @@ def rows() -> Iterator[SampleBatch]:
     """Make the rows: one batch."""
     titles = [title for title, _ in _DOCUMENTS]
     pages = [None if count is None else _pages(title, count) for title, count in _DOCUMENTS]
-    batch = pa.RecordBatch.from_arrays(
-        [
-            pa.array(range(1, len(titles) + 1), pa.int64()),
-            pa.array(titles, pa.utf8()),
-            pa.array(
-                [p if p is None else [{**page, "image": None} for page in p] for p in pages],
-                ARROW_SCHEMA.field("pages").type,
-            ),
-        ],
-        schema=ARROW_SCHEMA,
-    )
+    bare = [p if p is None else [{**page, "image": None} for page in p] for p in pages]
+    columns = {"id": range(1, len(titles) + 1), "title": titles, "pages": bare}
+    batch = pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
     yield SampleBatch(partition=PartitionSpec(), batch=batch, blobs={"pages": pages})
 
 

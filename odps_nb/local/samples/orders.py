@@ -1,8 +1,6 @@
-"""The ``orders`` table: eight days of a small shop, two million rows.
+"""The ``orders`` table: eight days of a small shop, two million rows from seeded generators.
 
-Everything is drawn with seeded numpy generators and gathered with Arrow kernels, never row by
-row. The last rows of the last day (``status = 'probe'``) hold the extremes of each type, so that
-the other days stay realistic and sums stay meaningful.
+The last rows of the last day (``status = 'probe'``) hold the extremes of each type.
 """
 
 from __future__ import annotations
@@ -18,22 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local.samples.values import SampleBatch
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    DecimalType,
-    LengthType,
-    MapType,
-    PrimitiveType,
-    StructField,
-    StructType,
-    TableSchema,
-    TypeCode,
-)
+from odps_nb.local.store.arrow_types import arrow_schema
+from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
-
-_STRING = PrimitiveType(TypeCode.STRING)
-_DOUBLE = PrimitiveType(TypeCode.DOUBLE)
+from odps_nb.wire.type_text import parse_columns
 
 #: Rows of each day; weekends sell more.
 ROWS_PER_DAY = {
@@ -47,51 +33,35 @@ ROWS_PER_DAY = {
     "2024-01-08": 250_616,
 }
 
-_COLUMNS: tuple[tuple[str, Any, pa.DataType, str], ...] = (
-    ("id", PrimitiveType(TypeCode.BIGINT), pa.int64(), "counts on over the days"),
-    ("customer", _STRING, pa.utf8(), "who ordered"),
-    ("amount", DecimalType(18, 2), pa.decimal128(18, 2), "to pay, in currency"),
-    ("quantity", PrimitiveType(TypeCode.INT), pa.int32(), "pieces"),
-    ("status", _STRING, pa.utf8(), "new, paid, shipped, returned, cancelled (or probe)"),
-    ("note", _STRING, pa.utf8(), "what the customer wrote, in any script; mostly nothing"),
-    ("created", PrimitiveType(TypeCode.DATETIME), pa.timestamp("ms"), "an instant"),
-    ("shipped", PrimitiveType(TypeCode.TIMESTAMP), pa.timestamp("ns"), "an instant; null: not yet"),
-    ("local_time", PrimitiveType(TypeCode.TIMESTAMP_NTZ), pa.timestamp("ns"), "clock of the shop"),
-    ("due", PrimitiveType(TypeCode.DATE), pa.date32(), "payment is due"),
-    ("priority", PrimitiveType(TypeCode.TINYINT), pa.int8(), "0 … 9"),
-    ("shop", PrimitiveType(TypeCode.SMALLINT), pa.int16(), "number of the shop"),
-    ("discount", PrimitiveType(TypeCode.FLOAT), pa.float32(), "share of the price"),
-    ("weight", _DOUBLE, pa.float64(), "kg"),
-    ("gift", PrimitiveType(TypeCode.BOOLEAN), pa.bool_(), "wrap it"),
-    ("digest", PrimitiveType(TypeCode.BINARY), pa.binary(), "six bytes of a checksum"),
-    ("currency", LengthType(TypeCode.CHAR, 3), pa.utf8(), "ISO 4217"),
-    ("sku", LengthType(TypeCode.VARCHAR, 12), pa.utf8(), "article"),
-    ("tags", ArrayType(_STRING), pa.list_(pa.field("element", pa.utf8())), "free words"),
-    ("attrs", MapType(_STRING, _STRING), pa.map_(pa.utf8(), pa.utf8()), "options of the article"),
-    (
-        "address",
-        StructType(
-            (
-                StructField("city", _STRING),
-                StructField("zip", _STRING),
-                StructField("lat", _DOUBLE),
-                StructField("lon", _DOUBLE),
-            )
-        ),
-        pa.struct(
-            [("city", pa.utf8()), ("zip", pa.utf8()), ("lat", pa.float64()), ("lon", pa.float64())]
-        ),
-        "where to; null: collected in the shop",
-    ),
-)
-
+_COLUMNS = """
+id bigint comment 'counts on over the days',
+customer string comment 'who ordered',
+amount decimal(18,2) comment 'to pay, in currency',
+quantity int comment 'pieces',
+status string comment 'new, paid, shipped, returned, cancelled (or probe)',
+note string comment 'what the customer wrote, in any script; mostly nothing',
+created datetime comment 'an instant',
+shipped timestamp comment 'an instant; null: not yet',
+local_time timestamp_ntz comment 'clock of the shop',
+due date comment 'payment is due',
+priority tinyint comment '0 … 9',
+shop smallint comment 'number of the shop',
+discount float comment 'share of the price',
+weight double comment 'kg',
+gift boolean comment 'wrap it',
+digest binary comment 'six bytes of a checksum',
+currency char(3) comment 'ISO 4217',
+sku varchar(12) comment 'article',
+tags array<string> comment 'free words',
+attrs map<string,string> comment 'options of the article',
+address struct<city:string,zip:string,lat:double,lon:double>
+    comment 'where to; null: collected in the shop'
+"""
 SCHEMA = TableSchema(
-    columns=tuple(
-        Column(name=name, type=kind, comment=comment) for name, kind, _, comment in _COLUMNS
-    ),
-    partition_columns=(Column(name="ds", type=_STRING, comment="day, UTC", nullable=False),),
+    columns=parse_columns(_COLUMNS),
+    partition_columns=parse_columns("ds string not null comment 'day, UTC'"),
 )
-ARROW_SCHEMA = pa.schema([(name, arrow) for name, _, arrow, _ in _COLUMNS])
+ARROW_SCHEMA = arrow_schema(SCHEMA.columns)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -177,7 +147,7 @@ def _day(number: int, day: str, first_id: int, count: int) -> pa.RecordBatch:
         _amounts(rng, quantity),
         pa.array(quantity),
         _pick(_STATUS, status),
-        _notes(rng, count),
+        _pick(_NOTES, rng.integers(0, len(_NOTES), count), mask=rng.random(count) < 0.85),
         pa.array(created.astype("datetime64[ms]")),
         _shipped(rng, created, status),
         pa.array(((created + 8 * 3_600_000) * 1_000_000).astype("datetime64[ns]")),
@@ -219,10 +189,6 @@ def _amounts(rng: np.random.Generator, quantity: _Ints) -> pa.Array:
     words[:, 0] = cents
     words[:, 1] = cents >> 63
     return pa.Array.from_buffers(pa.decimal128(18, 2), count, [None, pa.py_buffer(words)])
-
-
-def _notes(rng: np.random.Generator, count: int) -> pa.Array:
-    return _pick(_NOTES, rng.integers(0, len(_NOTES), count), mask=rng.random(count) < 0.85)
 
 
 def _shipped(rng: np.random.Generator, created: _Ints, status: _Ints) -> pa.Array:

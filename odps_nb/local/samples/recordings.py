@@ -1,8 +1,4 @@
-"""Generates sample audio and video.
-
-WAV needs nothing. MP4 and MP3 need PyAV (extra ``previews``); without it the functions return
-``None`` and the sample is left out.
-"""
+"""Generates sample audio and video; without PyAV (extra ``previews``), MP4 and MP3 are ``None``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Installs the sample tables in a new folder: built once per user, then linked.
 
-Building takes seconds, so a finished folder with nothing but the samples is kept in the user's
-cache under the fingerprint of the code that built it. A new service folder gets hard links to its
-files (they never change) and a copy of its catalogue.
+A finished folder is kept in the user's cache under the fingerprint of the code that built it. A new
+service folder gets hard links to its files (they never change) and a copy of its catalogue.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 
 if TYPE_CHECKING:
-    from odps_nb.local.samples.catalog import Sample, SampleBatch, SampleBlob
+    from odps_nb.local.samples.values import Sample, SampleBatch, SampleBlob
 
 KEPT_SECONDS = 24 * 3600.0
 
@@ -109,21 +108,12 @@ def _write(
 
 
 def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
-    found: list[SampleBlob] = []
+    def store(blob: SampleBlob) -> bytes:
+        content = blob.data, blob.mime_type, blob.file_name
+        (stored,) = service.blobs.store_bytes([content], service.settings.project)
+        return stored.reference.raw
 
-    def collect(blob: SampleBlob) -> bytes:
-        found.append(blob)
-        return b""
-
-    if not batch.blobs:
-        return batch.batch
-    batch.with_references(collect)
-    stored = iter(
-        service.blobs.store_bytes(
-            ((b.data, b.mime_type, b.file_name) for b in found), service.settings.project
-        )
-    )
-    return batch.with_references(lambda blob: next(stored).reference.raw)
+    return batch.with_references(store)
 
 
 def _template() -> Path:
@@ -155,7 +145,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.catalog import SAMPLES  # what paints: most starts only link
+    from odps_nb.local.samples.every_sample import SAMPLES  # what paints: most starts only link
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:

@@ -1,8 +1,7 @@
 """The ``types_all`` table: each scalar type once, with its extremes.
 
-Small on purpose: a person reads it whole, a test compares it cell by cell. JSON lives here and
-not in ``orders``, since the real Storage API does not read JSON columns. The two INTERVAL types are
-left out: no form of them is read and written alike. ``docs/protocol.md`` sections 5.1, 5.2.
+JSON is here and not in ``orders``, since the real Storage API does not read JSON columns. The two
+INTERVAL types are left out: no form of them is read and written alike.
 """
 
 from __future__ import annotations
@@ -15,39 +14,21 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.local.samples.values import SampleBatch
-from odps_nb.schema import Column, DecimalType, LengthType, PrimitiveType, TableSchema, TypeCode
+from odps_nb.local.store.arrow_types import arrow_schema
+from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
+from odps_nb.wire.type_text import parse_columns
 
-
-def _of(code: TypeCode) -> PrimitiveType:
-    return PrimitiveType(code)
-
-
-_COLUMNS: tuple[tuple[str, Any, pa.DataType], ...] = (
-    ("row_name", _of(TypeCode.STRING), pa.utf8()),
-    ("c_tinyint", _of(TypeCode.TINYINT), pa.int8()),
-    ("c_smallint", _of(TypeCode.SMALLINT), pa.int16()),
-    ("c_int", _of(TypeCode.INT), pa.int32()),
-    ("c_bigint", _of(TypeCode.BIGINT), pa.int64()),
-    ("c_float", _of(TypeCode.FLOAT), pa.float32()),
-    ("c_double", _of(TypeCode.DOUBLE), pa.float64()),
-    ("c_boolean", _of(TypeCode.BOOLEAN), pa.bool_()),
-    ("c_decimal", DecimalType(), pa.decimal128(38, 18)),
-    ("c_decimal_38_0", DecimalType(38, 0), pa.decimal128(38, 0)),
-    ("c_decimal_10_4", DecimalType(10, 4), pa.decimal128(10, 4)),
-    ("c_string", _of(TypeCode.STRING), pa.utf8()),
-    ("c_char", LengthType(TypeCode.CHAR, 5), pa.utf8()),
-    ("c_varchar", LengthType(TypeCode.VARCHAR, 20), pa.utf8()),
-    ("c_binary", _of(TypeCode.BINARY), pa.binary()),
-    ("c_date", _of(TypeCode.DATE), pa.date32()),
-    ("c_datetime", _of(TypeCode.DATETIME), pa.timestamp("ms")),
-    ("c_timestamp", _of(TypeCode.TIMESTAMP), pa.timestamp("ns")),
-    ("c_timestamp_ntz", _of(TypeCode.TIMESTAMP_NTZ), pa.timestamp("ns")),
-    ("c_json", _of(TypeCode.JSON), pa.utf8()),
+SCHEMA = TableSchema(
+    columns=parse_columns(
+        "row_name string, c_tinyint tinyint, c_smallint smallint, c_int int, c_bigint bigint,"
+        " c_float float, c_double double, c_boolean boolean, c_decimal decimal,"
+        " c_decimal_38_0 decimal(38,0), c_decimal_10_4 decimal(10,4), c_string string,"
+        " c_char char(5), c_varchar varchar(20), c_binary binary, c_date date,"
+        " c_datetime datetime, c_timestamp timestamp, c_timestamp_ntz timestamp_ntz, c_json json"
+    )
 )
-
-SCHEMA = TableSchema(columns=tuple(Column(name=name, type=kind) for name, kind, _ in _COLUMNS))
-ARROW_SCHEMA = pa.schema([(name, arrow) for name, _, arrow in _COLUMNS])
+ARROW_SCHEMA = arrow_schema(SCHEMA.columns)
 
 # written as text: negating a Decimal would round it to the 28 digits of the default context
 _NINES = "9" * 20 + "." + "9" * 18

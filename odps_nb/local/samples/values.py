@@ -1,8 +1,4 @@
-"""Sample tables as values.
-
-A sample has a schema and generates its rows on demand; the service stores them. Blobs are kept
-beside the Arrow batch, since only the service can turn them into references.
-"""
+"""Sample tables as values: a schema, and rows that are generated on demand."""
 
 from __future__ import annotations
 
@@ -13,38 +9,24 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.schema import TableSchema
-from odps_nb.terms import PartitionSpec, format_bytes
+from odps_nb.terms import PartitionSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBlob:
     """The content of one BLOB cell, with its media type and file name."""
 
-    data: bytes
+    data: bytes = field(repr=False)
     mime_type: str = ""
     file_name: str = ""
-
-    def __repr__(self) -> str:
-        return (
-            f"SampleBlob({self.file_name!r}, {self.mime_type!r}, <{format_bytes(len(self.data))}>)"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleBatch:
-    """Rows of one partition.
+    """Rows of one partition, in which each BLOB is null.
 
-    Attributes
-    ----------
-    partition
-        Where the rows belong; empty for a table without partitions.
-    batch
-        The data columns in schema order, in the Arrow types of ``docs/protocol.md`` section 5.1.
-        Each BLOB is null here.
-    blobs
-        For each top-level column that holds BLOBs, its name and one value per row: what the row
-        is in Python (lists and dicts for nested columns), with a `SampleBlob` or ``None`` where
-        the reference belongs.
+    ``blobs`` has the Python values of the columns that hold BLOBs, with a `SampleBlob` or ``None``
+    in the place of each reference.
     """
 
     partition: PartitionSpec
@@ -52,10 +34,7 @@ class SampleBatch:
     blobs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def with_references(self, store: Callable[[SampleBlob], bytes]) -> pa.RecordBatch:
-        """Return the batch with each BLOB replaced by the bytes that ``store`` returns for it.
-
-        ``store`` is called once per blob, row by row, in the order of the columns.
-        """
+        """Return the batch with the bytes that ``store`` returns for each blob, row by row."""
         columns = list(self.batch.columns)
         for name, values in self.blobs.items():
             index = self.batch.schema.get_field_index(name)
@@ -76,10 +55,7 @@ def _with_references(value: Any, store: Callable[[SampleBlob], bytes]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A sample table: name, schema, comment, and ``rows()``, which generates its batches.
-
-    ``rows()`` gives the same rows each time; partitions come in order, each in one run.
-    """
+    """A sample table; ``rows()`` generates the same batches each time, partition by partition."""
 
     name: str
     schema: TableSchema

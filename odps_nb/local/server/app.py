@@ -1,10 +1,6 @@
 """The ASGI application of the embedded service, assembled from ``routes``.
 
-::
-
-    /api/storage/v2, /v3            Storage API: JSON errors
-    /api/…                          control plane: XML errors
-    /projects/…                     tunnel: JSON errors; else the control plane
+Errors of the Storage API and the tunnel are JSON, those of the control plane XML.
 """
 
 from __future__ import annotations
@@ -20,12 +16,12 @@ from starlette.types import ASGIApp
 
 from odps_nb.local import faults
 from odps_nb.local.routes import asgi_io as edge
-from odps_nb.local.routes.instances import Instances
-from odps_nb.local.routes.projects import Projects
+from odps_nb.local.routes.instances import InstanceRoutes
+from odps_nb.local.routes.projects import ProjectRoutes
 from odps_nb.local.routes.storage import storage_routes
 from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, At, To
-from odps_nb.local.routes.tables import Tables
+from odps_nb.local.routes.tables import TableRoutes
 from odps_nb.local.routes.tunnel import tunnel_routes
 from odps_nb.local.server.misbehaviour import MisbehavingApp, Misbehaviour
 from odps_nb.local.service import Service
@@ -33,10 +29,7 @@ from odps_nb.wire import control
 
 
 def build_app(service: Service, misbehaviour: Misbehaviour | None = None) -> ASGIApp:
-    """Return the ASGI application of an open service.
-
-    With a ``misbehaviour`` the service fails as its rules say, and takes rules over HTTP.
-    """
+    """Return the ASGI application of an open service; it may fail as rules say."""
     routes: list[Route] = []
     if misbehaviour is not None:
         routes += Surface(service, xml=True).routes(_rules(misbehaviour))
@@ -60,7 +53,7 @@ def _rules(misbehaviour: Misbehaviour) -> Iterator[At]:
 def rest_routes(service: Service) -> Iterator[Route]:
     """Yield the routes, each with and without the prefix ``/api``."""
     surface = Surface(service, xml=True)
-    parts = (Projects(service), Tables(service), Instances(service))
+    parts = (ProjectRoutes(service), TableRoutes(service), InstanceRoutes(service))
     rows = [row for part in parts for row in part.rows()]
     values = {row.kind: row for row in rows if isinstance(row, To)}
 

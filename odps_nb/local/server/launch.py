@@ -1,6 +1,6 @@
 """Starts the embedded service as a child process and stops it.
 
-The child exits when this process does, even after a crash: it holds the other end of a pipe.
+The child ends with this process, even after a crash: it looks for it four times a second.
 Importing this module does not import the service.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from odps_nb.errors import ConfigError, MissingDependencyError
-from odps_nb.lifetime import Home, renew_after_fork
+from odps_nb.lifetime import Home
 from odps_nb.secret import hidden
 
 KEYS = "access_key.json"
@@ -52,8 +52,6 @@ class LocalService:
         if not self._home.is_here:
             return
         process = self._process
-        if process.stdin is not None and not process.stdin.closed:
-            process.stdin.close()
         if process.poll() is None:
             process.terminate()
         try:
@@ -125,6 +123,7 @@ def start(
         "odps_nb.local.server.serve",
         "--json",
         "--with-parent",
+        str(os.getpid()),
         *options,
     ]
     if root is not None:
@@ -133,17 +132,19 @@ def start(
         command.append("--no-samples")
     if project is not None:
         command += ["--project", project]
-    process = _Child(
+    process = subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # Ctrl-C in a notebook or terminal is for the client
         env={**_environment(), "PYTHONUNBUFFERED": "1"},
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
     errors, reader = _drain(process.stderr)
-    line = _first_line(process)
+    line = _first_line(process, process.stdout)
     if not line:
         process.kill()
         _finish(process, reader)
@@ -187,19 +188,6 @@ def read_keys(root: str) -> dict[str, str]:
     return hidden((("access_id", access_id), ("access_key", access_key)))
 
 
-class _Child(subprocess.Popen[str]):
-    """The process of the service; closes our end of its pipe in forked children."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        renew_after_fork(self)
-
-    def _after_fork(self) -> None:
-        """Close the pipe in the child, so that the service ends with the parent."""
-        if self.stdin is not None:
-            self.stdin.close()
-
-
 def _require_extra() -> None:
     from importlib.util import find_spec
 
@@ -212,16 +200,14 @@ def _require_extra() -> None:
         )
 
 
-def _drain(stream: IO[str] | None) -> tuple[deque[str], threading.Thread]:
+def _drain(stream: IO[str]) -> tuple[deque[str], threading.Thread]:
     """Read the child's stderr to its end, so that it never blocks; keep the last lines."""
     kept: deque[str] = deque(maxlen=20)
-    assert stream is not None
-
-    def read() -> None:
-        for line in stream:
-            kept.append(line.strip())
-
-    thread = threading.Thread(target=read, name="odps-nb-service-stderr", daemon=True)
+    thread = threading.Thread(
+        target=lambda: kept.extend(map(str.strip, stream)),
+        name="odps-nb-service-stderr",
+        daemon=True,
+    )
     thread.start()
     return kept, thread
 
@@ -230,18 +216,17 @@ def _finish(process: subprocess.Popen[str], reader: threading.Thread) -> None:
     """Wait for a process that is ending and close its pipes."""
     process.wait()
     reader.join(STOP_TIMEOUT)
-    for stream in (process.stdin, process.stdout, process.stderr):
+    for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
 
-def _first_line(process: subprocess.Popen[str]) -> str:
+def _first_line(process: subprocess.Popen[str], stream: IO[str]) -> str:
     """Return the first line of stdout, or nothing if the child exits or takes too long."""
     timer = threading.Timer(START_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()
     try:
-        assert process.stdout is not None
-        return process.stdout.readline()
+        return stream.readline()
     finally:
         timer.cancel()

@@ -24,9 +24,9 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from odps_nb.errors import OdpsNbError
 from odps_nb.local import faults
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import ROUTE_TOKEN, STATUS_OF_CODE, encode_error_json, encode_error_xml
@@ -39,10 +39,7 @@ _CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "Servic
 
 @dataclass(slots=True, kw_only=True)
 class Rule:
-    """One rule; ``matched`` and ``struck`` are its counters.
-
-    ``at`` is a byte of the response body, ``seconds`` how long a stall lasts.
-    """
+    """One rule with its counters; ``at`` is a byte of the body, ``seconds`` that of a stall."""
 
     action: str
     fault: str
@@ -128,20 +125,14 @@ class MisbehavingApp:
             await self._app(scope, receive, send)
         elif rule.fault == "status":
             await _drain(receive)
-            await _refuse(rule, send, xml=not action)
+            await _refusal(rule, xml=not action)(scope, receive, send)
         elif rule.fault == "close":
             await self._app(_watched(scope), receive, _nowhere)
             _abort(scope)
         else:
             if rule.fault == "expire":
-                self._expire(session)
+                self._service.read_sessions.expire(session)
             await self._app(_watched(scope), receive, _Spoiled(rule, scope, send).send)
-
-    def _expire(self, session_id: str) -> None:
-        try:
-            self._service.read_sessions.expire(session_id)
-        except OdpsNbError:
-            return  # no read session: nothing to expire
 
 
 def _watched(scope: Scope) -> Scope:
@@ -206,20 +197,16 @@ async def _drain(receive: Receive) -> None:
             return
 
 
-async def _refuse(rule: Rule, send: Send, *, xml: bool) -> None:
+def _refusal(rule: Rule, *, xml: bool) -> Response:
     known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
     code = rule.code or _CODE_OF_STATUS.get(rule.status, known)
     encode = encode_error_xml if xml else encode_error_json
     body = encode(code, "the service was asked to misbehave", "MISBEHAVIOUR")
-    headers = [
-        (b"content-type", b"application/xml" if xml else b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"x-odps-request-id", b"MISBEHAVIOUR"),
-    ]
+    headers = {"x-odps-request-id": "MISBEHAVIOUR"}
     if rule.retry_after is not None:
-        headers.append((b"retry-after", str(rule.retry_after).encode()))
-    await send({"type": "http.response.start", "status": rule.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+        headers["retry-after"] = str(rule.retry_after)
+    kind = "application/xml" if xml else "application/json"
+    return Response(body, status_code=rule.status, headers=headers, media_type=kind)
 
 
 def _abort(scope: Scope) -> None:

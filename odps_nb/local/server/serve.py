@@ -1,7 +1,7 @@
 """``odps-nb serve``: runs the embedded service as a process.
 
 With ``--json`` the first line on stdout holds endpoint and access key; everything else goes to
-stderr. Stops on SIGTERM or SIGINT, and with its parent if requested.
+stderr. Stops on SIGTERM or SIGINT, and when its parent has ended if requested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.local.forms import Forms
-from odps_nb.local.reading.rules import ReadRules
+from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.samples.tables import adopt, install_samples
 from odps_nb.local.server.app import build_app
 from odps_nb.local.server.misbehaviour import Misbehaviour
@@ -43,7 +43,6 @@ GRACE = 5
 HARD_AFTER = 4
 HARD_STATUS = 3
 TIDY_EVERY = 60.0
-PARENT_CHECK = 1.0
 END_CHECK = 0.25
 _HELP = """\
 Serves a folder as a small MaxCompute project on this machine: tables, blobs, SQL. It listens on
@@ -55,17 +54,19 @@ by you alone; ODPS_NB_LOCAL_ACCESS_ID and ODPS_NB_LOCAL_ACCESS_KEY set another o
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until told to stop; return the exit status."""
     options = _parser().parse_args(argv)
-    _start_log(options)
-    temporary: str | None = None
-    last: HardEnd | None = None
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    temporary: Path | None = None
+    ended = threading.Event()
     if options.root is None:  # named before it is made: a signal may come between
-        temporary = str(Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}")
+        temporary = Path(tempfile.gettempdir()) / f"odps-nb-{secrets.token_hex(8)}"
     try:
         _on_signal(_leave)  # at any moment of the start, too: what was opened is put away
         if temporary is not None:
-            Path(temporary).mkdir(mode=0o700)
-        last = HardEnd(GRACE + HARD_AFTER, temporary=temporary)
-        _serve(options, Path(temporary or options.root), last)
+            temporary.mkdir(mode=0o700)
+        _serve(options, temporary or Path(options.root), ended)
     except OdpsNbError as error:
         sys.stderr.write("\n".join(explain(error)) + "\n")
         return 1
@@ -75,8 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _on_signal(lambda: None)
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-        if last is not None:
-            last.reached()
+        ended.set()
     return 0
 
 
@@ -86,15 +86,6 @@ class _Left(BaseException):
 
 def _leave() -> None:
     raise _Left
-
-
-def _start_log(options: argparse.Namespace) -> None:
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(form))
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.WARNING, handlers=[handler]
-    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,22 +104,25 @@ def _parser() -> argparse.ArgumentParser:
         "(token: id), 'rights' (id: {project: query, read or write}; a key without may do all); "
         "only its owner may read it",
     )
-    limits = QueryLimits()
+    limits, rules = QueryLimits(), ReadRules()
+    for name, unit, default, text in (
+        ("--query-memory", "MIB", limits.memory, "memory that one SQL statement may take"),
+        ("--query-seconds", "S", limits.seconds, "time that one SQL statement may take"),
+        ("--min-split-bytes", "BYTES", rules.min_split_bytes, "smallest split by size"),
+        (
+            "--filter-block-rows",
+            "ROWS",
+            rules.filter_block_rows,
+            "rows that a filter keeps or leaves out together; 1 filters exactly",
+        ),
+    ):
+        said = f"{text} (default: %(default)s)"
+        parser.add_argument(name, type=type(default), default=default, metavar=unit, help=said)
     parser.add_argument(
-        "--query-memory",
-        type=int,
-        default=limits.memory,
-        metavar="MIB",
-        help="memory that one SQL statement may take (default: %(default)s)",
+        "--kept-ranges",
+        action="store_true",
+        help="row ranges of a filtered session count the rows that it keeps, not those stored",
     )
-    parser.add_argument(
-        "--query-seconds",
-        type=float,
-        default=limits.seconds,
-        metavar="S",
-        help="time that one SQL statement may take (default: %(default)g)",
-    )
-    _add_read_rules(parser)
     parser.add_argument(
         "--strict-sql",
         action="store_true",
@@ -144,32 +138,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--misbehave", action="store_true", help="accept rules for faults")
     parser.add_argument("--scenario", help="file with rules for faults, active at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
-    parser.add_argument("--with-parent", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
     return parser
-
-
-def _add_read_rules(parser: argparse.ArgumentParser) -> None:
-    rules = ReadRules()
-    parser.add_argument(
-        "--min-split-bytes",
-        type=int,
-        default=rules.min_split_bytes,
-        metavar="BYTES",
-        help="smallest split by size (default: %(default)s, as in the real service)",
-    )
-    parser.add_argument(
-        "--filter-block-rows",
-        type=int,
-        default=rules.filter_block_rows,
-        metavar="ROWS",
-        help="rows that a filter keeps or leaves out together; 1 filters exactly"
-        " (default: %(default)s, as in the real service)",
-    )
-    parser.add_argument(
-        "--kept-ranges",
-        action="store_true",
-        help="row ranges of a filtered session count the rows that it keeps, not those stored",
-    )
 
 
 class _Connection(H11Protocol):
@@ -182,35 +152,17 @@ class _Connection(H11Protocol):
         super().__init__(config, server_state, state, _loop)
 
 
-class HardEnd:
-    """Kills the process if a graceful stop takes too long.
-
-    No committed data is lost: the catalogue changes in transactions, and only complete files are
-    listed in it. It is as safe as ``kill -9``, which the service survives.
-    """
-
-    def __init__(self, seconds: float, *, temporary: str | None = None) -> None:
-        self._seconds, self._temporary = seconds, temporary
-        self._ended = threading.Event()
-
-    def begin(self) -> None:
-        """Start the deadline."""
-        threading.Thread(target=self._wait, name="odps-nb-hard-end", daemon=True).start()
-
-    def reached(self) -> None:
-        """Cancel the deadline: everything has been closed."""
-        self._ended.set()
-
-    def _wait(self) -> None:
-        if self._ended.wait(self._seconds):
-            return
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-        log.error("the service did not end in %g s and ends at once", self._seconds)
-        os._exit(HARD_STATUS)
+def end_hard(ended: threading.Event, seconds: float, temporary: Path | None) -> None:
+    """Kill the process if a graceful stop takes too long; as safe as ``kill -9``."""
+    if ended.wait(seconds):
+        return
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
+    log.error("the service did not end in %g s and ends at once", seconds)
+    os._exit(HARD_STATUS)
 
 
-def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
+def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> None:
     listener = _listener(options.port)
     # asyncio sets this only where a socket names its protocol, which this one does not; without
     # it each small answer waits 40 ms for the client's delayed acknowledgement
@@ -261,10 +213,14 @@ def _serve(options: argparse.Namespace, root: Path, last: HardEnd) -> None:
         _announce(options, service, listener.getsockname()[1])
         gc.freeze()  # what is imported stays: no collection has to walk it
         done = threading.Event()
-        _background(service, server, done, last, with_parent=options.with_parent)
+        threading.Thread(target=_tidy, args=(service, done), daemon=True).start()
+        temporary = None if options.root else root
+        watching = (server, options.with_parent, ended, temporary)
+        threading.Thread(target=_watch, args=watching, daemon=True).start()
         try:
             server.run(sockets=[listener])
         finally:
+            server.should_exit = True
             done.set()
 
 
@@ -356,52 +312,19 @@ def _announce(options: argparse.Namespace, service: Service, port: int) -> None:
     sys.stdout.flush()
 
 
-def _background(
-    service: Service,
-    server: uvicorn.Server,
-    done: threading.Event,
-    last: HardEnd,
-    *,
-    with_parent: bool,
-) -> None:
-    """Start the background threads: periodic clean-up, and watching the parent process."""
-    threads = [
-        threading.Thread(target=_tidy, args=(service, done), daemon=True),
-        threading.Thread(target=_watch_end, args=(server, done, last), daemon=True),
-    ]
-    if with_parent:
-        threads.append(threading.Thread(target=_watch_pipe, args=(server,), daemon=True))
-        threads.append(threading.Thread(target=_watch_pid, args=(server, done), daemon=True))
-    for thread in threads:
-        thread.start()
-
-
 def _tidy(service: Service, done: threading.Event) -> None:
     while not done.wait(TIDY_EVERY):
         service.tidy()
 
 
-def _watch_end(server: uvicorn.Server, done: threading.Event, last: HardEnd) -> None:
-    """Start the deadline when the server is told to stop, not when it has stopped."""
-    while not (server.should_exit or done.wait(END_CHECK)):
-        pass
-    last.begin()
-
-
-def _watch_pipe(server: uvicorn.Server) -> None:
-    """Stop at the end of stdin, whose other end the parent holds and never writes to."""
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    server.should_exit = True
-
-
-def _watch_pid(server: uvicorn.Server, done: threading.Event) -> None:
-    """Stop when the parent's pid is gone: its forked children may keep the pipe open."""
-    parent = os.getppid()
-    while not done.wait(PARENT_CHECK):
-        if os.getppid() != parent:
+def _watch(
+    server: uvicorn.Server, parent: int | None, ended: threading.Event, temporary: Path | None
+) -> None:
+    """Stop when the parent is gone; end in time when the server is told to stop."""
+    while not (server.should_exit or ended.wait(END_CHECK)):
+        if parent is not None and os.getppid() != parent:
             server.should_exit = True
-            return
+    end_hard(ended, GRACE + HARD_AFTER, temporary)
 
 
 if __name__ == "__main__":

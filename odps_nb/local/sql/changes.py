@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from odps_nb.local import faults
 from odps_nb.local.sql.statements import Branch, Change, Insert, Merge
-from odps_nb.local.sql.text_words import names
+from odps_nb.local.sql.text_words import names, quoted
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.upserts import DELETE, UPSERT
@@ -21,22 +21,24 @@ _ENDS = (",", "where", "when")
 
 def read_update(cursor: Cursor) -> Change:
     """Parse what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
-    name = tuple(cursor.dotted())
+    name = cursor.dotted()
     alias = _alias(cursor, "set")
     cursor.expect("set")
     return Change(name=name, alias=alias, values=_assignments(cursor), condition=_condition(cursor))
 
 
 def read_delete(cursor: Cursor) -> Change:
-    """Parse what follows DELETE FROM: ``t [alias] [WHERE …]``."""
-    name = tuple(cursor.dotted())
+    """Parse what follows DELETE: ``FROM t [alias] [WHERE …]``."""
+    cursor.expect("from")
+    name = cursor.dotted()
     alias = "" if cursor.at_end else _alias(cursor, "where")
     return Change(name=name, alias=alias, condition=_condition(cursor))
 
 
 def read_merge(cursor: Cursor) -> Merge:
-    """Parse what follows MERGE INTO: ``t [AS a] USING s [AS b] ON … WHEN …``."""
-    name = tuple(cursor.dotted())
+    """Parse what follows MERGE: ``INTO t [AS a] USING s [AS b] ON … WHEN …``."""
+    cursor.expect("into")
+    name = cursor.dotted()
     alias = _alias(cursor, "using") or name[-1]
     cursor.expect("using")
     if cursor.peek("("):
@@ -44,7 +46,7 @@ def read_merge(cursor: Cursor) -> Merge:
         source_alias = _alias(cursor, "on")
     else:
         parts = cursor.dotted()
-        source = ".".join(map(_quoted, parts))
+        source = ".".join(map(quoted, parts))
         source_alias = _alias(cursor, "on") or parts[-1]
     if not source_alias:
         raise cursor.error("expected a name for the query of USING: USING (…) AS s")
@@ -85,22 +87,19 @@ def _inserted(cursor: Cursor) -> tuple[tuple[str, str], ...]:
     columns = names(cursor) if cursor.peek("(") else None
     cursor.expect("values")
     inner = cursor.inner()
-    values = [inner.until(",")]
-    while inner.accept(","):
-        values.append(inner.until(","))
+    values = inner.listed(lambda: inner.until(","))
     if columns is not None and len(columns) != len(values):
         raise cursor.error(f"expected {len(columns)} values", back=1)
     return tuple(zip(columns or [""] * len(values), values, strict=True))
 
 
 def _assignments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
-    values = []
-    while True:
+    def assignment() -> tuple[str, str]:
         column = cursor.dotted()[-1]
         cursor.expect("=")
-        values.append((column, cursor.until(*_ENDS)))
-        if not cursor.accept(","):
-            return tuple(values)
+        return column, cursor.until(*_ENDS)
+
+    return cursor.listed(assignment)
 
 
 def _alias(cursor: Cursor, ends: str) -> str:
@@ -114,24 +113,17 @@ def _condition(cursor: Cursor) -> str:
     cursor.expect("where")
     if cursor.at_end:
         raise cursor.error("expected a condition")
-    return cursor.rest
+    return cursor.take(cursor.rest)
 
 
 def rows_of(change: Change, table: Table) -> Insert:
-    """Return the INSERT of the rows that a change touches, with their new values.
-
-    Raises
-    ------
-    InvalidRequestError
-        The table is not transactional, or a column that is set does not exist or is part of the
-        key.
-    """
+    """Return the INSERT of the rows that a change touches, with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)
-    alias = _quoted(change.alias or change.name[-1])
-    source = f"FROM {'.'.join(map(_quoted, change.name))} AS {alias}"
+    alias = quoted(change.alias or change.name[-1])
+    source = f"FROM {'.'.join(map(quoted, change.name))} AS {alias}"
     condition = f"({change.condition})" if change.condition else "TRUE"
-    old = {name: _quoted(name) for name in _all(table)}
+    old = {name: quoted(name) for name in _all(table)}
     query = _Query()
     if table.key_columns:
         new = old | {name: f"({value})" for name, value in values.items()}
@@ -151,19 +143,12 @@ def rows_of(change: Change, table: Table) -> Insert:
 
 
 def rows_of_merge(merge: Merge, table: Table) -> Insert:
-    """Return the INSERT of the rows that MERGE changes, deletes and adds.
-
-    Raises
-    ------
-    InvalidRequestError
-        As `rows_of`; or the values of an INSERT do not fit the columns. A row that is matched by
-        several rows of the source fails while the query runs.
-    """
+    """Return the INSERT of the rows that MERGE changes, deletes and adds."""
     _check_transactional(table, "MERGE")
-    target, source = _quoted(merge.alias), _quoted(merge.source_alias)
+    target, source = quoted(merge.alias), quoted(merge.source_alias)
     numbered = (
         f"(SELECT *, row_number() OVER (ORDER BY 1) AS {_ROW}"
-        f" FROM {'.'.join(map(_quoted, merge.name))}) AS {target}"
+        f" FROM {'.'.join(map(quoted, merge.name))}) AS {target}"
     )
     from_source = f"{merge.source} AS {source}"
     matched = [one for one in merge.branches if one.matched]
@@ -174,29 +159,21 @@ def rows_of_merge(merge: Merge, table: Table) -> Insert:
         joined = f"FROM {numbered} JOIN {from_source} ON {merge.condition}"
         query.end(kind, f"{joined} WHERE ({applies})")
     if not table.key_columns:
-        kept = query.add([f"{target}.{_quoted(n)}" for n in _all(table)])
-        query.end(
-            str(kept),
-            f"FROM {numbered} LEFT ANTI JOIN {from_source}"
-            f" ON ({merge.condition}) AND ({applies or 'FALSE'})",
-        )
+        kept = query.add([f"{target}.{quoted(n)}" for n in _all(table)])
+        on = f"({merge.condition}) AND ({applies or 'FALSE'})"
+        query.end(str(kept), f"FROM {numbered} LEFT ANTI JOIN {from_source} ON {on}")
     earlier: list[str] = []
     for one in (one for one in merge.branches if not one.matched):
         condition = " AND ".join([f"({one.condition or 'TRUE'})", *earlier])
         earlier.append(f"NOT COALESCE(({one.condition or 'TRUE'}), FALSE)")
         added = query.add(_with_operation(table, _added(table, one), UPSERT))
-        query.end(
-            str(added),
-            f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition} WHERE {condition}",
-        )
+        joined = f"FROM {from_source} LEFT ANTI JOIN {numbered} ON {merge.condition}"
+        query.end(str(added), f"{joined} WHERE {condition}")
     return _insert(table, merge.name, query)
 
 
 class _Query:
-    """A query of changed rows in which each value has a column of its own.
-
-    So no value gives its type to another one. The parts are added one after the other.
-    """
+    """A query of changed rows, built part by part; no value gives its type to another one."""
 
     def __init__(self) -> None:
         self.choices: list[tuple[int | None, ...]] = []
@@ -208,13 +185,10 @@ class _Query:
         """Give rows of the current part these values (``None``: null); return their number."""
         choice: list[int | None] = []
         for column, value in enumerate(values):
-            if value is None:
-                choice.append(None)
-                continue
-            if (column, value) not in self._places:
+            if value is not None and (column, value) not in self._places:
                 self._places[column, value] = self._count
                 self._count += 1
-            choice.append(self._places[column, value])
+            choice.append(None if value is None else self._places[column, value])
         self.choices.append(tuple(choice))
         return len(self.choices) - 1
 
@@ -237,8 +211,8 @@ class _Query:
 
 def _add_matched(query: _Query, merge: Merge, table: Table, matched: list[Branch]) -> str:
     """Add the values of matched rows, and return the expression of their number."""
-    target = _quoted(merge.alias)
-    old = {name: f"{target}.{_quoted(name)}" for name in _all(table)}
+    target = quoted(merge.alias)
+    old = {name: f"{target}.{quoted(name)}" for name in _all(table)}
     earlier, numbers = "", []
     for one in matched:
         condition = f"WHEN {one.condition or 'TRUE'} THEN"
@@ -318,7 +292,3 @@ def _insert(table: Table, name: tuple[str, ...], query: _Query) -> Insert:
         has_operations=bool(table.key_columns),
         rewrites=not table.key_columns,
     )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -2,227 +2,287 @@
 
 Numbers with a point are DOUBLE, a cast to an integer cuts the fraction, an average and a quotient
 of DECIMAL are DECIMAL. Sources: the vendor's manual, *Data type conversion*, *DECIMAL data type*
-and *AVG*. Times are converted by `session_times`.
+and *AVG*. Other times are converted by `session_times`.
+
+Of inserted values a constant is read as the type of its column. Another instant is shown by the
+session's clock before it goes into a TIMESTAMP_NTZ, DATE or text, and a clock time is read by that
+clock before it goes into a DATETIME or TIMESTAMP.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from odps_nb.local.sql.session_times import looked_up
-from odps_nb.local.sql.types_of_query import (
-    Types,
-    average_type,
-    duck_time,
+from sqlglot import exp
+
+from odps_nb.local.sql.duck_types import CLOCKS
+from odps_nb.local.sql.times import Clock
+from odps_nb.local.sql.trees import (
+    ARITHMETIC,
+    COMPARISONS,
+    call,
+    cast,
+    choices,
+    looked_up,
     operands,
-    product_type,
-    quotient_type,
     type_name,
     wrap,
 )
+from odps_nb.local.sql.types_of_query import (
+    Digits,
+    Types,
+    average_type,
+    product_type,
+    quotient_type,
+)
+from odps_nb.schema import TypeCode
 
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _BYTES = ("BINARY", "VARBINARY")
 _REALS = ("DOUBLE", "FLOAT", "DECIMAL")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _NUMBERS = (*_WHOLE, *_REALS, *_TEXTS)
+_COMPARED = (*COMPARISONS, exp.Between, exp.In, exp.Case, exp.DecodeCase)
 
 
 def convert(query: Any, types: Types, *, exact_values: bool = False) -> None:
-    """Write out the conversions of a query, in place.
-
-    Parameters
-    ----------
-    exact_values
-        Keep numbers of VALUES as they are written: they go into columns that have a type.
-    """
-    _Conversions(types).run(query, exact_values=exact_values)
-
-
-class _Conversions:
-    def __init__(self, types: Types) -> None:
-        self._types = types
-
-    def run(self, query: Any, *, exact_values: bool) -> None:
-        for node in reversed(list(query.walk(bfs=False))):  # inner ones first
-            self._convert(node, exact_values=exact_values)
-
-    def _convert(self, node: Any, *, exact_values: bool) -> None:
-        from sqlglot import exp
-
-        if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)):
-            self._compute(node)
+    """Write out conversions, in place; ``exact_values`` keeps numbers of VALUES as written."""
+    for node in reversed(list(query.walk(bfs=False))):  # inner ones first
+        if isinstance(node, ARITHMETIC):
+            _compute(node, types)
         elif isinstance(node, exp.Avg):
-            self._average(node)
+            _average(node, types)
         elif isinstance(node, exp.Cast):
-            self._cast(node)
+            _cast(node, types)
         elif isinstance(node, (exp.Ceil, exp.Floor)):
-            self._round(node)
+            _round(node, types)
         elif isinstance(node, exp.Literal):
-            self._number(node, exact_values=exact_values)
-        elif isinstance(node, _comparing()):
-            self._compare(node)
+            _number(node, types, exact_values=exact_values)
+        elif isinstance(node, _COMPARED):
+            _compare(node, types)
         elif isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
-            wrap(node, _escaped)
+            wrap(node, lambda like: exp.Escape(this=like, expression=exp.Literal.string("\\")))
 
-    # -- numbers ------------------------------------------------------------------------------
 
-    def _compute(self, node: Any) -> None:
-        """Make text that is computed with DOUBLE."""
-        from sqlglot import exp
+def _compute(node: Any, types: Types) -> None:
+    """Make text that is computed with DOUBLE, and write quotients and products of DECIMAL."""
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        if types.name(one) in _TEXTS and types.name(other) in _NUMBERS:
+            wrap(one, lambda text: cast(text, "DOUBLE"))
+    if not isinstance(node, (exp.Div, exp.Mul)):
+        return
+    left, right = types.decimal(node.left), types.decimal(node.right)
+    if left is None or right is None or "DECIMAL" not in map(types.name, (node.left, node.right)):
+        return
+    if isinstance(node, exp.Div):
+        made = _quotient(node.left, node.right, quotient_type(left, right))
+    elif left[1] + right[1] > product_type(left, right)[1]:  # else DuckDB gives it its scale
+        made = _product((node.left, left[1]), (node.right, right[1]), product_type(left, right))
+    else:
+        return
+    wrap(node, lambda _: made)
 
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            if self._types.name(one) in _TEXTS and self._types.name(other) in _NUMBERS:
-                wrap(one, lambda text: exp.Cast(this=text, to=exp.DataType.build("DOUBLE")))
-        if isinstance(node, (exp.Div, exp.Mul)):
-            self._compute_decimal(node)
 
-    def _compare(self, node: Any) -> None:
-        """Make text that is compared with numbers DOUBLE, or a DECIMAL if it meets one."""
-        for values in (*operands(node), *looked_up(node)):
-            met = {self._types.name(one) for one in values}
-            decimals = [one for one in values if self._types.name(one) == "DECIMAL"]
-            if decimals:
-                precision, scale = self._types.decimal(decimals[0]) or (38, 18)
-                scale = max(scale, min(18, 38 - (precision - scale)))
-                self._read_numbers(values, f"DECIMAL(38, {scale})")
-            elif met & {*_WHOLE, *_REALS}:
-                self._read_numbers(values, "DOUBLE")
-
-    def _read_numbers(self, values: list[Any], kind: str) -> None:
-        from sqlglot import exp
-
-        for one in values:
-            if self._types.name(one) in _TEXTS:
-                wrap(one, lambda text: exp.cast(text, kind))
-
-    def _compute_decimal(self, node: Any) -> None:
-        """Write a quotient or product of DECIMAL, unless DuckDB gives a product its scale."""
-        from sqlglot import exp
-
-        left, right = self._types.decimal(node.left), self._types.decimal(node.right)
-        names = [self._types.name(one) for one in (node.left, node.right)]
-        if left is None or right is None or "DECIMAL" not in names:
-            return
-        if isinstance(node, exp.Div):
-            made = _quotient(node.left, node.right, quotient_type(left, right))
-        elif left[1] + right[1] > product_type(left, right)[1]:
-            made = _product((node.left, left[1]), (node.right, right[1]), product_type(left, right))
+def _compare(node: Any, types: Types) -> None:
+    """Make text that is compared with numbers DOUBLE, or a DECIMAL if it meets one."""
+    for values in (*operands(node), *looked_up(node)):
+        met = {types.name(one): one for one in reversed(values)}
+        if "DECIMAL" in met:
+            precision, scale = types.decimal(met["DECIMAL"]) or (38, 18)
+            kind = f"DECIMAL(38, {max(scale, min(18, 38 - (precision - scale)))})"
+        elif met.keys() & {*_WHOLE, *_REALS}:
+            kind = "DOUBLE"
         else:
-            return
-        wrap(node, lambda _: made)
-
-    def _round(self, node: Any) -> None:
-        """Make the result of CEIL and FLOOR a BIGINT, of which text is a DOUBLE."""
-        from sqlglot import exp
-
-        if self._types.name(node.this) in _TEXTS:
-            wrap(node.this, lambda text: exp.cast(text, "DOUBLE"))
-        if node.args.get("decimals") is None:
-            wrap(node, lambda one: exp.cast(one, "BIGINT"))
-
-    def _average(self, node: Any) -> None:
-        """Write AVG of a DECIMAL as a sum and a count, both with the window and filter around."""
-        from sqlglot import exp
-
-        found = self._types.decimal(node.this)
-        if found is None or self._types.name(node.this) != "DECIMAL":
-            return
-        whole = node
-        while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
-            whole = whole.parent
-        parts: list[Any] = []
-        for kind in (exp.Sum, exp.Count):
-            part = whole.copy()
-            inner = next(one for one in part.walk() if isinstance(one, exp.Avg))
-            made = kind(this=inner.this.copy())
-            parts.append(made if inner is part else part)
-            if inner is not part:
-                inner.replace(made)
-        total, count = parts
-        wrap(whole, lambda _: _quotient(total, count, average_type(found)), mark_of=node)
-
-    def _cast(self, node: Any) -> None:
-        """Cut a fraction where DuckDB rounds, and give DATETIME and DECIMAL their own types."""
-        from sqlglot import exp
-
-        wanted, given = node.to, self._types.name(node.this)
-        if wanted.is_type("decimal") and not wanted.expressions:
-            node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
-        elif wanted.is_type("datetime"):
-            node.set("to", duck_time("TIMESTAMP_MS"))
-        elif type_name(wanted) in _WHOLE and given in (*_REALS, *_TEXTS):
-            name = "mc_cut" if given in _REALS else "mc_whole"
-            wrap(node.this, lambda one: exp.Anonymous(this=name, expressions=[one]))
-        elif type_name(wanted) in _TEXTS and given in _BYTES:
-            wrap(node.this, lambda one: exp.Anonymous(this="decode", expressions=[one]))
-        elif type_name(wanted) in _BYTES and given in _TEXTS:
-            wrap(node.this, lambda one: exp.Anonymous(this="encode", expressions=[one]))
-
-    def _number(self, node: Any, *, exact_values: bool) -> None:
-        """Make a number with a point DOUBLE, unless it meets a DECIMAL: that is the larger type."""
-        from sqlglot import exp
-
-        if node.is_string or "." not in node.this or "e" in node.this.lower():
-            return
-        around = node.find_ancestor(exp.Values, exp.Select, exp.TableSample, exp.DataTypeParam)
-        if isinstance(around, (exp.TableSample, exp.DataTypeParam)):
-            return
-        if exact_values and isinstance(around, exp.Values):
-            return
-        value = node
-        while isinstance(value.parent, (exp.Neg, exp.Paren)):
-            value = value.parent
-        around = value.parent
-        if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
-            return
-        if isinstance(around, exp.AggFunc) and value.arg_key != "this":
-            return  # a fraction such as that of PERCENTILE
-        beside = [
-            self._types.name(one)
-            for group in operands(value.parent, computed=True)
-            if any(one is value for one in group)
-            for one in group
-            if one is not value
-        ]
-        if not any(name in ("DECIMAL", "") for name in beside):
-            node.set("this", f"{node.this}e0")
+            continue
+        for one in values:
+            if types.name(one) in _TEXTS:
+                wrap(one, partial(exp.cast, to=kind))
 
 
-@cache
-def _comparing() -> tuple[Any, ...]:
-    from sqlglot import exp
-
-    signs = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
-    return (*signs, exp.Between, exp.In, exp.Case, exp.DecodeCase)
-
-
-def _escaped(like: Any) -> Any:
-    from sqlglot import exp
-
-    return exp.Escape(this=like, expression=exp.Literal.string("\\"))
+def _round(node: Any, types: Types) -> None:
+    """Make the result of CEIL and FLOOR a BIGINT, of which text is a DOUBLE."""
+    if types.name(node.this) in _TEXTS:
+        wrap(node.this, lambda text: cast(text, "DOUBLE"))
+    if node.args.get("decimals") is None:
+        wrap(node, lambda one: cast(one, "BIGINT"))
 
 
-def _quotient(left: Any, right: Any, found: tuple[int, int]) -> Any:
-    from sqlglot import exp
+def _average(node: Any, types: Types) -> None:
+    """Write AVG of a DECIMAL as a sum and a count, both with the window and filter around."""
+    found = types.decimal(node.this)
+    if found is None or types.name(node.this) != "DECIMAL":
+        return
+    whole = node
+    while isinstance(whole.parent, (exp.Window, exp.Filter)) and whole.arg_key == "this":
+        whole = whole.parent
+    parts: list[Any] = []
+    for kind in (exp.Sum, exp.Count):
+        part = whole.copy()
+        inner = next(one for one in part.walk() if isinstance(one, exp.Avg))
+        made = kind(this=inner.this.copy())
+        parts.append(made if inner is part else part)
+        if inner is not part:
+            inner.replace(made)
+    wrap(whole, lambda _: _quotient(parts[0], parts[1], average_type(found)), mark_of=node)
 
-    call = exp.Anonymous(this="mc_quotient", expressions=[left, right])
-    return exp.Cast(this=call, to=exp.DataType.build(f"DECIMAL({found[0]}, {found[1]})"))
+
+def _cast(node: Any, types: Types) -> None:
+    """Cut a fraction where DuckDB rounds, and give DATETIME and DECIMAL their own types."""
+    wanted, given = node.to, types.name(node.this)
+    function = ""
+    if wanted.is_type("decimal") and not wanted.expressions:
+        node.set("to", exp.DataType.build("DECIMAL(38, 18)"))
+    elif wanted.is_type("datetime"):
+        node.set("to", exp.DataType(this=exp.DataType.Type.TIMESTAMP_MS))
+    elif type_name(wanted) in _WHOLE and given in (*_REALS, *_TEXTS):
+        function = "mc_cut" if given in _REALS else "mc_whole"
+    elif type_name(wanted) in _TEXTS and given in _BYTES:
+        function = "decode"
+    elif type_name(wanted) in _BYTES and given in _TEXTS:
+        function = "encode"
+    if function:
+        wrap(node.this, lambda one: call(function, one))
 
 
-def _product(left: tuple[Any, int], right: tuple[Any, int], found: tuple[int, int]) -> Any:
+def _number(node: Any, types: Types, *, exact_values: bool) -> None:
+    """Make a number with a point DOUBLE, unless it meets a DECIMAL: that is the larger type."""
+    if node.is_string or "." not in node.this or "e" in node.this.lower():
+        return
+    around = node.find_ancestor(exp.Values, exp.Select, exp.TableSample, exp.DataTypeParam)
+    if isinstance(around, (exp.TableSample, exp.DataTypeParam)):
+        return
+    if exact_values and isinstance(around, exp.Values):
+        return
+    value = node
+    while isinstance(value.parent, (exp.Neg, exp.Paren)):
+        value = value.parent
+    around = value.parent
+    if isinstance(around, exp.Cast) and around.to.is_type("decimal"):
+        return
+    if isinstance(around, exp.AggFunc) and value.arg_key != "this":
+        return  # a fraction such as that of PERCENTILE
+    beside = [
+        types.name(one)
+        for group in operands(value.parent, computed=True)
+        if any(one is value for one in group)
+        for one in group
+        if one is not value
+    ]
+    if not any(name in ("DECIMAL", "") for name in beside):
+        node.set("this", f"{node.this}e0")
+
+
+def _quotient(left: Any, right: Any, found: Digits) -> Any:
+    return exp.cast(call("mc_quotient", left, right), f"DECIMAL({found[0]}, {found[1]})")
+
+
+def _product(left: tuple[Any, int], right: tuple[Any, int], found: Digits) -> Any:
     """Return the product of two values with their scales, rounded to a scale that is smaller."""
-    from sqlglot import exp
-
     whole = [
-        exp.Anonymous(this="mc_unscaled", expressions=[exp.cast(one, f"DECIMAL(38, {scale})")])
-        for one, scale in (left, right)
+        call("mc_unscaled", exp.cast(one, f"DECIMAL(38, {scale})")) for one, scale in (left, right)
     ]
     total, scale = left[1] + right[1], found[1]
     powers = [left[1], right[1], scale, scale - left[1], scale - right[1], total - scale]
-    numbers = [exp.Literal.number(10**power) for power in powers]
-    call = exp.Anonymous(this="mc_product", expressions=[*whole, *numbers])
+    product = call("mc_product", *whole, *(exp.Literal.number(10**power) for power in powers))
     unit = exp.cast(exp.Literal.string(f"1e-{scale}"), f"DECIMAL({scale + 1}, {scale})")
-    scaled = exp.paren(exp.Mul(this=exp.cast(call, "DECIMAL(38, 0)"), expression=unit))
+    scaled = exp.paren(exp.Mul(this=exp.cast(product, "DECIMAL(38, 0)"), expression=unit))
     return exp.cast(scaled, f"DECIMAL({found[0]}, {scale})")
+
+
+# -- what is inserted, by the columns it goes into ------------------------------------------------
+
+_INSTANT_CODES = {TypeCode.DATETIME: "DATETIME", TypeCode.TIMESTAMP: "TIMESTAMP"}
+_CLOCK_TIME = "TIMESTAMPNTZ"
+_DIGITS = 38
+
+
+def fit_constants(query: Any, into: Sequence[TypeCode], *, exact: bool = False) -> None:
+    """Give constants of inserted rows the kind of their columns; ``exact``: DECIMALs, too."""
+    kinds = exp.DataType.Type
+    for row in _rows(query):
+        for value, code in zip(row, into, strict=False):
+            for one in _choices(value):
+                if exact and code is TypeCode.DECIMAL:
+                    _keep_digits(one)
+                if not (isinstance(one, exp.Cast) and isinstance(one.this, exp.Literal)):
+                    continue
+                if code is TypeCode.TIMESTAMP_NTZ and one.to.is_type(*_INSTANT_CODES.values()):
+                    one.set("to", exp.DataType(this=kinds[_CLOCK_TIME]))
+                elif code in _INSTANT_CODES and one.to.is_type(_CLOCK_TIME):
+                    one.set("to", exp.DataType(this=kinds[_INSTANT_CODES[code]]))
+
+
+def _keep_digits(value: Any) -> None:
+    """Make a number with a point DECIMAL, unless it has more digits than DuckDB's."""
+    number = value.this if isinstance(value, exp.Neg) else value
+    if isinstance(number, exp.Literal) and not number.is_string:
+        whole, _, fraction = number.this.partition(".")
+        digits = len(whole) + len(fraction)
+        if whole.isdigit() and fraction.isdigit() and digits <= _DIGITS:
+            kind = exp.DataType.build(f"DECIMAL({digits}, {len(fraction)})")
+            value.replace(exp.Cast(this=value.copy(), to=kind))
+
+
+def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Clock) -> None:
+    """Convert the inserted values that are not constants, in place; not those of a ``*``."""
+    if clock.is_utc:
+        return
+    for row in _rows(query):
+        for value, code in zip(row, into, strict=False):
+            given = types.name(value)
+            if code in CLOCKS and given in _INSTANT_CODES.values():
+                clock.show(value)
+            elif code in _INSTANT_CODES and given == _CLOCK_TIME:
+                clock.read(value, _INSTANT_CODES[code])
+
+
+def has_star(query: Any) -> bool:
+    """Whether the columns of a query are a ``*`` that `convert_rows` does not look through."""
+    return isinstance(query, exp.Select) and query.is_star and _passed_through(query) is None
+
+
+def _rows(query: Any) -> Iterator[list[Any]]:
+    """Yield the expressions of the columns, for each SELECT or row of VALUES that gives rows."""
+    if isinstance(query, exp.SetOperation):
+        yield from _rows(query.left)
+        yield from _rows(query.right)
+    elif isinstance(query, (exp.Subquery, exp.Paren)):
+        yield from _rows(query.this)
+    elif isinstance(query, exp.Values):
+        for row in query.expressions:
+            yield list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
+    elif isinstance(query, exp.Select):
+        if (inner := _passed_through(query)) is not None:
+            yield from _rows(inner)
+        elif not any(one.is_star for one in query.expressions):
+            yield [one.unalias() for one in query.expressions]
+
+
+def _passed_through(select: Any) -> Any | None:
+    """Return the query whose columns a SELECT gives in their order, and looks at none of them."""
+    given = {key for key, value in select.args.items() if value}
+    if "from_" not in given or not given <= {"expressions", "from_", "where"}:
+        return None
+    source, where = select.args["from_"].this, select.args.get("where")
+    if isinstance(source, exp.Values) and len(select.expressions) == 1:
+        return source if select.expressions[0].is_star and where is None else None
+    alias = source.args.get("alias")
+    if not isinstance(source, exp.Subquery) or alias is None or not alias.columns:
+        return None
+    names = [one.name for one in alias.columns]
+    shown = [one.name if isinstance(one, exp.Column) else "" for one in select.expressions]
+    looked = {one.name for one in where.find_all(exp.Column)} if where is not None else set()
+    return source if names[: len(shown)] == shown and not looked & set(shown) else None
+
+
+def _choices(value: Any) -> Iterator[Any]:
+    """Yield the expressions of which a value is one: the results of CASE, IF and COALESCE."""
+    if isinstance(value, exp.Paren):
+        yield from _choices(value.this)
+    elif isinstance(value, (exp.Case, exp.If, exp.Coalesce)):
+        for one in choices(value):
+            yield from _choices(one)
+    else:
+        yield value

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from sqlglot import exp
+from sqlglot.optimizer.simplify import simplify
+
 from odps_nb.local import faults
-from odps_nb.local.sql.query import FindTable, parse_query
+from odps_nb.local.sql.query import FindTable, parse_query, tables_of
 from odps_nb.local.sql.statements import CreateTable, Insert, Statement
 from odps_nb.local.sql.statements import Query as Select
 from odps_nb.local.store.snapshots import Segment
@@ -18,6 +21,7 @@ from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control import SqlCost
 
 # keywords of a query -> its complexity
+_COUNTED = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
 _STEPS = ((20, 4.0), (7, 2.0), (4, 1.5))
 
 
@@ -26,10 +30,12 @@ def estimate(
 ) -> SqlCost:
     """Return the bytes of all partitions that the query of a statement cannot leave out."""
     size, keywords = 0, 1
-    text = _query_of(statement)
+    text = statement.text if isinstance(statement, Select) else None
+    if isinstance(statement, (Insert, CreateTable)):
+        text = statement.query
     if text is not None:
         query = parse_query(text)
-        keywords += _keywords(query)
+        keywords += sum(1 for _ in query.find_all(*_COUNTED))
         for found, table in iter_scans(query, find):
             keep = _kept(found, table)
             size += sum(one.raw_bytes for one in segments_of(table) if keep(one.spec))
@@ -40,12 +46,9 @@ def estimate(
 def iter_scans(
     query: Any, find: FindTable, views: tuple[Table, ...] = ()
 ) -> Iterator[tuple[Any, Table]]:
-    """Iterate over the tables that a query reads, itself or by its views, each with its node.
-
-    ``views`` are those around the query, from the outermost.
-    """
-    for found in _tables(query):
-        table = find(tuple(part.name for part in found.parts), views[-1] if views else None)
+    """Iterate over the tables that a query reads, itself or by views, each with its node."""
+    for found, name in tables_of(query):
+        table = find(name, views[-1] if views else None)
         if any(one.table_id == table.table_id for one in views):
             raise faults.parse_failed(f"the view {table.name} reads itself")
         if table.view is not None:
@@ -54,38 +57,22 @@ def iter_scans(
             yield found, table
 
 
-def _query_of(statement: Statement) -> str | None:
-    if isinstance(statement, Select):
-        return statement.text
-    return statement.query if isinstance(statement, (Insert, CreateTable)) else None
-
-
-def _keywords(query: Any) -> int:
-    from sqlglot import exp
-
-    counted = (exp.Join, exp.Group, exp.Order, exp.Distinct, exp.Window)
-    return sum(1 for _ in query.find_all(*counted))
-
-
-def _tables(query: Any) -> Iterator[Any]:
-    from sqlglot import exp
-
-    ctes = {cte.alias.casefold() for cte in query.find_all(exp.CTE)}
-    for table in query.find_all(exp.Table):
-        if len(table.parts) > 1 or table.name.casefold() not in ctes:
-            yield table
-
-
 def _kept(found: Any, table: Table) -> Callable[[PartitionSpec], bool]:
     """Return whether the conditions of the query leave a partition in."""
-    conditions = [_spelled_out(one) for one in partition_conditions(found, table)]
+    conditions = [one.copy().transform(_spelled_out) for one in partition_conditions(found, table)]
     return lambda spec: all(_may_hold(one, dict(spec.items)) for one in conditions)
+
+
+def _spelled_out(node: Any) -> Any:
+    """Write ``in`` as comparisons, which can be simplified."""
+    if isinstance(node, exp.In) and node.expressions:
+        each = (exp.EQ(this=node.this, expression=one) for one in node.expressions)
+        return exp.paren(exp.or_(*each))
+    return node
 
 
 def partition_conditions(found: Any, table: Table) -> list[Any]:
     """Return the conditions of a query that are on nothing but partition columns of a table."""
-    from sqlglot import exp
-
     select = found.find_ancestor(exp.Select)
     where = None if select is None else select.args.get("where")
     keys = {column.name.casefold() for column in table.schema.partition_columns}
@@ -105,24 +92,7 @@ def partition_conditions(found: Any, table: Table) -> list[Any]:
     ]
 
 
-def _spelled_out(condition: Any) -> Any:
-    """Write ``in`` as comparisons, which can be simplified."""
-    from sqlglot import exp
-
-    def change(node: Any) -> Any:
-        if isinstance(node, exp.In) and node.expressions:
-            return exp.paren(
-                exp.or_(*(exp.EQ(this=node.this, expression=e) for e in node.expressions))
-            )
-        return node
-
-    return condition.copy().transform(change)
-
-
 def _may_hold(condition: Any, values: dict[str, str]) -> bool:
-    from sqlglot import exp
-    from sqlglot.optimizer.simplify import simplify
-
     folded = {key.casefold(): value for key, value in values.items()}
 
     def fill(node: Any) -> Any:
@@ -137,28 +107,26 @@ def _may_hold(condition: Any, values: dict[str, str]) -> bool:
 def check_query(text: str, find: FindTable, settings: Mapping[str, str]) -> None:
     """Fail with 400 for a full scan of a partitioned table, or an ORDER BY without LIMIT."""
     query = parse_query(text)
+    what = "ODPS-0130071:{} Semantic analysis exception - "
     if settings.get("odps.sql.allow.fullscan", "").lower() != "true":
         for found, table in iter_scans(query, find):
             if table.is_partitioned and not partition_conditions(found, table):
+                name = f"{table.name.project},{table.name.table}"
                 raise faults.invalid(
-                    "ODPS-0130071:[0,0] Semantic analysis exception - physical plan generation "
-                    f"failed: java.lang.RuntimeException: Table({table.name.project},"
-                    f"{table.name.table}) is full scan with all partitions, please specify "
-                    "partition predicates."
+                    what.format("[0,0]") + "physical plan generation failed: "
+                    f"java.lang.RuntimeException: Table({name}) is full scan with all partitions, "
+                    "please specify partition predicates."
                 )
-    if settings.get(
-        "odps.sql.validate.orderby.limit", ""
-    ).lower() != "false" and has_order_without_limit(query):
+    is_checked = settings.get("odps.sql.validate.orderby.limit", "").lower() != "false"
+    if is_checked and has_order_without_limit(query):
         raise faults.invalid(
-            "ODPS-0130071:[1,1] Semantic analysis exception - ORDER BY must be used with a LIMIT "
-            "clause, please set odps.sql.validate.orderby.limit=false to use it."
+            what.format("[1,1]") + "ORDER BY must be used with a LIMIT clause, please set "
+            "odps.sql.validate.orderby.limit=false to use it."
         )
 
 
 def has_order_without_limit(query: Any) -> bool:
     """Return whether a query, or one inside of it, has an ORDER BY without LIMIT."""
-    from sqlglot import exp
-
     return any(
         one.args.get("order") is not None and one.args.get("limit") is None
         for one in query.find_all(exp.Query)

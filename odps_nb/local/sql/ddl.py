@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from odps_nb.errors import NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right, Rights
-from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.refusals import did_you_mean
+from odps_nb.local.sql.statements import (
+    AddColumns,
+    AlterTable,
+    ChangeColumn,
+    ChangePartitions,
+    ChangeSchema,
+    DropTable,
+    Name,
+    RenamePartition,
+)
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import Partition, Table, check_decimals
@@ -20,13 +29,22 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.calls.errors import with_advice
 
+ZONE = "odps.sql.timezone"
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return a time zone; 400 if there is none of that name."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise faults.parse_failed(
+            f"there is no time zone {name!r}", advice="name one like Asia/Shanghai"
+        ) from None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The context of a statement: default project and schema, access key, time zone.
-
-    ``far``: text becomes a TIMESTAMP of microseconds, since nanoseconds lack one of its years.
-    """
+    """The context of a statement; ``far``: text becomes a TIMESTAMP of microseconds."""
 
     project: str
     schema: str | None = None
@@ -37,7 +55,7 @@ class Place:
     timezone: str = "UTC"
     far: bool = False
 
-    def table(self, name: sql_statements.Name, right: Right = Right.QUERY) -> TableName:
+    def table(self, name: Name, right: Right = Right.QUERY) -> TableName:
         """Resolve a name as written in SQL; 403 for a project in which the key lacks the right."""
         if len(name) > 3:
             raise faults.parse_failed(f"{'.'.join(name)} is not a table name")
@@ -48,9 +66,7 @@ class Place:
         self.rights.require(self.owner, found.project, right)
         return found
 
-    def named(
-        self, catalog: Catalog, name: sql_statements.Name, right: Right = Right.QUERY
-    ) -> Table:
+    def named(self, catalog: Catalog, name: Name, right: Right = Right.QUERY) -> Table:
         """Return a table or view by its name as written in SQL; an error says what to do."""
         wanted = self.table(name, right)
         try:
@@ -60,9 +76,7 @@ class Place:
             message = with_advice(error.message, advice)
             raise NotFoundError(message, status=error.status, code=error.code) from None
 
-    def _advice(
-        self, catalog: Catalog, name: sql_statements.Name, wanted: TableName, code: str | None
-    ) -> str:
+    def _advice(self, catalog: Catalog, name: Name, wanted: TableName, code: str | None) -> str:
         if code == "NoSuchTable":
             known = [one.name.table for one in catalog.tables(wanted.project, wanted.schema)]
             return did_you_mean(wanted.table, known)
@@ -74,14 +88,12 @@ class Place:
         return ""
 
 
-def changed_table(catalog: Catalog, place: Place, written: sql_statements.Name) -> Table:
-    """Return a table that a statement changes; it must not be a view."""
+def changed_table(catalog: Catalog, place: Place, written: Name, *, view: bool = False) -> Table:
+    """Return a table, or with ``view`` a view, that a statement changes; 400 for the other."""
     found = place.named(catalog, written, Right.WRITE)
-    name = found.name
-    if found.view is not None:
-        raise faults.invalid(
-            f"ODPS-0130071: Semantic analysis exception - {name} is a view, not a table"
-        )
+    if (found.view is not None) != view:
+        kinds = "a table, not a view" if view else "a view, not a table"
+        raise faults.invalid(f"ODPS-0130071: Semantic analysis exception - {found.name} is {kinds}")
     return found
 
 
@@ -93,51 +105,55 @@ class Definitions:
 
     def change(self, statement: Any, place: Place) -> None:
         """Run a DDL statement."""
-        if isinstance(statement, (sql_statements.CreateSchema, sql_statements.DropSchema)):
+        if isinstance(statement, ChangeSchema):
             self._change_schema(statement, place)
-        elif isinstance(statement, sql_statements.DropTable):
+        elif isinstance(statement, DropTable):
             self._drop(statement, place)
         else:
-            renames = isinstance(statement, sql_statements.AlterTable) and statement.view
-            find = self._view if renames else partial(changed_table, self._catalog)
-            table = find(place, statement.name)
+            view = isinstance(statement, AlterTable) and statement.view
+            table = changed_table(self._catalog, place, statement.name, view=view)
             self._change(statement, table, place.settings)
 
     def _change(self, statement: Any, table: Table, settings: Mapping[str, str]) -> None:
         match statement:
-            case sql_statements.Truncate():
-                specs = [table.spec(s) for s in statement.specs] or [PartitionSpec()]
-                for spec in statement.specs:
-                    self._found(table, spec)
-                self._snapshots.publish(table, (), replace=specs)
-            case sql_statements.AddPartitions():
-                self._add_partitions(statement, table)
-            case sql_statements.DropPartitions():
-                self._drop_partitions(statement, table)
-            case sql_statements.RenamePartition():
+            case ChangePartitions():
+                self._change_partitions(statement, table)
+            case RenamePartition():
                 old = self._catalog.partition(table, statement.spec)
                 self._catalog.rename_partition(table, old, statement.new)
-            case sql_statements.ChangeColumn():
+            case ChangeColumn():
                 self._catalog.change_schema(table, _changed_column(table, statement))
-            case sql_statements.Touch():
-                touched = [p for spec in statement.specs for p in self._found(table, spec)]
-                self._catalog.touch(table, touched)
-            case sql_statements.AlterTable():
-                self._alter(statement, table)
-            case sql_statements.AddColumns():
+            case AlterTable():
+                self._catalog.alter_table(
+                    table,
+                    name=statement.new_name,
+                    comment=statement.comment,
+                    lifecycle=statement.lifecycle,
+                    properties=dict(statement.properties),
+                )
+            case AddColumns():
                 self._add_columns(statement, table, settings)
 
-    def _alter(self, statement: sql_statements.AlterTable, table: Table) -> None:
-        self._catalog.alter_table(
-            table,
-            name=statement.new_name,
-            comment=statement.comment,
-            lifecycle=statement.lifecycle,
-            properties=dict(statement.properties),
-        )
+    def _change_partitions(self, statement: ChangePartitions, table: Table) -> None:
+        if statement.action == "add":
+            self._add_partitions(statement, table)
+            return
+        found = [
+            partition
+            for spec in statement.specs
+            for partition in self._found(table, spec, needed=not statement.lenient)
+        ]
+        if statement.action == "touch":
+            self._catalog.touch(table, found)
+        elif statement.action == "drop":
+            for partition in found:
+                self._snapshots.drop_partition(table, partition)
+        else:
+            specs = [table.spec(spec) for spec in statement.specs] or [PartitionSpec()]
+            self._snapshots.publish(table, (), replace=specs)
 
     def _add_columns(
-        self, statement: sql_statements.AddColumns, table: Table, settings: Mapping[str, str]
+        self, statement: AddColumns, table: Table, settings: Mapping[str, str]
     ) -> None:
         known = table.schema.find if statement.if_not_exists else lambda _name: None
         added = tuple(c for c in statement.columns if known(c.name) is None)
@@ -146,48 +162,33 @@ class Definitions:
             schema = replace(table.schema, columns=(*table.schema.columns, *added))
             self._catalog.change_schema(table, schema)
 
-    def _change_schema(
-        self, statement: sql_statements.CreateSchema | sql_statements.DropSchema, place: Place
-    ) -> None:
-        project, name = _schema_name(statement.name, place)
+    def _change_schema(self, statement: ChangeSchema, place: Place) -> None:
+        name = statement.name[-1]
+        project = statement.name[0] if len(statement.name) == 2 else place.project
         place.rights.require(place.owner, project, Right.WRITE)
-        if isinstance(statement, sql_statements.CreateSchema):
-            self._catalog.add_schema(project, name, if_not_exists=statement.if_not_exists)
-        elif not statement.if_exists or name in self._catalog.schemas(project):
+        if not statement.drops:
+            self._catalog.add_schema(project, name, if_not_exists=statement.lenient)
+        elif not statement.lenient or name in self._catalog.schemas(project):
             self._catalog.drop_schema(project, name)
 
-    def _drop(self, statement: sql_statements.DropTable, place: Place) -> None:
+    def _drop(self, statement: DropTable, place: Place) -> None:
         name = place.table(statement.name, Right.WRITE)
         table = self._catalog.find_table(name)
         if table is None and statement.if_exists:
             return
-        find = self._view if statement.view else partial(changed_table, self._catalog)
-        self._snapshots.drop_table(find(place, statement.name))
+        found = changed_table(self._catalog, place, statement.name, view=statement.view)
+        self._snapshots.drop_table(found)
 
-    def _view(self, place: Place, written: sql_statements.Name) -> Table:
-        found = place.named(self._catalog, written, Right.WRITE)
-        name = found.name
-        if found.view is None:
-            raise faults.invalid(
-                f"ODPS-0130071: Semantic analysis exception - {name} is a table, not a view"
-            )
-        return found
-
-    def _add_partitions(self, statement: sql_statements.AddPartitions, table: Table) -> None:
+    def _add_partitions(self, statement: ChangePartitions, table: Table) -> None:
         for spec in statement.specs:
             _, made = self._catalog.ensure_partition(table, spec)
-            if not made and not statement.if_not_exists:
+            if not made and not statement.lenient:
                 values = json.dumps([value for _, value in spec], ensure_ascii=False)
                 raise faults.invalid(
                     "ODPS-0110061: Failed to run ddltask - AlreadyExistsException(message:"
                     f"Partition already exists, existed values: {values})",
                     code="ObjectAlreadyExists",
                 )
-
-    def _drop_partitions(self, statement: sql_statements.DropPartitions, table: Table) -> None:
-        for spec in statement.specs:
-            for partition in self._found(table, spec, needed=not statement.if_exists):
-                self._snapshots.drop_partition(table, partition)
 
     def _found(self, table: Table, spec: PartitionSpec, *, needed: bool = True) -> list[Partition]:
         wanted = table.spec(spec)
@@ -197,7 +198,7 @@ class Definitions:
         return found
 
 
-def _changed_column(table: Table, change: sql_statements.ChangeColumn) -> TableSchema:
+def _changed_column(table: Table, change: ChangeColumn) -> TableSchema:
     """Return the columns with another comment, or one that may be null from now on."""
     column = table.schema.find(change.column)
     if column is None:
@@ -218,7 +219,3 @@ def _changed_column(table: Table, change: sql_statements.ChangeColumn) -> TableS
     return TableSchema(
         columns=swap(schema.columns), partition_columns=swap(schema.partition_columns)
     )
-
-
-def _schema_name(name: sql_statements.Name, place: Place) -> tuple[str, str]:
-    return (name[0], name[1]) if len(name) == 2 else (place.project, name[-1])

@@ -1,10 +1,17 @@
-"""Converts MaxCompute types to DuckDB's, and types of results back."""
+"""Types of MaxCompute as DuckDB's and back, and the stored rows that a query process reads."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.types as pt
+
+from odps_nb.arrow.types import ARROW_TYPES
 from odps_nb.local import faults
+from odps_nb.local.duck import duck_quoted
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.schema import (
     ArrayType,
@@ -21,26 +28,24 @@ from odps_nb.schema import (
 from odps_nb.terms import TimeUnit
 from odps_nb.type_facts import TYPE_FACTS
 
-_RESULT: tuple[tuple[pa.DataType, TypeCode], ...] = (
-    (pa.int8(), TypeCode.TINYINT),
-    (pa.int16(), TypeCode.SMALLINT),
-    (pa.int32(), TypeCode.INT),
-    (pa.int64(), TypeCode.BIGINT),
-    (pa.uint8(), TypeCode.SMALLINT),
-    (pa.uint16(), TypeCode.INT),
-    (pa.uint32(), TypeCode.BIGINT),
-    (pa.uint64(), TypeCode.BIGINT),
-    (pa.float32(), TypeCode.FLOAT),
-    (pa.float64(), TypeCode.DOUBLE),
-    (pa.bool_(), TypeCode.BOOLEAN),
-    (pa.string(), TypeCode.STRING),
-    (pa.large_string(), TypeCode.STRING),
-    (pa.binary(), TypeCode.BINARY),
-    (pa.large_binary(), TypeCode.BINARY),
-    (pa.date32(), TypeCode.DATE),
-    (pa.month_day_nano_interval(), TypeCode.INTERVAL_DAY_TIME),
-    (pa.null(), TypeCode.STRING),
+_KEPT = (
+    *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT, TypeCode.FLOAT),
+    *(TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.BINARY, TypeCode.DATE),
 )
+_RESULT = {ARROW_TYPES[code]: code for code in _KEPT} | {
+    pa.uint8(): TypeCode.SMALLINT,
+    pa.uint16(): TypeCode.INT,
+    pa.uint32(): TypeCode.BIGINT,
+    pa.uint64(): TypeCode.BIGINT,
+    pa.large_string(): TypeCode.STRING,
+    pa.large_binary(): TypeCode.BINARY,
+    pa.month_day_nano_interval(): TypeCode.INTERVAL_DAY_TIME,
+    pa.null(): TypeCode.STRING,
+}
+CLOCKS = frozenset(
+    (TypeCode.TIMESTAMP_NTZ, TypeCode.DATE, TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
+)
+"""The types of columns that hold what a clock shows."""
 
 
 def duck_type(odps: OdpsType) -> str:
@@ -50,7 +55,7 @@ def duck_type(odps: OdpsType) -> str:
     if isinstance(odps, MapType):
         return f"MAP({duck_type(odps.key)}, {duck_type(odps.value)})"
     if isinstance(odps, StructType):
-        members = ", ".join(f"{_quoted(f.name)} {duck_type(f.type)}" for f in odps.fields)
+        members = ", ".join(f"{duck_quoted(f.name)} {duck_type(f.type)}" for f in odps.fields)
         return f"STRUCT({members})"
     if isinstance(odps, DecimalType):
         precision, scale = (38, 18) if odps.precision is None else (odps.precision, odps.scale or 0)
@@ -81,9 +86,8 @@ def _from_arrow(arrow: pa.DataType) -> OdpsType:
         return ArrayType(_from_arrow(arrow.value_type))
     if pa.types.is_struct(arrow):
         return StructType(tuple(StructField(f.name, _from_arrow(f.type)) for f in arrow))
-    for known, code in _RESULT:
-        if arrow.equals(known):
-            return PrimitiveType(code)
+    if arrow in _RESULT:
+        return PrimitiveType(_RESULT[arrow])
     raise faults.invalid(f"the result has a column of a type that MaxCompute lacks: {arrow}")
 
 
@@ -120,5 +124,55 @@ def _durations(array: pa.Array) -> pa.Array:
     return pa.array(nanos, pa.int64()).cast(pa.duration("ns"))
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRows:
+    """Visible rows of a table: Parquet files, each with what holds for all of its rows.
+
+    A condition is a `pyarrow.compute.Expression` about partition columns, or ``None``. With
+    ``mixed`` some TIMESTAMPs need nanoseconds and others microseconds.
+    """
+
+    schema: pa.Schema
+    files: tuple[tuple[str, Any], ...]
+    mixed: bool = False
+
+    @property
+    def unread(self) -> dict[str, str]:
+        """Columns that DuckDB has no type for, and why."""
+        found = {one.name: _WIDE for one in self.schema if _any(pt.is_decimal256, one.type)}
+        if self.mixed:
+            found |= {one.name: _MIXED for one in self.schema if _any(_is_fine, one.type)}
+        return found
+
+    def open(self) -> Any:
+        """Return what DuckDB can scan, without `unread` columns: a dataset or an empty table."""
+        import pyarrow.dataset as ds  # it imports pandas, which the service does without
+        from pyarrow import fs
+
+        schema = pa.schema([field for field in self.schema if field.name not in self.unread])
+        if not self.files:
+            return schema.empty_table()
+        parquet, here = ds.ParquetFileFormat(), fs.LocalFileSystem()
+        fragments = [
+            parquet.make_fragment(path, here, partition_expression=condition)
+            for path, condition in self.files
+        ]
+        return ds.FileSystemDataset(fragments, schema, parquet, here)
+
+
+_WIDE = "SQL of the embedded service works with DECIMAL of 38 digits at most; read the table"
+_MIXED = (
+    "a column has TIMESTAMPs out of the range of nanoseconds and others with digits below a"
+    " microsecond, which SQL of the embedded service does not read; read the table with"
+    " timestamp_unit=us"
+)
+
+
+def _is_fine(kind: pa.DataType) -> bool:
+    return pt.is_timestamp(kind) and kind.unit in ("us", "ns")
+
+
+def _any(test: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
+    """Return whether a type or one inside of it passes a test."""
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return test(kind) or any(_any(test, one) for one in inner)

@@ -23,17 +23,18 @@ from odps_nb.errors import CancelledError, OdpsNbError, ServerFaultError
 from odps_nb.local import faults
 from odps_nb.local.faults import DISK_FAILED, DISK_FULL, has_failed, is_full
 from odps_nb.local.forms import Forms
+from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.refusals import FarTime
 from odps_nb.local.sql.results import Rows
-from odps_nb.local.sql.run import SqlRunner, Stopper
+from odps_nb.local.sql.run import Job, SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import Folder, new_id
-from odps_nb.local.store.row_files import FAR, RowFileWriter, read_rows
+from odps_nb.local.store.row_files import FAR, RowFileWriter
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TimeUnit
 from odps_nb.wire.calls import LIMITED_RESULT_ROWS
@@ -43,7 +44,7 @@ log = logging.getLogger("odps_nb.local")
 
 WORKERS = 4
 _LIMITED = "limited-"
-CANCEL_TRIES, CANCEL_PAUSE = 50, 0.1
+CANCEL_SECONDS = 5.0
 RUNNING, SUCCESS, FAILED, CANCELLED = "Running", "Success", "Failed", "Cancelled"
 
 
@@ -85,9 +86,9 @@ class Instances:
         folder: Folder,
         runner: SqlRunner,
         clock: Callable[[], float],
-        forms: Forms | None = None,
+        forms: Forms,
     ) -> None:
-        self._forms = forms or Forms()
+        self._forms = forms
         self._db, self._folder, self._runner, self._clock = database, folder, runner, clock
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="odps-nb-sql")
         self._running: dict[str, tuple[Stopper, Future[None]]] = {}
@@ -114,15 +115,9 @@ class Instances:
     ) -> Instance:
         """Start a statement; parses it first, so that syntax errors are raised here.
 
-        Parameters
-        ----------
-        guid
-            Where a job of this key and project had the same, return its instance and start
-            nothing, whatever the statement is. It is kept with the instance, also over a restart.
-        patience
-            Wait so many seconds for the end before returning.
-        estimates
-            Run nothing; the estimate becomes the message of the instance.
+        Where a job of this key and project had the same ``guid``, its instance is returned and
+        nothing starts, whatever the statement is. With ``estimates`` nothing runs; the estimate
+        becomes the message. ``patience`` is how many seconds to wait for the end.
         """
         instance_id = self._known(place, guid)
         if instance_id is None:
@@ -163,10 +158,14 @@ class Instances:
     ) -> None:
         """Run a statement in a thread; the caller holds the lock."""
         stopper = Stopper()
-        work = self._estimate if estimates else self._perform
-        future = self._pool.submit(
-            self._run, instance_id, lambda: work(instance_id, statement, place, stopper)
-        )
+
+        def work() -> str:
+            if estimates:
+                return self._runner.cost(statement, place).encode()
+            self._perform(instance_id, statement, place, stopper)
+            return ""
+
+        future = self._pool.submit(self._run, instance_id, work)
         self._running[instance_id] = (stopper, future)
 
     def wait(self, instance_id: str, seconds: float) -> None:
@@ -188,25 +187,12 @@ class Instances:
         return self._instance(row)
 
     def _instance(self, row: sqlite3.Row) -> Instance:
-        definition, instance_id = row["definition"], row["instance_id"]
-        status, message, ended = self._unwritten.get(
-            instance_id, (row["status"], row["message"], row["ended"])
-        )
-        return Instance(
-            instance_id=instance_id,
-            project=row["project"],
-            owner=row["owner"],
-            task=row["task"],
-            source=row["source"],
-            query=row["query"],
-            status=status,
-            message=message,
-            schema=decode_flat(json.loads(definition)) if definition else TableSchema(),
-            file=row["file"],
-            rows=row["rows"],
-            created=row["created"],
-            ended=ended,
-        )
+        found = dict(row)
+        definition = found.pop("definition")
+        if (ended := self._unwritten.get(found["instance_id"])) is not None:
+            found["status"], found["message"], found["ended"] = ended
+        schema = decode_flat(json.loads(definition)) if definition else TableSchema()
+        return Instance(**found, schema=schema)
 
     def check_owner(self, project: str, instance_id: str, access_id: str) -> None:
         """Refuse with 403 an instance that another key submitted."""
@@ -223,11 +209,8 @@ class Instances:
         if running is None:
             raise faults.instance_over(instance_id)
         stopper, future = running
-        for _ in range(CANCEL_TRIES):
-            # said again and again: an interrupt between two queries is lost
-            stopper.stop()
-            if wait([future], timeout=CANCEL_PAUSE).done:
-                return
+        stopper.stop()
+        wait([future], timeout=CANCEL_SECONDS)
 
     def listed(
         self,
@@ -240,10 +223,7 @@ class Instances:
         skip: int = 0,
         limit: int = 100,
     ) -> list[Instance]:
-        """Return instances, the newest first: of one owner, in one of the states, made in a time.
-
-        ``None`` and no states leave a condition out.
-        """
+        """Return instances, the newest first; ``None`` and no states leave a condition out."""
         rows = self._db.rows(
             "SELECT * FROM instances WHERE project = ?1 AND (?2 IS NULL OR owner = ?2) "
             "AND (?3 = '[]' OR status IN (SELECT value FROM json_each(?3))) "
@@ -284,14 +264,11 @@ class Instances:
 
     def downloaded(self, download_id: str, project: str, instance_id: str) -> Instance:
         """Return the result that a download id was issued for, with the rows that it may give."""
-        self._check_download(download_id, instance_id)
-        found = self.result(project, instance_id)
-        return limited_result(found) if download_id.startswith(_LIMITED) else found
-
-    def _check_download(self, download_id: str, instance_id: str) -> None:
         row = self._db.row("SELECT instance_id FROM downloads WHERE download_id = ?", download_id)
         if row is None or row["instance_id"] != instance_id:
             raise faults.no_such_session(download_id)
+        found = self.result(project, instance_id)
+        return limited_result(found) if download_id.startswith(_LIMITED) else found
 
     def rows(
         self, instance: Instance, offset: int, count: int, *, columns: Sequence[str] = ()
@@ -302,26 +279,20 @@ class Instances:
                 f"Offset {offset} is beyond the {instance.rows} rows", code="InvalidRowRange"
             )
         stored = instance.schema.columns
-        chosen = []
-        for name in columns:
-            column = instance.schema.find(name)
-            if column is None:
-                raise faults.invalid(f"the result has no column {name!r}")
-            chosen.append(column)
+        chosen = tuple(find_column(instance.schema, name) for name in columns) or stored
         files: tuple[ScanFile, ...] = ()
+        unit = TimeUnit.NANO
         if instance.file is not None:
             files = (ScanFile(name=instance.file, rows=instance.rows),)
-        is_far = instance.file is not None and instance.file.endswith(FAR)
-        unit = TimeUnit.MICRO if is_far else TimeUnit.NANO
+            unit = TimeUnit.MICRO if instance.file.endswith(FAR) else unit
         plan = ScanPlan(
             files=files,
-            columns=tuple(chosen) or stored,
+            columns=chosen,
             table_columns=stored,
             partition_keys=frozenset(),
             timestamp_unit=unit,
         )
-        stop = min(offset + count, instance.rows)
-        rows = scan(self._folder, plan, offset, stop)
+        rows = scan(self._folder, plan, offset, min(offset + count, instance.rows))
         return plan.schema(), self._forms.shaped(rows, plan.columns)
 
     def close(self) -> None:
@@ -334,26 +305,25 @@ class Instances:
 
     # -- running ------------------------------------------------------------------------------
 
-    def _estimate(self, _id: str, statement: Statement, place: Place, _stopper: Stopper) -> str:
-        return self._runner.cost(statement, place).encode()
-
     def _perform(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
-    ) -> str:
-        try:
-            self._perform_once(instance_id, statement, place, stopper)
-        except FarTime:
-            self._perform_once(instance_id, statement, replace(place, far=True), stopper)
-        return ""
-
-    def _perform_once(
-        self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> None:
-        stopper.check()
-        with ExitStack() as stack:
-            rows = self._runner.run(statement, place, stopper, stack)
-            if rows is not None:
-                self._keep(instance_id, rows, stopper)
+        """Run a statement; once more where its times need another unit than nanoseconds."""
+        unit = TimeUnit.NANO
+        while True:
+            stopper.check()
+            try:
+                with ExitStack() as stack:
+                    rows = self._runner.run(statement, Job(place, stopper, stack))
+                    if rows is not None:
+                        self._keep(instance_id, rows, unit, stopper)
+                return
+            except FarTime:
+                if place.far:
+                    raise
+                place = replace(place, far=True)
+            except _FarResult:
+                unit = TimeUnit.MICRO
 
     def _run(self, instance_id: str, work: Callable[[], str]) -> None:
         status, message = SUCCESS, ""
@@ -375,10 +345,7 @@ class Instances:
             self._end(instance_id, status, message)
 
     def _end(self, instance_id: str, status: str, message: str) -> None:
-        """Save how an instance ended; if saving fails, keep it in memory.
-
-        (At the next start it counts as one that was stopped while it ran.)
-        """
+        """Save how an instance ended; if saving fails, keep it in memory."""
         ended = self._clock()
         try:
             self._db.run(
@@ -394,36 +361,23 @@ class Instances:
         with self._lock:
             self._running.pop(instance_id, None)
 
-    def _keep(self, instance_id: str, rows: Rows, stopper: Stopper) -> None:
-        schema = stored = arrow_schema(rows.schema.columns)
-        with ExitStack() as stack:
-            writer = stack.enter_context(RowFileWriter(self._folder, schema))
+    def _keep(self, instance_id: str, rows: Rows, unit: TimeUnit, stopper: Stopper) -> None:
+        schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
+        with RowFileWriter(self._folder, schema) as writer:
             for batch in rows.batches:
                 stopper.check()
-                if schema == stored and batch.schema != stored:  # a time far away, the first
-                    schema = arrow_schema(rows.schema.columns, timestamp_unit=TimeUnit.MICRO)
-                    writer = stack.enter_context(self._in_unit_of(schema, writer))
+                if unit is TimeUnit.NANO and batch.schema != schema:
+                    raise _FarResult
                 writer.write(_in_unit(batch, schema))
-            file = writer.finish("" if schema == stored else FAR)
-        with self._db.transaction() as db:
-            db.execute(
-                "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
-                (json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
-            )
+            file = writer.finish("" if unit is TimeUnit.NANO else FAR)
+        self._db.run(
+            "UPDATE instances SET definition = ?, file = ?, rows = ? WHERE instance_id = ?",
+            *(json.dumps(encode_flat(rows.schema)), file.name, file.rows, instance_id),
+        )
 
-    def _in_unit_of(self, schema: pa.Schema, writer: RowFileWriter) -> RowFileWriter:
-        """Return a writer that has the rows of another one, their times in a wider unit."""
-        made = RowFileWriter(self._folder, schema)
-        file = writer.finish()
-        try:
-            for batch in read_rows(self._folder, file.name, schema.names, 0, file.rows):
-                made.write(_in_unit(batch, schema))
-        except BaseException:
-            made.discard()
-            raise
-        finally:
-            self._folder.drop([file.file_name])
-        return made
+
+class _FarResult(Exception):
+    """A time of the result is out of the range of nanoseconds."""
 
 
 def limited_result(instance: Instance) -> Instance:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from odps_nb.child_process import Child, IdleTimer
 from odps_nb.errors import CancelledError
 from odps_nb.local import faults
-from odps_nb.local.sql.stored_rows import StoredRows
+from odps_nb.local.sql.duck_types import StoredRows
 from odps_nb.local.sql.worker import BATCH_BYTES, MAX_ROW, OUT_OF_MEMORY
 from odps_nb.local.store.folder import new_id
 
@@ -54,12 +54,8 @@ class Described:
 class Queries:
     """A pool of worker processes for queries; close it.
 
-    Parameters
-    ----------
-    work
-        Folder for data that exceeds the memory of a query.
-    idle_seconds
-        After so many without a query, idle processes end.
+    ``work`` is the folder for data that exceeds the memory of a query. Idle processes end after
+    ``idle_seconds`` without a query.
     """
 
     def __init__(
@@ -76,10 +72,7 @@ class Queries:
     def run(
         self, tables: Mapping[str, StoredRows], explain: Callable[[str], Exception]
     ) -> Iterator[QueryRun]:
-        """Open a run of queries over these tables and nothing else.
-
-        ``explain`` makes the error of what the engine says when it refuses a query.
-        """
+        """Open a run of queries over these tables alone; ``explain`` makes errors of refusals."""
         process = self._take()
         found = QueryRun(process, self._limits, explain)
         kept = False
@@ -88,7 +81,7 @@ class Queries:
             yield found
             kept = found.end() < KEPT_BYTES
         finally:
-            found.over()
+            found.timer.cancel()
             self._give_back(process, kept=kept)
 
     def close(self) -> None:
@@ -142,39 +135,33 @@ class QueryRun:
         self._process, self._limits, self._explain = process, limits, explain
         self._whole = True
         self._ended_for = ""
-        self._timer = threading.Timer(limits.seconds, self._too_late)
-        self._timer.daemon = True
+        self.timer = threading.Timer(limits.seconds, self._stop, ["too late"])
+        self.timer.daemon = True
 
     def open(self, tables: Mapping[str, StoredRows]) -> None:
         """Send the tables to the process; the time limit starts when it is ready."""
         self._ask("open", tables=dict(tables))
-        self._answered()
-        self._timer.start()
+        self._receive()
+        self.timer.start()
 
     def describe(self, sql: str) -> Described:
         """Return the columns of a query without running it."""
         self._ask("describe", sql=sql)
-        found = self._receive()
-        if not isinstance(found, dict):
-            raise faults.internal("a query was described without its columns")
-        self._check(found)
-        schema = self._receive()
-        if not isinstance(schema, pa.Table):
-            self._check(schema)
-            raise faults.internal("a query was described without its schema")
-        self._answered()
+        found, rows = self._receive()
+        self._receive()
         return Described(
-            columns=tuple(found["columns"]), types=tuple(found["types"]), schema=schema.schema
+            columns=tuple(found["columns"]),
+            types=tuple(found["types"]),
+            schema=pa.ipc.open_stream(rows).schema,
         )
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Run a query and yield its rows."""
         self._ask("run", sql=sql)
         self._whole = False
-        while isinstance(rows := self._receive(), pa.Table):
-            yield from rows.to_batches()
+        while rows := self._receive()[1]:
+            yield from pa.ipc.open_stream(rows)
         self._whole = True
-        self._check(rows)
 
     def interrupt(self) -> None:
         """Stop the query at once by killing its process."""
@@ -185,15 +172,8 @@ class QueryRun:
         if not self._whole:
             return sys.maxsize
         self._ask("end")
-        memory: int = self._answered()["memory"]
+        memory: int = self._receive()[0]["memory"]
         return memory
-
-    def over(self) -> None:
-        """Cancel the time limit."""
-        self._timer.cancel()
-
-    def _too_late(self) -> None:
-        self._stop("too late")
 
     def _stop(self, reason: str) -> None:
         self._ended_for = self._ended_for or reason
@@ -205,25 +185,16 @@ class QueryRun:
         except BrokenPipeError:
             raise self._failure() from None
 
-    def _answered(self) -> dict[str, Any]:
-        found = self._receive()
-        if not isinstance(found, dict):
-            raise faults.internal("a query sent rows that were not requested")
-        self._check(found)
-        return found
-
-    def _receive(self) -> dict[str, Any] | pa.Table:
+    def _receive(self) -> tuple[dict[str, Any], bytes]:
         try:
             found, rows = self._process.receive(MAX_PAYLOAD)
         except EOFError:
             raise self._failure() from None
         except ValueError as error:
             raise faults.internal(f"a query sent an {error}") from None
-        return pa.ipc.open_stream(rows).read_all() if rows else found
-
-    def _check(self, found: dict[str, Any]) -> None:
         if "failed" in found:
             raise self._explain(found["failed"])
+        return found, rows
 
     def _failure(self) -> Exception:
         """Return the error for a process that has ended."""

@@ -10,8 +10,7 @@ from typing import Any
 
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
-from odps_nb.local.sql.function_names import MAXCOMPUTE
-from odps_nb.local.sql.functions import FAR, function_names
+from odps_nb.local.sql.macros import FAR
 from odps_nb.local.sql.tokenizer import is_keyword
 from odps_nb.wire.calls.errors import with_advice
 
@@ -29,48 +28,68 @@ _WORDS = (
 )
 
 
+_DATES = """
+    add_months current_date current_timestamp current_timezone date_add date_format date_sub
+    dateadd datediff datepart datetrunc day dayofmonth dayofweek dayofyear extract from_unixtime
+    from_utc_timestamp getdate hour isdate last_day lastday minute month months_between next_day
+    now quarter second to_char to_date to_millis to_utc_timestamp trunc unix_timestamp weekday
+    weekofyear year
+"""
+_NUMBERS = """
+    abs acos asin atan atan2 bin bround cbrt ceil ceiling conv corr cos cosh cot degrees e exp
+    factorial floor fnv_hash format_number greatest hex isnan least ln log log10 log2 negative
+    pi positive pow power radians rand rint round shiftleft shiftright shiftrightunsigned sign
+    sin sinh sqrt tan tanh trunc unhex width_bucket
+"""
+_TEXTS = """
+    ascii base64 char_matchcount chr concat concat_ws crc32 decode encode field find_in_set
+    get_json_object initcap instr is_encoding json_tuple keyvalue keyvalue_tuple length lengthb
+    locate lower lpad ltrim mask_hash md5 overlay parse_url parse_url_tuple regexp_count
+    regexp_extract regexp_extract_all regexp_instr regexp_replace regexp_substr repeat replace
+    reverse rpad rtrim sha sha1 sha2 soundex space split split_part str_to_map strpos substr
+    substring substring_index to_char tolower toupper translate trim unbase64 upper url_decode
+    url_encode
+"""
+_AGGREGATES = """
+    any_value approx_distinct arg_max arg_min avg bitwise_and_agg bitwise_or_agg bitwise_xor_agg
+    collect_list collect_set corr count count_if covar_pop covar_samp cume_dist dense_rank
+    first_value histogram kurtosis lag last_value lead map_agg map_union map_union_sum max
+    max_by median min min_by multimap_agg nth_value ntile numeric_histogram percent_rank
+    percentile percentile_approx rank regr_avgx regr_avgy regr_count regr_intercept regr_r2
+    regr_slope row_number skewness stddev stddev_samp sum var_samp variance wm_concat
+"""
+_NESTED = """
+    aggregate all_match any_match array array_append array_contains array_distinct array_except
+    array_intersect array_join array_max array_min array_normalize array_position array_product
+    array_reduce array_remove array_repeat array_sort array_union arrays_overlap arrays_zip
+    combinations concat explode field filter flatten from_json index inline json_array
+    json_array_agg json_array_append json_contains json_contains_path json_depth json_exists
+    json_extract json_format json_keys json_length json_object json_object_agg json_parse
+    json_pretty json_quote json_remove json_search json_set json_size json_type json_unquote
+    json_valid json_value map map_concat map_entries map_filter map_from_arrays map_from_entries
+    map_keys map_values map_zip_with multimap_from_entries named_struct ngrams posexplode reduce
+    reverse sequence shuffle size slice sort_array struct to_json transform transform_keys
+    transform_values zip_with
+"""
+_OTHERS = """
+    bit_count cast coalesce compress decode decompress get_idcard_age get_idcard_birthday
+    get_idcard_sex get_user_id greatest hash if isnull least max_pt nullif nvl nvl2 ordinal
+    partition_exists sample sign split stack table_exists trans_array trans_cols trunc_time
+    typeof unique_id uuid
+"""
+# Built-in functions of MaxCompute, which tell one that the embedded service lacks from a misspelled
+# name. Written from memory, not compared with the vendor's manual name by name.
+_MAXCOMPUTE = frozenset(" ".join((_DATES, _NUMBERS, _TEXTS, _AGGREGATES, _NESTED, _OTHERS)).split())
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Where the names of a query stand, and which ones there are.
-
-    Places are line and column, by the name in lower case.
-    """
+    """The names of a query: places (line, column) by name in lower case, and those known."""
 
     columns: Mapping[str, tuple[int, int]]
     functions: Mapping[str, tuple[int, int]]
     known_columns: tuple[str, ...] = ()
     known_tables: tuple[str, ...] = ()
-
-
-def names_of(query: Any) -> Names:
-    """Return the places of the names in a query as it was parsed."""
-    from sqlglot import exp
-
-    columns: dict[str, tuple[int, int]] = {}
-    functions: dict[str, tuple[int, int]] = {}
-    for node in query.walk():
-        if isinstance(node, exp.Identifier):
-            columns.setdefault(node.name.casefold(), place_of(node))
-        elif isinstance(node, exp.Anonymous):
-            functions.setdefault(node.name.casefold(), place_of(node))
-        elif isinstance(node, exp.Func):
-            functions.setdefault(node.sql_name().casefold(), place_of(node))
-    aliases = (one.alias for one in query.find_all(exp.Alias))
-    tables = (one.alias_or_name for one in query.find_all(exp.Table, exp.Subquery, exp.CTE))
-    return Names(
-        columns,
-        functions,
-        known_columns=tuple(filter(None, aliases)),
-        known_tables=tuple(filter(None, tables)),
-    )
-
-
-def place_of(node: Any) -> tuple[int, int]:
-    """Return line and column of a node's first character; 1, 1 if it is not known."""
-    meta = node.meta
-    if "col" not in meta:
-        return 1, 1
-    return meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"]))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -95,11 +114,10 @@ def unreadable(error: Any, text: str) -> Exception:
         if near and said.startswith("Invalid expression") and not is_keyword(one.upper()):
             return faults.parse_failed(
                 f"{one!r} is not expected here",
-                line=line,
-                column=place,
+                at=(line, place),
                 advice=f"check the spelling: did you mean {near[0].upper()}?",
             )
-    return faults.parse_failed(_parser_words(said, word), line=line, column=column)
+    return faults.parse_failed(_parser_words(said, word), at=(line, column))
 
 
 def _word_before(text: str, line: int, column: int) -> tuple[str, int]:
@@ -122,6 +140,7 @@ def _parser_words(said: str, word: str) -> str:
 
 
 _QUOTED = r"[\"']([^\"']+)[\"']"
+Refusal = Callable[[re.Match[str], Names], Exception]
 
 
 def refusal(said: str, names: Names) -> Exception:
@@ -138,7 +157,7 @@ def refusal(said: str, names: Names) -> Exception:
     if kind == "Out of Memory Error":  # DuckDB's text is about its settings
         return faults.invalid("ODPS-0121095: the query needs more memory than it may have")
     what, advice = _KINDS.get(kind, ("the query failed", "write it in another way"))
-    return faults.invalid(with_advice(f"ODPS-0121095: {what}: {plain}", advice))
+    return _failure(f"{what}: {plain}", advice)
 
 
 _KINDS = {
@@ -151,10 +170,32 @@ _KINDS = {
 def _semantic(message: str, at: tuple[int, int] = (1, 1), advice: str = "") -> Exception:
     return faults.parse_failed(
         f"Semantic analysis exception - {message}",
-        line=at[0],
-        column=at[1],
+        at=at,
         advice=advice or "check the names, types and clauses of the query",
     )
+
+
+def _failure(message: str, advice: str) -> Exception:
+    return faults.invalid(with_advice(f"ODPS-0121095: {message}", advice))
+
+
+def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
+    """Refuse a query; ``{0}`` is the first group of the pattern, and the name that is marked.
+
+    With ``plain`` the groups are types.
+    """
+
+    def answer(found: re.Match[str], names: Names) -> Exception:
+        groups = [_plain(group) for group in found.groups()] if plain else found.groups()
+        at = names.columns.get(groups[0].casefold(), (1, 1)) if groups else (1, 1)
+        return _semantic(message.format(*groups), at, advice.format(*groups))
+
+    return answer
+
+
+def _fails(message: str, advice: str) -> Refusal:
+    """Say that a value cannot be computed; ``{0}`` is the first group of the pattern."""
+    return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
 def _no_column(found: re.Match[str], names: Names) -> Exception:
@@ -163,20 +204,19 @@ def _no_column(found: re.Match[str], names: Names) -> Exception:
     listed = f"check the name: the columns are {_cut(shown)}" if shown else ""
     if name.casefold() in map(str.casefold, names.known_columns):
         listed = "check that the subquery or table in FROM gives it under this name"
+    advice = did_you_mean(name, names.known_columns) or listed
     return _semantic(
-        f"there is no column {name}",
-        names.columns.get(name.casefold(), (1, 1)),
-        did_you_mean(name, names.known_columns) or listed,
+        f"there is no column {name}", names.columns.get(name.casefold(), (1, 1)), advice
     )
 
 
 def _no_table(found: re.Match[str], names: Names) -> Exception:
     name = found[1].rpartition(".")[2]
+    listed = f"check the names in FROM: {_cut(', '.join(names.known_tables))}"
     return _semantic(
         f"there is no table or alias {name} in FROM",
         names.columns.get(name.casefold(), (1, 1)),
-        did_you_mean(name, names.known_tables)
-        or f"check the names in FROM: {_cut(', '.join(names.known_tables))}",
+        did_you_mean(name, names.known_tables) or listed,
     )
 
 
@@ -185,13 +225,14 @@ def _cut(text: str) -> str:
 
 
 def _no_function(found: re.Match[str], names: Names) -> Exception:
+    from odps_nb.local.sql.functions import function_names
+
     name = found[1]
-    line, column = names.functions.get(name.casefold(), (1, 1))
-    if name.casefold() in MAXCOMPUTE:
-        return faults.lacks(f"function {name}", is_sure=True, line=line, column=column)
-    if advice := did_you_mean(name, function_names() & MAXCOMPUTE):
-        return _semantic(f"there is no function {name}", (line, column), advice)
-    return faults.lacks(f"function {name}", is_sure=False, line=line, column=column)
+    at = names.functions.get(name.casefold(), (1, 1))
+    is_sure = name.casefold() in _MAXCOMPUTE
+    if not is_sure and (advice := did_you_mean(name, function_names() & _MAXCOMPUTE)):
+        return _semantic(f"there is no function {name}", at, advice)
+    return faults.lacks(f"function {name}", is_sure=is_sure, at=at)
 
 
 def _arguments(found: re.Match[str], names: Names) -> Exception:
@@ -204,89 +245,33 @@ def _arguments(found: re.Match[str], names: Names) -> Exception:
     )
 
 
-def _no_cast(found: re.Match[str], _names: Names) -> Exception:
-    given, wanted = _plain(found[1]), _plain(found[2])
-    return _semantic(
-        f"{given} cannot be cast to {wanted}", advice="compare and cast values of related types"
-    )
-
-
-def _operands(found: re.Match[str], _names: Names) -> Exception:
-    kinds = _plain(found[2]).replace("INTEGER_LITERAL", "INT").replace("STRING_LITERAL", "STRING")
-    return _semantic(
-        f"the operator {found[1]} does not take these types: {kinds}",
-        advice="cast one side to the type of the other",
-    )
-
-
-def _ambiguous(found: re.Match[str], names: Names) -> Exception:
-    name = found[1]
-    return _semantic(
-        f"the column {name} is in several tables",
-        names.columns.get(name.casefold(), (1, 1)),
-        f"write the table before it, such as a.{name}",
-    )
-
-
-def _not_grouped(found: re.Match[str], names: Names) -> Exception:
-    name = found[1]
-    return _semantic(
-        f"the column {name} is neither grouped nor aggregated",
-        names.columns.get(name.casefold(), (1, 1)),
-        f"add it to GROUP BY, or write an aggregate such as max({name})",
-    )
-
-
-def _no_member(found: re.Match[str], names: Names) -> Exception:
-    name = found[1]
-    return _semantic(
-        f"the STRUCT has no member {name}",
-        names.columns.get(name.casefold(), (1, 1)),
-        "check the members in the schema of the table",
-    )
-
-
-def _fixed(message: str, advice: str) -> Callable[[re.Match[str], Names], Exception]:
-    return lambda _found, _names: _semantic(message, advice=advice)
-
-
 def _not_converted(found: re.Match[str], _names: Names) -> Exception:
     kind = _DUCK_NAMES.get(found[2].split("(")[0], found[2])
-    return faults.invalid(
-        with_advice(
-            f"ODPS-0121095: the value {found[1]!r} cannot be converted to {kind}",
-            "compare values of one type, or cast the text where it can be cast",
-        )
+    return _failure(
+        f"the value {found[1]!r} cannot be converted to {kind}",
+        "compare values of one type, or cast the text where it can be cast",
     )
 
 
 _DUCK_NAMES = {
-    **{f"INT{bits}": name for bits, name in ((8, "TINYINT"), (16, "SMALLINT"), (64, "BIGINT"))},
-    **{"BOOL": "BOOLEAN", "UINT64": "BIGINT", "UHUGEINT": "BIGINT"},
-    **{
-        "INT32": "INT",
-        "INTEGER": "INT",
-        "VARCHAR": "STRING",
-        "HUGEINT": "BIGINT",
-        "INT128": "BIGINT",
-    },
+    **dict.fromkeys(("INT64", "UINT64", "HUGEINT", "UHUGEINT", "INT128"), "BIGINT"),
+    **dict.fromkeys(("INT32", "INTEGER", "INTEGER_LITERAL"), "INT"),
+    **dict.fromkeys(("VARCHAR", "STRING_LITERAL"), "STRING"),
+    **{"INT8": "TINYINT", "INT16": "SMALLINT", "BOOL": "BOOLEAN"},
     **{"TIMESTAMP_MS": "DATETIME", "TIMESTAMP_NS": "TIMESTAMP"},
 }
-_TWICE = "ODPS-0121095: the embedded service computes no MAP that has a key twice"
-_READ = "read such columns with table.read(), which gives these maps as they are"
-_NOT_UTF8 = (
-    "ODPS-0121095: this function of the embedded service takes no text that is not UTF-8; reads, "
-    "comparisons and groups do"
+_OPERANDS = _says(
+    "the operator {0} does not take these types: {1}",
+    "cast one side to the type of the other",
+    plain=True,
 )
-_BYTES = "filter such rows, or compute on what table.read(text='binary') gives"
-
-
-def _far() -> Exception:
-    return FarTime(with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400)
-
-
-_KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
-    (f"{FAR}|Could not convert Timestamp to higher precision", lambda _found, _names: _far()),
+_KNOWN: tuple[tuple[str, Refusal], ...] = (
+    (
+        f"{FAR}|Could not convert Timestamp to higher precision",
+        lambda _found, _names: FarTime(
+            with_advice(f"ODPS-0121095: {FAR}", "filter such rows"), status=400
+        ),
+    ),
     (
         r"does not fit in precision|Decimal value|for Decimal d:|to type DECIMAL\(38,"
         r"|Overflow in (?:HUGEINT|\w+ of (?:DECIMAL|INT128))|cast value -?\d+ to DECIMAL\(38,",
@@ -295,90 +280,102 @@ _KNOWN: tuple[tuple[str, Callable[[re.Match[str], Names], Exception]], ...] = (
     (rf"Referenced column {_QUOTED} not found", _no_column),
     (rf"does not have a column named {_QUOTED}", _no_column),
     (rf"Referenced table {_QUOTED} not found", _no_table),
-    (rf"Ambiguous reference to column name {_QUOTED}", _ambiguous),
+    (
+        rf"Ambiguous reference to column name {_QUOTED}",
+        _says("the column {0} is in several tables", "write the table before it, such as a.{0}"),
+    ),
     (r"Function with name (\w+) does not exist", _no_function),
     (r"Macro (\w+)\(\) does not support", _arguments),
     (r"No function matches the given name and argument types [\"']([a-z_0-9]+)\(", _arguments),
-    (r"argument types [\"']([^\w\s(]+)\((.*?)\)[\"']", _operands),
+    (r"argument types [\"']([^\w\s(]+)\((.*?)\)[\"']", _OPERANDS),
     (r"best candidate function for the function call [\"'](\w+)\(", _arguments),
-    (r"Unimplemented type for cast \(([^>]+) -> ([^)]+)\)", _no_cast),
-    (rf"column {_QUOTED} must appear in the GROUP BY", _not_grouped),
-    (rf"Could not find key {_QUOTED} in struct", _no_member),
+    (
+        r"Unimplemented type for cast \(([^>]+) -> ([^)]+)\)",
+        _says("{0} cannot be cast to {1}", "compare and cast values of related types", plain=True),
+    ),
+    (
+        rf"column {_QUOTED} must appear in the GROUP BY",
+        _says(
+            "the column {0} is neither grouped nor aggregated",
+            "add it to GROUP BY, or write an aggregate such as max({0})",
+        ),
+    ),
+    (
+        rf"Could not find key {_QUOTED} in struct",
+        _says("the STRUCT has no member {0}", "check the members in the schema of the table"),
+    ),
     (
         r"STRUCT to STRUCT cast must have",
-        _fixed(
+        _says(
             "a STRUCT has other members than the one that it is cast to",
             "write named_struct('name', value) with the members of the column",
         ),
     ),
     (
         r"aggregate function calls cannot be nested",
-        _fixed("an aggregate stands inside of another one", "write the inner one in a subquery"),
+        _says("an aggregate stands inside of another one", "write the inner one in a subquery"),
     ),
     (
         r"WHERE clause cannot contain aggregates",
-        _fixed("WHERE cannot hold an aggregate", "write the condition in HAVING"),
+        _says("WHERE cannot hold an aggregate", "write the condition in HAVING"),
     ),
     (
         r"Set operations can only apply",
-        _fixed("the queries of UNION have different numbers of columns", "make them the same"),
+        _says("the queries of UNION have different numbers of columns", "make them the same"),
     ),
     (
         r"GROUP BY term out of range|ORDER term out of range",
-        _fixed("a number names no column of the query", "check the numbers of GROUP BY, ORDER BY"),
+        _says("a number names no column of the query", "check the numbers of GROUP BY, ORDER BY"),
     ),
     (
         r"UNNEST\(\) can only be applied to lists",
-        _fixed("EXPLODE takes an ARRAY or a MAP", "check the type of its argument"),
+        _says("EXPLODE takes an ARRAY or a MAP", "check the type of its argument"),
     ),
-    (r"duplicate key", lambda _found, _names: faults.invalid(with_advice(_TWICE, _READ))),
+    (
+        r"duplicate key",
+        _fails(
+            "the embedded service computes no MAP that has a key twice",
+            "read such columns with table.read(), which gives these maps as they are",
+        ),
+    ),
     (
         r"unicode|UTF-?8",
-        lambda _found, _names: faults.invalid(with_advice(_NOT_UTF8, _BYTES)),
+        _fails(
+            "this function of the embedded service takes no text that is not UTF-8; reads, "
+            "comparisons and groups do",
+            "filter such rows, or compute on what table.read(text='binary') gives",
+        ),
     ),
     (
         r"Division by zero",
-        lambda _found, _names: faults.invalid(
-            with_advice(
-                "ODPS-0121095: a number is divided by zero",
-                "write nullif(divisor, 0), or filter such rows",
-            )
-        ),
+        _fails("a number is divided by zero", "write nullif(divisor, 0), or filter such rows"),
     ),
     (
         r"(?:[Dd]ate|timestamp)(?: field value)? out of range: \"?([\d :.-]+)",
-        lambda found, _names: faults.invalid(
-            with_advice(
-                f"ODPS-0121095: there is no date {found[1]}",
-                "check the text, or filter such rows",
-            )
-        ),
+        _fails("there is no date {0}", "check the text, or filter such rows"),
     ),
     (
         r"LIMIT/OFFSET cannot be negative",
-        _fixed("LIMIT and OFFSET cannot be negative", "write a number from 0 on"),
+        _says("LIMIT and OFFSET cannot be negative", "write a number from 0 on"),
     ),
-    (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _operands),
+    (r"best candidate function for the function call [\"']([^\w\s(]+)\((.*?)\)[\"']", _OPERANDS),
     (
         r"Could not parse string \"(.*?)\" according to format",
-        lambda found, _names: faults.invalid(
-            with_advice(
-                f"ODPS-0121095: the text {found[1]!r} is not a date of the format of TO_DATE",
-                "check the format, such as 'yyyy-mm-dd', or filter such rows",
-            )
+        _fails(
+            "the text {0!r} is not a date of the format of TO_DATE",
+            "check the format, such as 'yyyy-mm-dd', or filter such rows",
         ),
     ),
     (r"[Cc]ould not convert string '((?:[^'])*)' to ([\w()]+)", _not_converted),
 )
-_OURS = re.compile(r"\bmc_(?=\w)", re.IGNORECASE)
-_TABLES = re.compile(r"\b__\w+")
 
 
 def _plain(text: str) -> str:
     """Return what DuckDB says without the names that only it knows."""
     text = re.sub(r" when casting from source column (\w+)", r" (in the column \1)", text)
     text = re.sub(r"\b(\w+)\[\]", r"ARRAY<\1>", text)
-    text = _TABLES.sub("the table", _OURS.sub("", text)).strip().rstrip("!")
+    text = re.sub(r"\bmc_(?=\w)", "", text, flags=re.IGNORECASE)
+    text = re.sub(r"\b__\w+", "the table", text).strip().rstrip("!")
     for duck, name in _DUCK_NAMES.items():
         text = re.sub(rf"\b{duck}\b", name, text)
     return text[:500]

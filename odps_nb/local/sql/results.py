@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.local.sql.duck_types import duck_type, result_array, result_type
+from odps_nb.arrow.leaves import with_leaf_types
+from odps_nb.local.sql.duck_types import StoredRows, duck_type, result_array, result_type
 from odps_nb.local.sql.queries import QueryRun
-from odps_nb.local.sql.query import TranslatedQuery
-from odps_nb.local.sql.stored_rows import StoredRows
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, constant
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import FAR, FINE
@@ -20,6 +19,9 @@ from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import Table
 from odps_nb.schema import Column, OdpsType, PrimitiveType, TableSchema, TypeCode
 from odps_nb.terms import TimeUnit
+
+if TYPE_CHECKING:  # sqlglot is loaded for the first query, not with the service
+    from odps_nb.local.sql.query import TranslatedQuery
 
 DIGITS = 38
 STRING = PrimitiveType(TypeCode.STRING)
@@ -46,30 +48,32 @@ def stored_rows(folder: Folder, table: Table, segments: Sequence[Segment]) -> St
             one = pc.field(key) == constant(value, types[key], key)
             condition = one if condition is None else condition & one
         files.append((str(folder.row_file(segment.name)), condition))
-    fields = [pa.field(field.name, _narrow(field.type)) for field in schema]
+    fields = [pa.field(one.name, with_leaf_types(one.type, None, _narrow)) for one in schema]
     mixed = far and any(segment.name.endswith(FINE) for segment in segments)
     return StoredRows(schema=pa.schema(fields), files=tuple(files), mixed=mixed)
 
 
-def _narrow(kind: pa.DataType) -> pa.DataType:
+def _narrow(kind: pa.DataType, _odps: OdpsType | None) -> pa.DataType:
     """Return a type that DuckDB reads: it has 38 digits; a value of more fails when it is read."""
-    if pa.types.is_decimal256(kind) and kind.scale <= DIGITS:
-        return pa.decimal128(DIGITS, kind.scale)
-    if pa.types.is_map(kind):
-        return pa.map_(_narrow(kind.key_type), _narrow(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_narrow(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_narrow(field.type)) for field in kind])
-    return kind
+    is_wide = pa.types.is_decimal256(kind) and kind.scale <= DIGITS
+    return pa.decimal128(DIGITS, kind.scale) if is_wide else kind
 
 
-def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType]) -> Rows:
-    """Prepare a query whose rows have MaxCompute types.
+def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
+    """Return the stored types of result columns that are plain columns, by name."""
+    found: dict[str, OdpsType | None] = {}
+    for table in query.named:
+        for column in table.schema:
+            key = column.name.casefold()
+            same = found.setdefault(key, column.type)
+            if same != column.type:
+                found[key] = None
+    return {key: odps for key, odps in found.items() if odps is not None}
 
-    ``stored`` gives the types of columns that may pass through as they are.
-    """
-    found = run.describe(query.sql)
+
+def typed_rows(run: QueryRun, query: TranslatedQuery) -> Rows:
+    """Prepare a query whose rows have MaxCompute types."""
+    found, stored = run.describe(query.sql), _stored_types(query)
     columns = []
     names: set[str] = set()
     for index, (name, spelled) in enumerate(zip(found.columns, found.types, strict=True)):
@@ -86,21 +90,17 @@ def typed_rows(run: QueryRun, query: TranslatedQuery, stored: dict[str, OdpsType
             shown = f"{shown}_{index}"
         names.add(shown.casefold())
         columns.append(Column(name=shown, type=odps))
-    schema = TableSchema(columns=tuple(columns))
 
     def typed() -> Iterator[pa.RecordBatch]:
         for batch in run.batches(query.sql):
-            arrays = [
-                result_array(array, column.type)
-                for array, column in zip(batch.columns, columns, strict=True)
-            ]
+            arrays = list(map(result_array, batch.columns, (column.type for column in columns)))
             fields = [
                 pa.field(column.name, array.type, column.nullable)
                 for array, column in zip(arrays, columns, strict=True)
             ]
             yield pa.record_batch(arrays, schema=pa.schema(fields))
 
-    return Rows(schema=schema, batches=typed())
+    return Rows(schema=TableSchema(columns=tuple(columns)), batches=typed())
 
 
 def _plain_spelling(spelled: str) -> str:
@@ -108,7 +108,7 @@ def _plain_spelling(spelled: str) -> str:
     return spelled.replace(" ", "").replace('"', "")
 
 
-def text_rows(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> Rows:
+def text_rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Rows:
     """Return rows of STRING columns."""
     schema = TableSchema(columns=tuple(Column(name=name, type=STRING) for name in names))
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]

@@ -1,4 +1,4 @@
-"""Runs SQL statements on the catalogue: DDL here, queries in `queries`.
+"""Runs SQL statements on the catalogue: DDL in `ddl`, queries in `queries`.
 
 A query sees a snapshot of the tables and nothing else of this machine. What it writes becomes
 visible atomically.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,18 +18,24 @@ import pyarrow.compute as pc
 from odps_nb.errors import CancelledError, InvalidRequestError, NotFoundError
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
-from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.changes import rows_of, rows_of_merge
-from odps_nb.local.sql.cost import check_query, estimate
-from odps_nb.local.sql.ddl import Definitions, Place, changed_table
-from odps_nb.local.sql.duck_types import duck_type, result_array
-from odps_nb.local.sql.into_columns import CLOCKS
+from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
+from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
-from odps_nb.local.sql.query import TranslatedQuery, translate
 from odps_nb.local.sql.refusals import refusal
 from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
-from odps_nb.local.sql.shown import SHOWN, Shown
-from odps_nb.local.sql.times import zone_of
+from odps_nb.local.sql.shown import Shown
+from odps_nb.local.sql.statements import (
+    Change,
+    CreateTable,
+    CreateView,
+    Insert,
+    Merge,
+    Name,
+    Query,
+    Show,
+    Statement,
+)
 from odps_nb.local.store.arrow_types import arrow_type
 from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.catalog import Catalog
@@ -37,10 +44,13 @@ from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import OPERATION, VIEW, Table, View, check_types
 from odps_nb.local.writing.ingest import Ingest, with_generated
 from odps_nb.local.writing.upserts import Publisher
-from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, has_timestamp
+from odps_nb.schema import Column, TableSchema, TypeCode, has_timestamp
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.calls.errors import with_advice
 from odps_nb.wire.control import SqlCost
+
+if TYPE_CHECKING:  # sqlglot is loaded for the first query, not with the service
+    from odps_nb.local.sql.query import TranslatedQuery
 
 _PLACE = re.compile(r"\[\d+,\d+\]")
 
@@ -50,27 +60,36 @@ class Stopper:
     """Stops a running statement from another thread."""
 
     stopped: bool = False
-    _runs: list[QueryRun] = field(default_factory=list)
+    _run: QueryRun | None = None
 
     def watch(self, run: QueryRun) -> None:
-        """Register a query to interrupt when stopped."""
-        self._runs.append(run)
+        """Register the query to interrupt when stopped."""
+        self._run = run
         self.check()
 
-    def release(self, run: QueryRun) -> None:
-        """Unregister a query that has ended."""
-        self._runs.remove(run)
+    def release(self) -> None:
+        """Unregister the query, which has ended."""
+        self._run = None
 
     def stop(self) -> None:
         """Interrupt the running query."""
         self.stopped = True
-        for run in list(self._runs):
+        if (run := self._run) is not None:
             run.interrupt()
 
     def check(self) -> None:
         """Raise if stopped."""
         if self.stopped:
             raise CancelledError("the query was cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run of a statement: its context, what stops it, and what ends after it."""
+
+    place: Place
+    stopper: Stopper
+    stack: ExitStack
 
 
 class SqlRunner:
@@ -92,31 +111,32 @@ class SqlRunner:
         self._definitions, self._shown = Definitions(catalog, snapshots), Shown(catalog, snapshots)
         self._strict = strict
 
-    def run(
-        self, statement: sql_statements.Statement, place: Place, stopper: Stopper, stack: ExitStack
-    ) -> Rows | None:
-        """Run a statement; the rows of a query are valid until ``stack`` is closed."""
-        if isinstance(statement, sql_statements.Query):
-            return self._query(statement.text, place, stopper, stack)
-        if isinstance(statement, SHOWN):
-            return self._shown.rows(statement, place)
-        if isinstance(statement, sql_statements.Insert):
-            self._insert(statement, place, stopper, stack)
-        elif isinstance(statement, (sql_statements.Change, sql_statements.Merge)):
-            self._change(statement, place, stopper, stack)
-        elif isinstance(statement, sql_statements.CreateTable):
-            self._create(statement, place, stopper, stack)
-        elif isinstance(statement, sql_statements.CreateView):
-            self._create_view(statement, place, stopper, stack)
-        else:
-            self._definitions.change(statement, place)
+    def run(self, statement: Statement, job: Job) -> Rows | None:
+        """Run a statement; the rows of a query are valid until the stack of the job is closed."""
+        match statement:
+            case Query():
+                return typed_rows(*self._open(statement.text, job))
+            case Show():
+                return self._shown.rows(statement, job.place)
+            case Insert():
+                self._insert(statement, job)
+            case Change() | Merge():
+                self._change(statement, job)
+            case CreateTable():
+                self._create(statement, job)
+            case CreateView():
+                self._create_view(statement, job)
+            case _:
+                self._definitions.change(statement, job.place)
         return None
 
-    def cost(self, statement: sql_statements.Statement, place: Place) -> SqlCost:
+    def cost(self, statement: Statement, place: Place) -> SqlCost:
         """Estimate what a statement would read; does not run it."""
+        from odps_nb.local.sql.cost import estimate
+
         return estimate(statement, partial(self._find, place), self._snapshots.visible)
 
-    def _find(self, place: Place, name: sql_statements.Name, view: Table | None = None) -> Table:
+    def _find(self, place: Place, name: Name, view: Table | None = None) -> Table:
         """Return a table or view; names in the text of a view are those of where it was made."""
         at = place
         if view is not None and (of := view.view) is not None:
@@ -126,33 +146,26 @@ class SqlRunner:
     def _latest(self, table: Table) -> str | None:
         """Return the greatest value of the first partition column that has rows."""
         if not table.is_partitioned:
-            raise faults.invalid(
-                with_advice(
-                    f"ODPS-0130071: Semantic analysis exception - {table.name} has no partitions",
-                    "name a partitioned table in MAX_PT",
-                )
-            )
+            message = f"Semantic analysis exception - {table.name} has no partitions"
+            advice = "name a partitioned table in MAX_PT"
+            raise faults.invalid(with_advice(f"ODPS-0130071: {message}", advice))
         segments = self._snapshots.visible(table)
         return max((one.spec.items[0][1] for one in segments if one.rows), default=None)
-
-    # -- queries ------------------------------------------------------------------------------
-
-    def _query(self, text: str, place: Place, stopper: Stopper, stack: ExitStack) -> Rows:
-        run, query = self._open(text, place, stopper, stack)
-        return typed_rows(run, query, _stored_types(query))
 
     def _open(
         self,
         text: str,
-        place: Place,
-        stopper: Stopper,
-        stack: ExitStack,
-        inside: tuple[int, ...] = (),
+        job: Job,
         *,
+        inside: tuple[int, ...] = (),
         into: tuple[TypeCode, ...] = (),
         exact: bool = False,
     ) -> tuple[QueryRun, TranslatedQuery]:
-        find = partial(self._find, place)
+        """Open a query on a snapshot of its tables; the arguments are those of `translate`."""
+        from odps_nb.local.sql.cost import check_query
+        from odps_nb.local.sql.query import translate
+
+        place, find = job.place, partial(self._find, job.place)
         if self._strict:
             check_query(text, find, place.settings)
         query = translate(
@@ -166,96 +179,60 @@ class SqlRunner:
             exact=exact,
         )
         pin = new_id()
-        stack.callback(self._snapshots.unpin, pin)
+        job.stack.callback(self._snapshots.unpin, pin)
         tables = {}
         for ours, table in query.tables.items():
             segments = self._snapshots.visible(table)
             self._snapshots.pin(pin, segments)
             tables[ours] = stored_rows(self._folder, table, segments)
         explain = partial(refusal, names=query.names)
-        run = stack.enter_context(self._queries.run(tables, explain))
-        stopper.watch(run)
-        stack.callback(stopper.release, run)
+        run = job.stack.enter_context(self._queries.run(tables, explain))
+        job.stopper.watch(run)
+        job.stack.callback(job.stopper.release)
         return run, query
 
-    # -- writing ------------------------------------------------------------------------------
-
-    def _insert(
-        self,
-        statement: sql_statements.Insert,
-        place: Place,
-        stopper: Stopper,
-        stack: ExitStack,
-    ) -> None:
-        table = changed_table(self._catalog, place, statement.name)
+    def _insert(self, statement: Insert, job: Job) -> None:
+        table = changed_table(self._catalog, job.place, statement.name)
         spec, columns = _insert_target(table, statement)
         fed = _fed_columns(columns, statement.choices)
         into = tuple(column.type.code for column in fed)
-        run, query = self._open(
-            statement.query, place, stopper, stack, into=into, exact=bool(statement.choices)
-        )
-        found = run.describe(query.sql)
-        number = ["number"] if statement.choices else []
-        if len(found.columns) != len(fed) + len(number):
-            raise faults.invalid(
-                f"ODPS-0130071: the query gives {len(found.columns)} columns, "
-                f"the table takes {len(fed)}"
-            )
-        count = len(fed) if query.has_star else 0  # without a star the query has converted them
-        kind = partial(query.kind, count=count)
-        casts = [
-            f"{_cast(f'c{i}', column, spelled, place, kind(i))} AS c{i}"
-            for i, (column, spelled) in enumerate(zip(fed, found.types, strict=False))
-        ]
-        names = [*(f"c{i}" for i in range(len(fed))), *number]
-        wrapped = (
-            f"SELECT {', '.join([*casts, *number])} FROM ({query.sql}) AS q({', '.join(names)})"
-        )
+        run, query = self._open(statement.query, job, into=into, exact=bool(statement.choices))
+        sql = _converted(run, query, fed, job.place, numbered=bool(statement.choices))
         with Ingest(self._folder, table, spec, self._blobs, one_unit=True) as ingest:
-            for batch in run.batches(wrapped):
-                stopper.check()
+            for batch in run.batches(sql):
+                job.stopper.check()
                 for rows in _chosen_rows(batch, columns, statement.choices):
                     ingest.write(with_generated(rows, table, spec))
             additions = ingest.finish()
-        stopper.check()
-        replace: list[PartitionSpec] | None = None
+        job.stopper.check()
+        is_static = table.is_partitioned and len(spec) == len(table.partition_keys)
+        replaced: list[PartitionSpec] | None = None
         if statement.rewrites:
-            replace = [PartitionSpec()]
+            replaced = [PartitionSpec()]
         elif statement.overwrite:
-            dynamic = table.is_partitioned and len(spec) < len(table.partition_keys)
-            replace = [a.spec for a in additions] if dynamic else [spec]
-        if table.is_partitioned and len(spec) == len(table.partition_keys):
+            is_dynamic = table.is_partitioned and not is_static
+            replaced = [a.spec for a in additions] if is_dynamic else [spec]
+        if is_static:
             self._catalog.ensure_partition(table, spec)
         changes = statement.rewrites or statement.has_operations  # rows made of those it had
         since = table.version if changes else None
-        self._publisher.publish(table, additions, replace=replace, since=since, one_unit=True)
+        self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
 
-    def _change(
-        self,
-        statement: sql_statements.Change | sql_statements.Merge,
-        place: Place,
-        stopper: Stopper,
-        stack: ExitStack,
-    ) -> None:
-        table = changed_table(self._catalog, place, statement.name)
-        if isinstance(statement, sql_statements.Merge):
+    def _change(self, statement: Change | Merge, job: Job) -> None:
+        table = changed_table(self._catalog, job.place, statement.name)
+        if isinstance(statement, Merge):
             insert = rows_of_merge(statement, table)
         else:
             insert = rows_of(statement, table)
         try:
-            self._insert(insert, place, stopper, stack)
+            self._insert(insert, job)
         except (InvalidRequestError, NotFoundError) as error:
             # it names a place in the query that was made of the statement
             message = _PLACE.sub("[1,1]", error.message, count=1)
             raise type(error)(message, status=error.status, code=error.code) from None
 
-    def _create(
-        self,
-        statement: sql_statements.CreateTable,
-        place: Place,
-        stopper: Stopper,
-        stack: ExitStack,
-    ) -> None:
+    def _create(self, statement: CreateTable, job: Job) -> None:
+        place = job.place
         name = place.table(statement.name, Right.WRITE)
         if statement.if_not_exists and self._catalog.find_table(name) is not None:
             return
@@ -268,7 +245,7 @@ class SqlRunner:
         elif statement.query is not None:
             if not statement.or_replace:
                 self._catalog.require_free(name)  # before its rows are written
-            rows = self._query(statement.query, place, stopper, stack)
+            rows = typed_rows(*self._open(statement.query, job))
             schema = rows.schema
         assert schema is not None
         if statement.like is None:
@@ -276,11 +253,10 @@ class SqlRunner:
         fill = None
         if rows is not None:
             planned = Table(table_id=0, name=name, schema=schema, properties=properties)
-            with Ingest(
-                self._folder, planned, PartitionSpec(), self._blobs, one_unit=True
-            ) as ingest:
+            none = PartitionSpec()
+            with Ingest(self._folder, planned, none, self._blobs, one_unit=True) as ingest:
                 for batch in rows.batches:
-                    stopper.check()
+                    job.stopper.check()
                     ingest.write(batch)
                 additions = ingest.finish()
                 fill = partial(self._publisher.publish, additions=additions, one_unit=True)
@@ -296,16 +272,15 @@ class SqlRunner:
             fill=fill,
         )
 
-    def _create_view(
-        self, statement: sql_statements.CreateView, place: Place, stopper: Stopper, stack: ExitStack
-    ) -> None:
+    def _create_view(self, statement: CreateView, job: Job) -> None:
+        place = job.place
         name = place.table(statement.name, Right.WRITE)
         known = self._catalog.find_table(name)
         if known is not None and statement.if_not_exists:
             return
         inside = () if known is None else (known.table_id,)
-        run, query = self._open(statement.query, place, stopper, stack, inside)
-        columns = typed_rows(run, query, _stored_types(query)).schema.columns
+        run, query = self._open(statement.query, job, inside=inside)
+        columns = typed_rows(run, query).schema.columns
         if statement.columns:
             if len(columns) != len(statement.columns):
                 raise faults.invalid(
@@ -333,21 +308,33 @@ class SqlRunner:
         )
 
 
-def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
-    """Return the stored types of result columns that are plain columns, by name."""
-    found: dict[str, OdpsType | None] = {}
-    for table in query.named:
-        for column in table.schema:
-            key = column.name.casefold()
-            same = found.setdefault(key, column.type)
-            if same != column.type:
-                found[key] = None
-    return {key: odps for key, odps in found.items() if odps is not None}
+def _converted(
+    run: QueryRun,
+    query: TranslatedQuery,
+    fed: tuple[Column, ...],
+    place: Place,
+    *,
+    numbered: bool,
+) -> str:
+    """Return a query whose columns have the types of those of a table that they feed."""
+    found = run.describe(query.sql)
+    number = ["number"] if numbered else []
+    if len(found.columns) != len(fed) + len(number):
+        raise faults.invalid(
+            f"ODPS-0130071: the query gives {len(found.columns)} columns, "
+            f"the table takes {len(fed)}"
+        )
+    count = len(fed) if query.has_star else 0  # without a star the query has converted them
+    names = [f"c{i}" for i in range(len(fed))]
+    casts = [
+        f"{_cast(name, column, spelled, place, query.kind(i, count))} AS {name}"
+        for i, (name, column, spelled) in enumerate(zip(names, fed, found.types, strict=False))
+    ]
+    shown, columns = ", ".join([*casts, *number]), ", ".join([*names, *number])
+    return f"SELECT {shown} FROM ({query.sql}) AS q({columns})"
 
 
-def _insert_target(
-    table: Table, statement: sql_statements.Insert
-) -> tuple[PartitionSpec, tuple[Column, ...]]:
+def _insert_target(table: Table, statement: Insert) -> tuple[PartitionSpec, tuple[Column, ...]]:
     """Return the fixed partition keys and the columns that the query feeds, in order."""
     fixed = tuple((k, v) for k, v in statement.partition if v is not None)
     spec = table.spec(PartitionSpec(fixed))
@@ -390,10 +377,7 @@ def _chosen_rows(
     columns: tuple[Column, ...],
     choices: tuple[tuple[int | None, ...], ...],
 ) -> list[pa.RecordBatch]:
-    """Return the rows that a batch of a query gives a table, in the types of its columns.
-
-    They keep their order, unless some need another unit of time.
-    """
+    """Return the rows that a batch of a query gives a table, in the types of its columns."""
     found: list[pa.RecordBatch] = []
     order: list[pa.Array] = []
     for number, choice in enumerate(choices or (range(len(columns)),)):

@@ -12,16 +12,19 @@ Sources: the vendor's manual, *Data type conversions*, *CASE WHEN* and *GREATEST
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
+from sqlglot import exp
+
 from odps_nb.local.sql.times import Clock, is_read
-from odps_nb.local.sql.types_of_query import Types, choices, operands, type_name, wrap
+from odps_nb.local.sql.trees import branches, cast, choices, looked_up, operands, type_name, wrap
+from odps_nb.local.sql.types_of_query import Types
 
 _INSTANTS = ("DATETIME", "TIMESTAMP")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR")
 _CLOCKS = ("DATE", "TIMESTAMPNTZ")
+_READ = (*_TEXTS, *_CLOCKS)
 _FINE = ("TIMESTAMP", "TIMESTAMPNTZ")
 _TIMES = (*_INSTANTS, *_CLOCKS)
 # Functions by name whose first argument may be an instant and whose result is one, too.
@@ -29,40 +32,41 @@ _MOVED = ("DATEADD", "DATETRUNC", "LASTDAY", "TO_DATE")
 _OF_INSTANTS = ("UNIX_TIMESTAMP", "TO_MILLIS")
 _PASSED = ("ISNULL", "ELEMENT_AT", "HASH", "MC_MICROS", *_OF_INSTANTS)
 _EXACT_UNITS = ("hour", "hh", "minute", "mi", "second", "ss", "ff3")
+# Functions that choose, count, collect or hold values as they are.
+_PASSING = (
+    *(exp.AggFunc, exp.Connector, exp.Cast, exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Nvl2),
+    *(exp.Greatest, exp.Least, exp.DecodeCase, exp.Array, exp.VarMap, exp.Map, exp.Struct),
+    *(exp.Explode, exp.Posexplode, exp.Inline, exp.Exists, exp.Typeof, exp.GenerateSeries),
+    *(exp.ArrayContains, exp.Transform, exp.ArraySize, exp.ArraySort),
+)
+_SEEING = (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)
+# Functions that take no text in DuckDB, and of milliseconds only some years.
+_CLOCK_PARTS = (
+    *(exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract),
+)
+# What makes text of the elements of an array.
+_JOINING = (exp.Cast, exp.ConcatWs, exp.ArrayToString)
 
 
 def unite(query: Any, types: Types) -> bool:
     """Cast the columns of set operations to instants where one of the queries gives an instant.
 
-    Text that is no time is an error when the query runs.
-
-    Returns
-    -------
-    bool
-        Whether any was cast: then the types have to be found again.
+    Return whether any was cast: then the types have to be found again. Text that is no time is an
+    error when the query runs.
     """
-    from sqlglot import exp
-
     found = False
     for node in list(query.find_all(exp.SetOperation)):
-        rows = [] if isinstance(node.parent, exp.SetOperation) else list(_branches(node))
+        rows = [] if isinstance(node.parent, exp.SetOperation) else list(branches(node))
         if len({len(row) for row in rows}) != 1:
             continue
         for column in zip(*rows, strict=True):
             names = [types.name(one) for one in column]
-            if instants := set(names) & set(_INSTANTS):
-                for value, name in zip(column, names, strict=True):
-                    if name in (*_TEXTS, *_CLOCKS):
-                        found = True
-                        wider = "TIMESTAMP" if "TIMESTAMP" in instants else "DATETIME"
-                        wrap(value, partial(_as_type, wider))
+            wider = max(set(names) & set(_INSTANTS), default=None)
+            for value, name in zip(column, names, strict=True):
+                if wider is not None and name in _READ:
+                    found = True
+                    wrap(value, partial(cast, name=wider))
     return found
-
-
-def _as_type(name: str, value: Any) -> Any:
-    from sqlglot import exp
-
-    return exp.Cast(this=value, to=exp.DataType.build(name))  # of no time: an error, not null
 
 
 def place_times(query: Any, types: Types, clock: Clock) -> None:
@@ -81,29 +85,25 @@ class _Placing:
 
     def meet(self, node: Any) -> None:
         """Bring operands to one type where an instant or a text is among them."""
-        from sqlglot import exp
-
         gives = isinstance(node, (exp.Greatest, exp.Least, exp.Array, exp.Lag, exp.Lead))
         for values in (*operands(node), *looked_up(node)):
             names = [self._types.name(one) for one in values]
             instant = next((name for name in names if name in _INSTANTS), None)
             for value, name in zip(values, names, strict=True):
-                if instant is not None and name in (*_TEXTS, *_CLOCKS):
+                if instant is not None and name in _READ:
                     self._clock.read(value, instant, is_text=name in _TEXTS, strict=gives)
-        for values in choices(node):
-            names = [self._types.name(one) for one in values]
-            is_text = any(name in _TEXTS for name in names)
-            instant = next((name for name in names if name in _INSTANTS), None)
-            for value, name in zip(values, names, strict=True):
-                if is_text and name in _TIMES:
-                    self._clock.show(value, as_text=True, is_instant=name in _INSTANTS)
-                elif instant is not None and name in _CLOCKS:
-                    self._clock.read(value, instant)
+        values = choices(node)
+        names = [self._types.name(one) for one in values]
+        is_text = any(name in _TEXTS for name in names)
+        instant = next((name for name in names if name in _INSTANTS), None)
+        for value, name in zip(values, names, strict=True):
+            if is_text and name in _TIMES:
+                self._clock.show(value, as_text=True, is_instant=name in _INSTANTS)
+            elif instant is not None and name in _CLOCKS:
+                self._clock.read(value, instant)
 
     def move(self, node: Any) -> None:
         """Show instants by the session's clock to what looks at a clock."""
-        from sqlglot import exp
-
         if isinstance(node, exp.Cast):
             self._cast(node)
         elif isinstance(node, (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTimezone)):
@@ -119,47 +119,40 @@ class _Placing:
 
     def _read_arguments(self, node: Any) -> None:
         """Read the text among arguments that are times."""
-        from sqlglot import exp
-
         if isinstance(node, exp.Anonymous) and node.name.upper() in _OF_INSTANTS:
             for one in node.expressions:
-                if (name := self._types.name(one)) in (*_TEXTS, *_CLOCKS):
+                if (name := self._types.name(one)) in _READ:
                     self._clock.read(one, "DATETIME", is_text=name in _TEXTS)
         elif isinstance(node, exp.ArrayContains):
             self._contain(node.expression, self._types.element(node.this))
-        elif isinstance(node, _clock_parts()):
-            name = self._types.name(_looked_at(node))
+        elif isinstance(node, _CLOCK_PARTS):
+            value = node.expression if isinstance(node, exp.Extract) else node.this
+            name = self._types.name(value)
             if name in _TEXTS or (name == "DATETIME" and self._clock.is_utc):
-                self._clock.read_clock(_looked_at(node))
+                self._clock.read_clock(value)
 
     def _cast(self, node: Any) -> None:
-        from sqlglot import exp
-
         wanted, given = type_name(node.to), self._types.name(node.this)
         if wanted in _FINE and given in _FINE:
             self._clock.cast_fine(node, given, wanted)
-        elif wanted in _INSTANTS and given in (*_TEXTS, *_CLOCKS):
+        elif wanted in _INSTANTS and given in _READ:
             if not (isinstance(node.this, exp.Literal) and is_read(node.this)):
                 self._clock.cast(node, wanted, is_text=given in _TEXTS)
         elif wanted == "TIMESTAMPNTZ" and given in _TEXTS:
             self._clock.read_fine(node)
-        elif not self._clock.is_utc and (
-            wanted in (*_TEXTS, *_CLOCKS) or self._types.element(node) in _TEXTS
-        ):
+        elif not self._clock.is_utc and (wanted in _READ or self._types.element(node) in _TEXTS):
             self._show(node.this)
 
     def _contain(self, value: Any, element: str) -> None:
         """Bring a value to the type of the elements of the array in which it is looked for."""
         name = self._types.name(value)
-        if element in _INSTANTS and name in (*_TEXTS, *_CLOCKS):
+        if element in _INSTANTS and name in _READ:
             self._clock.read(value, element, is_text=name in _TEXTS)
         elif element in _TEXTS:
             self._show(value)
 
     def _add(self, node: Any) -> None:
         """Add months and years by the clock; other units are a length of time."""
-        from sqlglot import exp
-
         if self._clock.is_utc or self._types.name(node.this) not in _INSTANTS:
             return
         interval = node.expression.unnest()
@@ -169,16 +162,14 @@ class _Placing:
 
     def _call(self, node: Any) -> None:
         """Show the instants among the arguments; a result that is one is read back."""
-        from sqlglot import exp
-
         is_named = isinstance(node, exp.Anonymous) and node.name.upper() in _MOVED
         if is_named and node.expressions:
             value = node.expressions[0]
-            if self._types.name(value) in _INSTANTS:
-                if not _is_exact(node):
-                    self._clock.compute(node, value, "DATETIME")
-            else:
+            unit = node.expressions[-1].name.lower() if node.name.upper() == "DATEADD" else ""
+            if self._types.name(value) not in _INSTANTS:
                 self._clock.read(node, "DATETIME")
+            elif unit not in _EXACT_UNITS:  # whatever the clocks do meanwhile
+                self._clock.compute(node, value, "DATETIME")
             return
         if isinstance(node, (exp.DateTrunc, exp.TimestampTrunc)):
             if self._types.name(node.this) in _INSTANTS:
@@ -193,89 +184,14 @@ class _Placing:
     def _show(self, node: Any) -> None:
         if self._types.name(node) in _INSTANTS:
             self._clock.show(node)
-        elif self._types.element(node) in _INSTANTS and _joins(node.parent):
+        elif self._types.element(node) in _INSTANTS and isinstance(node.parent, _JOINING):
             self._clock.show_each(node)
-
-
-def _joins(node: Any) -> bool:
-    """Whether a node makes text of the elements of an array."""
-    from sqlglot import exp
-
-    return isinstance(node, (exp.Cast, exp.ConcatWs, exp.ArrayToString))
-
-
-def _is_exact(call: Any) -> bool:
-    """Whether a DATEADD adds a length of time, whatever the clocks do meanwhile."""
-    last = call.expressions[-1]
-    return call.name.upper() == "DATEADD" and last.name.lower() in _EXACT_UNITS
 
 
 def _sees_clock(node: Any) -> bool:
     """Whether a node looks at the clock time of its operands, instead of passing them on."""
-    from sqlglot import exp
-
     if isinstance(node, exp.Anonymous):
         return node.name.upper() not in _PASSED
-    if isinstance(node, (exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike, exp.GroupConcat)):
+    if isinstance(node, _SEEING):
         return True
-    return isinstance(node, exp.Func) and not isinstance(node, _passing())
-
-
-@cache
-def _passing() -> tuple[Any, ...]:
-    """Return the functions that choose, count, collect or hold values as they are."""
-    from sqlglot import exp
-
-    return (
-        *(
-            exp.AggFunc,
-            exp.Connector,
-            exp.Cast,
-            exp.Case,
-            exp.If,
-            exp.Coalesce,
-            exp.Nullif,
-            exp.Nvl2,
-        ),
-        *(exp.Greatest, exp.Least, exp.DecodeCase, exp.Array, exp.VarMap, exp.Map, exp.Struct),
-        *(exp.Explode, exp.Posexplode, exp.Inline, exp.Exists, exp.Typeof, exp.GenerateSeries),
-        *(exp.ArrayContains, exp.Transform, exp.ArraySize, exp.ArraySort),
-    )
-
-
-@cache
-def _clock_parts() -> tuple[Any, ...]:
-    """Return the functions that take no text in DuckDB, and of milliseconds only some years."""
-    from sqlglot import exp
-
-    return exp.Hour, exp.Minute, exp.Second, exp.LastDay, exp.Quarter, exp.DayOfYear, exp.Extract
-
-
-def _looked_at(node: Any) -> Any:
-    from sqlglot import exp
-
-    return node.expression if isinstance(node, exp.Extract) else node.this
-
-
-def looked_up(node: Any) -> Iterator[list[Any]]:
-    """Yield the values of IN with those that its query gives; nothing for other nodes."""
-    from sqlglot import exp
-
-    if isinstance(node, exp.In) and node.args.get("query") is not None:
-        given = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
-        rows = [given, *_branches(node.args["query"])]
-        if len({len(row) for row in rows}) == 1:
-            yield from (list(column) for column in zip(*rows, strict=True))
-
-
-def _branches(query: Any) -> Iterator[list[Any]]:
-    """Yield what each SELECT of a query gives; nothing comparable where one has a star."""
-    from sqlglot import exp
-
-    if isinstance(query, exp.SetOperation):
-        yield from _branches(query.left)
-        yield from _branches(query.right)
-    elif isinstance(query, (exp.Subquery, exp.Paren)):
-        yield from _branches(query.this)
-    elif isinstance(query, exp.Select):
-        yield [] if query.is_star else [one.unalias() for one in query.expressions]
+    return isinstance(node, exp.Func) and not isinstance(node, _PASSING)

@@ -9,30 +9,16 @@ from zoneinfo import ZoneInfo
 
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
-from odps_nb.local.sql import statements as sql_statements
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.sql.statements import Name, Show
+from odps_nb.local.sql.text_words import quoted
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY, VIEW, Table
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import format_type
-
-SHOWN = (
-    sql_statements.ShowTables,
-    sql_statements.ShowPartitions,
-    sql_statements.ShowSchemas,
-    sql_statements.ShowCreate,
-    sql_statements.Describe,
-)
-Show = (
-    sql_statements.ShowTables
-    | sql_statements.ShowPartitions
-    | sql_statements.ShowSchemas
-    | sql_statements.ShowCreate
-    | sql_statements.Describe
-)
 
 
 class Shown:
@@ -43,27 +29,31 @@ class Shown:
 
     def rows(self, statement: Show, place: Place) -> Rows:
         """Return the rows of a statement."""
-        if isinstance(statement, sql_statements.ShowTables):
-            project, schema = self._scope(statement.scope, place)
+        names: Iterable[str]
+        if statement.what in ("tables", "schemas"):
+            if statement.what == "tables":
+                project, schema = self._scope(statement.name, place)
+            else:
+                project, schema = (statement.name or (place.project,))[-1], None
             place.rights.require(place.owner, project, Right.QUERY)
-            names = (t.name.table for t in self._catalog.tables(project, schema))
-            return _listed("table_name", names, statement.pattern)
-        if isinstance(statement, sql_statements.ShowSchemas):
-            project = statement.project or place.project
-            place.rights.require(place.owner, project, Right.QUERY)
-            return _listed("schema_name", self._catalog.schemas(project), statement.pattern)
+            if statement.what == "tables":
+                names = (one.name.table for one in self._catalog.tables(project, schema))
+            else:
+                names = self._catalog.schemas(project)
+            found = [(name,) for name in names if fnmatch.fnmatch(name, statement.pattern)]
+            return text_rows((f"{statement.what[:-1]}_name",), found)
         table = place.named(self._catalog, statement.name)
-        if isinstance(statement, sql_statements.ShowCreate):
+        if statement.what == "create":
             return text_rows(("statement",), [(definition_of(table),)])
-        if isinstance(statement, sql_statements.ShowPartitions):
+        if statement.what == "partitions":
             within = table.spec(statement.within or PartitionSpec())
             specs = (p.spec for p in self._catalog.partitions(table) if within.covers(p.spec))
             return text_rows(("partition",), [(str(one).replace(",", "/"),) for one in specs])
         return self._described(statement, table, place)
 
-    def _described(self, statement: sql_statements.Describe, table: Table, place: Place) -> Rows:
-        if statement.partition is not None:
-            facts = self._facts_of_partition(table, statement.partition, place)
+    def _described(self, statement: Show, table: Table, place: Place) -> Rows:
+        if statement.within is not None:
+            facts = self._facts_of_partition(table, statement.within, place)
             return text_rows(("property", "value"), list(facts))
         rows: list[tuple[str, ...]]
         rows = [(c.name, format_type(c.type), c.comment) for c in table.schema]
@@ -72,7 +62,7 @@ class Shown:
             rows += [(name, value, "") for name, value in self._facts(table, place)]
         return text_rows(("name", "type", "comment"), rows)
 
-    def _scope(self, name: sql_statements.Name, place: Place) -> tuple[str, str | None]:
+    def _scope(self, name: Name, place: Place) -> tuple[str, str | None]:
         """Return the project and schema that ``SHOW TABLES IN …`` names."""
         if not name:
             return place.project, place.schema
@@ -117,14 +107,14 @@ class Shown:
 def definition_of(table: Table) -> str:
     """Return the statement that makes a table or view of this definition."""
     name = ".".join(
-        _quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part
+        quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part
     )
     comment = f"COMMENT {_text(table.comment)}" if table.comment else ""
     if table.view is not None:
-        shown = ", ".join(_quoted(column.name) for column in table.schema.columns)
+        shown = ", ".join(quoted(column.name) for column in table.schema.columns)
         head = f"CREATE VIEW IF NOT EXISTS {name} ({shown})"
         return "\n".join(filter(None, (head, comment, f"AS {table.view.text.strip()};")))
-    keys = ", ".join(map(_quoted, table.key_columns))
+    keys = ", ".join(map(quoted, table.key_columns))
     columns = [*map(_column, table.schema.columns), *([f"PRIMARY KEY ({keys})"] if keys else [])]
     lines = [f"CREATE TABLE IF NOT EXISTS {name} (", ",\n".join(f"  {one}" for one in columns), ")"]
     lines.append(comment)
@@ -148,8 +138,8 @@ def definition_of(table: Table) -> str:
 
 def _column(column: Column) -> str:
     if column.generated is not None:
-        return f"{column.generated.text} AS {_quoted(column.name)}"
-    parts = [_quoted(column.name), format_type(column.type)]
+        return f"{column.generated.text} AS {quoted(column.name)}"
+    parts = [quoted(column.name), format_type(column.type)]
     if not column.nullable:
         parts.append("NOT NULL")
     if column.comment:
@@ -163,13 +153,5 @@ def _times(created: float, modified: float, place: Place) -> Iterator[tuple[str,
         yield name, moment.strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
-def _listed(column: str, names: Iterable[str], pattern: str) -> Rows:
-    return text_rows((column,), [(n,) for n in names if fnmatch.fnmatch(n, pattern)])
-
-
 def _text(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
@@ -22,7 +23,7 @@ class CreateTable:
     """CREATE TABLE; ``query`` for CREATE TABLE … AS, ``like`` for CREATE TABLE … LIKE."""
 
     name: Name
-    schema: TableSchema | None
+    schema: TableSchema | None = None
     if_not_exists: bool = False
     comment: str = ""
     lifecycle: int = -1
@@ -54,37 +55,13 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truncate:
-    """TRUNCATE TABLE [PARTITION …]."""
+class ChangePartitions:
+    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP or TOUCH; no partitions: the whole table."""
 
-    name: Name
-    specs: tuple[PartitionSpec, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddPartitions:
-    """ALTER TABLE … ADD PARTITION …."""
-
+    action: Literal["truncate", "add", "drop", "touch"]
     name: Name
     specs: tuple[PartitionSpec, ...]
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropPartitions:
-    """ALTER TABLE … DROP PARTITION …."""
-
-    name: Name
-    specs: tuple[PartitionSpec, ...]
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
-    """ALTER TABLE … TOUCH [PARTITION (…)]; without partitions, of the table."""
-
-    name: Name
-    specs: tuple[PartitionSpec, ...] = ()
+    lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +75,7 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO / SET COMMENT / SET LIFECYCLE / SET TBLPROPERTIES.
-
-    ``None`` leaves a thing as it is. Of ALTER VIEW there is RENAME TO alone.
-    """
+    """ALTER TABLE … RENAME TO or SET …; ``None`` leaves a thing as it is."""
 
     name: Name
     new_name: str | None = None
@@ -122,10 +96,7 @@ class RenamePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeColumn:
-    """ALTER TABLE … CHANGE [COLUMN] …; ``None`` leaves a thing as it is.
-
-    ``said`` is the column as it is written again, with its type.
-    """
+    """ALTER TABLE … CHANGE [COLUMN] …; ``said`` is the column as written again."""
 
     name: Name
     column: str
@@ -187,59 +158,23 @@ class Merge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowTables:
-    """SHOW TABLES [IN …] [LIKE …]."""
+class Show:
+    """SHOW TABLES, SCHEMAS, PARTITIONS or CREATE TABLE, or DESC [EXTENDED] (``columns``)."""
 
-    scope: Name = ()
+    what: str
+    name: Name = ()
     pattern: str = "*"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowPartitions:
-    """SHOW PARTITIONS … [PARTITION (…)]."""
-
-    name: Name
     within: PartitionSpec | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowSchemas:
-    """SHOW SCHEMAS [IN …] [LIKE …]; ``None``: of the project of the statement."""
-
-    project: str | None = None
-    pattern: str = "*"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowCreate:
-    """SHOW CREATE TABLE …, of a table or a view."""
-
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Describe:
-    """DESC [EXTENDED] … [PARTITION (…)]."""
-
-    name: Name
-    partition: PartitionSpec | None = None
     extended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateSchema:
-    """CREATE SCHEMA."""
+class ChangeSchema:
+    """CREATE SCHEMA [IF NOT EXISTS], or DROP SCHEMA [IF EXISTS]."""
 
     name: Name
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropSchema:
-    """DROP SCHEMA."""
-
-    name: Name
-    if_exists: bool = False
+    drops: bool
+    lenient: bool
 
 
 Statement = (
@@ -247,22 +182,14 @@ Statement = (
     | CreateTable
     | CreateView
     | DropTable
-    | Truncate
-    | AddPartitions
-    | DropPartitions
+    | ChangePartitions
     | AddColumns
     | AlterTable
     | RenamePartition
     | ChangeColumn
-    | Touch
     | Insert
     | Change
     | Merge
-    | ShowTables
-    | ShowPartitions
-    | ShowSchemas
-    | ShowCreate
-    | Describe
-    | CreateSchema
-    | DropSchema
+    | Show
+    | ChangeSchema
 )

@@ -7,29 +7,26 @@ service does not run says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from odps_nb.local import faults
 from odps_nb.local.sql.changes import read_delete, read_merge, read_update
 from odps_nb.local.sql.statements import (
     AddColumns,
-    AddPartitions,
     AlterTable,
     ChangeColumn,
-    CreateSchema,
+    ChangePartitions,
+    ChangeSchema,
     CreateTable,
     CreateView,
-    DropPartitions,
-    DropSchema,
     DropTable,
     Insert,
     Name,
     Query,
     RenamePartition,
     Statement,
-    Touch,
-    Truncate,
 )
 from odps_nb.local.sql.text_words import (
     columns_of,
@@ -48,35 +45,11 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec
 from odps_nb.wire.control.generated import parse_generated
 
-_SHOWN = {
-    "show": read_show,
-    "read": read_rows,
-    "desc": read_describe,
-    "describe": read_describe,
-}
 _QUERIES = ("select", "with", "values", "from", "(")
-_FIRST_WORDS = (
-    *("select", "with", "values", "from", "insert", "update", "delete", "merge", "create", "drop"),
-    *("alter", "truncate", "show", "desc", "describe", "read", "set"),
-)
-
-
-@dataclass(slots=True)
-class _Tail:
-    comment: str = ""
-    partitions: tuple[Column, ...] = ()
-    lifecycle: int = -1
-    properties: list[tuple[str, str]] = field(default_factory=list)
 
 
 def parse_statement(source: str) -> Statement:
-    """Parse a text with one statement; ``SET k=v`` before it is dropped: settings come beside.
-
-    Raises
-    ------
-    InvalidRequestError
-        The text cannot be read, or it holds several statements: MaxCompute takes one a job.
-    """
+    """Parse a text with one statement, as MaxCompute takes; drops ``SET k=v`` before it."""
     found = [cursor for cursor in statements(source) if not _is_setting(cursor)]
     if not found:
         raise faults.parse_failed("there is no statement")
@@ -93,42 +66,18 @@ def _is_setting(cursor: Cursor) -> bool:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    if cursor.accept("create"):
-        return _create(cursor)
-    if cursor.accept("drop"):
-        return _drop(cursor)
-    if cursor.accept("alter", "table"):
-        return _alter(cursor)
-    if cursor.accept("alter", "view"):
-        return _alter_view(cursor)
-    if cursor.accept("truncate"):
-        _expect(cursor, "table")
-        truncate = Truncate(name=_name(cursor), specs=tuple(specs(cursor)))
-        cursor.end()
-        return truncate
-    if cursor.peek("insert"):
-        return _insert(cursor)
-    for word, read in _SHOWN.items():
-        if cursor.accept(word):
-            return read(cursor)
-    if any(cursor.peek(word) for word in _QUERIES):
-        return _query(cursor)
-    return _change(cursor)
-
-
-def _change(cursor: Cursor) -> Statement:
-    if cursor.accept("update"):
-        return read_update(cursor)
-    if cursor.accept("delete"):
-        cursor.expect("from")
-        return read_delete(cursor)
-    if cursor.accept("merge"):
-        cursor.expect("into")
-        return read_merge(cursor)
-    if cursor.peek("@"):
-        line, column = cursor.line_and_column
-        raise faults.lacks("script mode (@name := …)", is_sure=True, line=line, column=column)
-    raise cursor.lacks(cursor.words or ("this statement",), known=_FIRST_WORDS)
+    read = next((one for words, one in _READERS.items() if cursor.accept(*words.split())), None)
+    if read is None and any(cursor.peek(word) for word in _QUERIES):
+        read = _query
+    if read is None and cursor.peek("@"):
+        at = cursor.line_and_column
+        raise faults.lacks("script mode (@name := …)", is_sure=True, at=at)
+    if read is None:
+        known = (*" ".join(_READERS).split(), *_QUERIES, "set")
+        raise cursor.lacks(cursor.words or ("this statement",), known=known)
+    found = read(cursor)
+    cursor.end()
+    return found
 
 
 def _query(cursor: Cursor) -> Statement:
@@ -138,102 +87,64 @@ def _query(cursor: Cursor) -> Statement:
         cursor.until("select", "insert")
         if cursor.peek("insert"):
             raise faults.lacks("INSERT after FROM", is_sure=True)
-    if not cursor.accept("with"):
-        return Query(text=placed)
-    cursor.until("select", "insert", "from", "values", "merge")
-    if not cursor.peek("insert"):
-        return Query(text=placed)
-    before = text[: len(text) - len(cursor.rest)]
-    insert = _insert(cursor)
-    head = placed[: len(placed) - len(text)] + before
-    # Blanks stand for what was read, so that places in the text stay those of the statement.
-    return replace(insert, query=head + insert.query[len(head) :])
-
-
-def _expect(cursor: Cursor, *words: str) -> str:
-    """Consume one of these words, which must come next."""
-    for word in words:
-        if cursor.accept(word):
-            return word
-    raise (
-        cursor.lacks(cursor.words, known=words)
-        if cursor.words
-        else cursor.error(f"expected {' or '.join(words).upper()}")
-    )
-
-
-def _name(cursor: Cursor) -> Name:
-    return tuple(cursor.dotted())
+    if cursor.accept("with"):
+        cursor.until("select", "insert", "from", "values", "merge")
+        before = text[: len(text) - len(cursor.rest)]
+        if cursor.accept("insert"):
+            insert = _insert(cursor)
+            head = placed[: len(placed) - len(text)] + before
+            # Blanks stand for what was read: places in the text stay those of the statement.
+            return replace(insert, query=head + insert.query[len(head) :])
+    return Query(text=cursor.take(placed))
 
 
 def _create(cursor: Cursor) -> Statement:
     if cursor.accept("schema"):
         exists = cursor.accept("if", "not", "exists")
-        made = CreateSchema(name=_name(cursor), if_not_exists=exists)
-        cursor.end()
-        return made
+        return ChangeSchema(name=cursor.dotted(), drops=False, lenient=exists)
     replaces = cursor.accept("or", "replace")
     if cursor.accept("view"):
         return _create_view(cursor, replaces=replaces)
-    _expect(cursor, "table", *(["view"] if replaces else []))
-    exists = cursor.accept("if", "not", "exists")
-    name = _name(cursor)
+    cursor.one_of("table", *(["view"] if replaces else []))
+    made = CreateTable(
+        if_not_exists=cursor.accept("if", "not", "exists"),
+        name=cursor.dotted(),
+        or_replace=replaces,
+    )
     if cursor.accept("like"):
-        like = _name(cursor)
+        like = cursor.dotted()
         days = integer(cursor) if cursor.accept("lifecycle") else -1
-        cursor.end()
-        return CreateTable(
-            name=name,
-            schema=None,
-            if_not_exists=exists,
-            like=like,
-            lifecycle=days,
-            or_replace=replaces,
-        )
+        return replace(made, like=like, lifecycle=days)
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     if cursor.peek("("):
         columns, keys = _columns_and_keys(cursor)
-    tail = _tail(cursor)
+    partitions, properties, facts = _tail(cursor)
     if keys:
-        tail.properties.append((PRIMARY_KEY, ",".join(keys)))
-    query = None
+        properties.append((PRIMARY_KEY, ",".join(keys)))
     if cursor.accept("as"):
-        query = cursor.placed
+        facts["query"] = cursor.take(cursor.placed)
     else:
-        cursor.end()
-    return CreateTable(
-        name=name,
-        schema=None
-        if query is not None
-        else TableSchema(columns=columns, partition_columns=tail.partitions),
-        if_not_exists=exists,
-        comment=tail.comment,
-        lifecycle=tail.lifecycle,
-        properties=tuple(tail.properties),
-        query=query,
-        or_replace=replaces,
-    )
+        facts["schema"] = TableSchema(columns=columns, partition_columns=partitions)
+    return replace(made, properties=tuple(properties), **facts)
 
 
 def _create_view(cursor: Cursor, *, replaces: bool) -> Statement:
     exists = cursor.accept("if", "not", "exists")
-    name = _name(cursor)
-    columns = []
+    name = cursor.dotted()
+    columns: tuple[tuple[str, str], ...] = ()
     if cursor.peek("("):
         inner = cursor.inner()
-        while True:
-            column = inner.name()
-            columns.append((column, inner.text() if inner.accept("comment") else ""))
-            if not inner.accept(","):
-                break
+        columns = inner.listed(
+            lambda: (inner.name(), inner.text() if inner.accept("comment") else "")
+        )
         inner.end()
     comment = cursor.text() if cursor.accept("comment") else ""
     cursor.expect("as")
     return CreateView(
         name=name,
-        query=cursor.rest,
-        columns=tuple(columns),
+        query=cursor.take(cursor.rest),
+        columns=columns,
         comment=comment,
         or_replace=replaces,
         if_not_exists=exists,
@@ -246,39 +157,36 @@ _CLAUSES = (
 )
 
 
-def _tail(cursor: Cursor) -> _Tail:
-    """Parse the clauses after the column list, in any order."""
-    tail = _Tail()
+def _tail(cursor: Cursor) -> tuple[tuple[Column, ...], list[tuple[str, str]], dict[str, Any]]:
+    """Parse the clauses after the column list, in any order: partitions, properties, others."""
+    partitions: tuple[Column, ...] = ()
+    properties: list[tuple[str, str]] = []
+    facts: dict[str, Any] = {}
     while not cursor.at_end and not cursor.peek("as"):
         if cursor.accept("comment"):
-            tail.comment = cursor.text()
+            facts["comment"] = cursor.text()
         elif cursor.accept("partitioned", "by"):
-            tail.partitions = columns_of(cursor)
+            partitions = columns_of(cursor)
         elif cursor.accept("auto", "partitioned", "by"):
-            tail.partitions = (_generated(cursor),)
+            partitions = (_generated(cursor),)
         elif cursor.accept("lifecycle"):
-            tail.lifecycle = integer(cursor)
+            facts["lifecycle"] = integer(cursor)
         elif cursor.accept("tblproperties"):
-            tail.properties += _properties(cursor)
+            properties += _properties(cursor)
         elif cursor.accept("stored", "as"):
             _stored_as(cursor)
         elif cursor.accept("clustered", "by") or cursor.accept("range", "clustered", "by"):
-            tail.properties += _clustering(cursor)
+            properties += _clustering(cursor)
         else:
-            raise (
-                cursor.lacks(cursor.words, known=_CLAUSES)
-                if cursor.words
-                else cursor.error("expected a clause of CREATE TABLE")
-            )
-    return tail
+            raise cursor.unexpected("a clause of CREATE TABLE", _CLAUSES)
+    return partitions, properties, facts
 
 
 def _stored_as(cursor: Cursor) -> None:
     """Accept the file format of tables that are not external, which is the only one here."""
-    line, column = cursor.line_and_column
-    if (word := cursor.name().upper()) != "ALIORC":
-        what = f"STORED AS {word} in CREATE TABLE"
-        raise faults.lacks(what, is_sure=True, line=line, column=column)
+    at, word = cursor.line_and_column, cursor.name().upper()
+    if word != "ALIORC":
+        raise faults.lacks(f"STORED AS {word} in CREATE TABLE", is_sure=True, at=at)
 
 
 def _generated(cursor: Cursor) -> Column:
@@ -307,7 +215,7 @@ def _columns_and_keys(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[str, ..
     """Parse a column list with ``, PRIMARY KEY (a, b)`` at its end, or ``a bigint PRIMARY KEY``."""
     at = cursor.line_and_column
     text = cursor.parenthesised()
-    inner, kept, keys = Cursor(text), "", []
+    inner, kept, keys = Cursor(text), "", list[str]()
     start = depth = 0
     column = inner.name()
     while not inner.at_end:
@@ -346,85 +254,99 @@ def _properties(cursor: Cursor) -> list[tuple[str, str]]:
 
 
 def _drop(cursor: Cursor) -> Statement:
-    kind = _expect(cursor, "table", "view", "schema")
+    kind = cursor.one_of("table", "view", "schema")
     exists = cursor.accept("if", "exists")
-    name = _name(cursor)
+    name = cursor.dotted()
     cursor.accept("purge")
-    cursor.end()
     if kind == "schema":
-        return DropSchema(name=name, if_exists=exists)
+        return ChangeSchema(name=name, drops=True, lenient=exists)
     return DropTable(name=name, if_exists=exists, view=kind == "view")
 
 
+def _truncate(cursor: Cursor) -> Statement:
+    cursor.one_of("table")
+    return ChangePartitions(action="truncate", name=cursor.dotted(), specs=specs(cursor))
+
+
 def _alter_view(cursor: Cursor) -> Statement:
-    name = _name(cursor)
-    _expect(cursor, "rename")
+    name = cursor.dotted()
+    cursor.one_of("rename")
     cursor.expect("to")
-    altered = AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
-    cursor.end()
-    return altered
+    return AlterTable(name=name, new_name=cursor.dotted()[-1], view=True)
 
 
 def _alter(cursor: Cursor) -> Statement:
-    name = _name(cursor)
+    name = cursor.dotted()
     if cursor.accept("add"):
         if cursor.accept("columns") or cursor.accept("column"):
             return _add_columns(name, cursor)
-        exists = cursor.accept("if", "not", "exists")
-        return AddPartitions(name=name, specs=_one_or_more(cursor, "ADD"), if_not_exists=exists)
+        lenient = cursor.accept("if", "not", "exists")
+        found = _one_or_more(cursor, "ADD")
+        return ChangePartitions(action="add", name=name, specs=found, lenient=lenient)
+    if cursor.accept("drop"):
+        lenient = cursor.accept("if", "exists")
+        found = _one_or_more(cursor, "DROP")
+        return ChangePartitions(action="drop", name=name, specs=found, lenient=lenient)
     if cursor.accept("change"):
         return _change_column(name, cursor)
-    if cursor.accept("drop"):
-        exists = cursor.accept("if", "exists")
-        return DropPartitions(name=name, specs=_one_or_more(cursor, "DROP"), if_exists=exists)
     return _alter_settings(name, cursor)
+
+
+def _alter_settings(name: Name, cursor: Cursor) -> Statement:
+    if cursor.peek("partition"):
+        spec = _one_spec(cursor)
+        if not cursor.accept("rename", "to"):
+            raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
+        return RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
+    if cursor.accept("rename", "to"):
+        return AlterTable(name=name, new_name=cursor.dotted()[-1])
+    if cursor.accept("touch"):
+        return ChangePartitions(action="touch", name=name, specs=specs(cursor))
+    if cursor.accept("set", "comment"):
+        return AlterTable(name=name, comment=cursor.text())
+    if cursor.accept("set", "lifecycle"):
+        return AlterTable(name=name, lifecycle=integer(cursor))
+    if cursor.accept("set", "tblproperties"):
+        return AlterTable(name=name, properties=tuple(_properties(cursor)))
+    raise cursor.unexpected("what to alter", ("add", "drop", "rename", "touch", "set"))
 
 
 def _add_columns(name: Name, cursor: Cursor) -> Statement:
     exists = cursor.accept("if", "not", "exists")
     if cursor.peek("("):
         columns = columns_of(cursor)
-        cursor.end()
     else:
-        columns = read_columns(cursor.rest, cursor.line_and_column)
+        at = cursor.line_and_column
+        columns = read_columns(cursor.take(cursor.rest), at)
     return AddColumns(name=name, columns=columns, if_not_exists=exists)
 
 
 def _change_column(name: Name, cursor: Cursor) -> Statement:
     """Parse ``CHANGE [COLUMN] a a string COMMENT '…'``, ``a COMMENT '…'`` or ``a NULL``."""
-    line, at_column = cursor.line_and_column
+    start = cursor.line_and_column
     cursor.accept("column")
     column = cursor.name()
     if cursor.accept("null"):
-        made = ChangeColumn(name=name, column=column, nullable=True)
-    elif cursor.accept("comment"):
-        made = ChangeColumn(name=name, column=column, comment=cursor.text())
-    else:
-        renames = cursor.accept("rename", "to")
-        at, text = cursor.line_and_column, cursor.until("after", "first")
-        if not cursor.at_end:
-            raise cursor.lacks(cursor.words)
-        said = read_columns(f"{text} string" if renames else text, at)[0]
-        if said.name.casefold() != column.casefold():
-            what = "CHANGE COLUMN to another name"
-            raise faults.lacks(what, is_sure=True, line=line, column=at_column)
-        return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
-    cursor.end()
-    return made
+        return ChangeColumn(name=name, column=column, nullable=True)
+    if cursor.accept("comment"):
+        return ChangeColumn(name=name, column=column, comment=cursor.text())
+    renames = cursor.accept("rename", "to")
+    at, text = cursor.line_and_column, cursor.until("after", "first")
+    if not cursor.at_end:
+        raise cursor.lacks(cursor.words)
+    said = read_columns(f"{text} string" if renames else text, at)[0]
+    if said.name.casefold() != column.casefold():
+        raise faults.lacks("CHANGE COLUMN to another name", is_sure=True, at=start)
+    return ChangeColumn(name=name, column=column, said=said, comment=said.comment or None)
 
 
 def _one_or_more(cursor: Cursor, before: str) -> tuple[PartitionSpec, ...]:
-    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``, up to the end of the statement."""
-    found = tuple(specs(cursor))
+    """Parse the partitions of ``ALTER TABLE … ADD`` or ``DROP``."""
+    found = specs(cursor)
     if not found:
         words = cursor.words
-        raise (
-            cursor.lacks((before, *words), known=())
-            if words
-            else cursor.error("expected PARTITION")
-        )
+        raise cursor.lacks((before, *words)) if words else cursor.error("expected PARTITION")
     cursor.accept("purge")
-    cursor.end()
     return found
 
 
@@ -435,47 +357,34 @@ def _one_spec(cursor: Cursor) -> PartitionSpec:
     return found[0]
 
 
-def _alter_settings(name: Name, cursor: Cursor) -> Statement:
-    made: Statement
-    if cursor.peek("partition"):
-        spec = _one_spec(cursor)
-        if not cursor.accept("rename", "to"):
-            raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
-        made = RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
-    elif cursor.accept("rename", "to"):
-        made = AlterTable(name=name, new_name=cursor.dotted()[-1])
-    elif cursor.accept("touch"):
-        made = Touch(name=name, specs=tuple(specs(cursor)))
-    elif cursor.accept("set", "comment"):
-        made = AlterTable(name=name, comment=cursor.text())
-    elif cursor.accept("set", "lifecycle"):
-        made = AlterTable(name=name, lifecycle=integer(cursor))
-    elif cursor.accept("set", "tblproperties"):
-        made = AlterTable(name=name, properties=tuple(_properties(cursor)))
-    else:
-        known = ("add", "drop", "rename", "touch", "set")
-        raise (
-            cursor.lacks(cursor.words, known=known)
-            if cursor.words
-            else cursor.error("expected what to alter")
-        )
-    cursor.end()
-    return made
-
-
 def _insert(cursor: Cursor) -> Insert:
-    cursor.expect("insert")
     overwrite = cursor.accept("overwrite")
     if not overwrite:
         cursor.expect("into")
     cursor.accept("table")
-    name = _name(cursor)
+    name = cursor.dotted()
     partition = items(cursor) if cursor.accept("partition") else ()
     columns: tuple[str, ...] = ()
     if cursor.peek("(") and not cursor.peek("(", "select") and not cursor.peek("(", "with"):
-        columns = tuple(names(cursor))
+        columns = names(cursor)
     if not any(cursor.peek(word) for word in _QUERIES):
         raise cursor.error("expected a query")
-    return Insert(
-        name=name, overwrite=overwrite, query=cursor.placed, partition=partition, columns=columns
-    )
+    query = cursor.take(cursor.placed)
+    return Insert(name=name, overwrite=overwrite, query=query, partition=partition, columns=columns)
+
+
+_READERS: dict[str, Callable[[Cursor], Statement]] = {
+    "create": _create,
+    "drop": _drop,
+    "insert": _insert,
+    "alter table": _alter,
+    "alter view": _alter_view,
+    "truncate": _truncate,
+    "update": read_update,
+    "delete": read_delete,
+    "merge": read_merge,
+    "show": read_show,
+    "read": read_rows,
+    "desc": read_describe,
+    "describe": read_describe,
+}

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from odps_nb.errors import ArgumentError
 from odps_nb.local import faults
-from odps_nb.local.sql.statements import (
-    Describe,
-    Query,
-    ShowCreate,
-    ShowPartitions,
-    ShowSchemas,
-    ShowTables,
-    Statement,
-)
+from odps_nb.local.sql.statements import Query, Show
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
@@ -29,12 +21,10 @@ def integer(cursor: Cursor) -> int:
     return int(text)
 
 
-def names(cursor: Cursor) -> list[str]:
+def names(cursor: Cursor) -> tuple[str, ...]:
     """Parse ``(a, b)``."""
     inner = cursor.inner()
-    found = [inner.name()]
-    while inner.accept(","):
-        found.append(inner.name())
+    found = inner.listed(inner.name)
     inner.end()
     return found
 
@@ -50,16 +40,13 @@ def read_columns(text: str, at: tuple[int, int]) -> tuple[Column, ...]:
     try:
         return parse_columns(text)
     except ArgumentError as error:
-        line, column = at
         if error.message.lower().endswith("found 'default'"):
-            what = "DEFAULT value of a column"
-            raise faults.lacks(what, is_sure=True, line=line, column=column) from None
-        raise faults.parse_failed(
-            error.message, line=line, column=column, advice=f"check the types: {error.hint}"
-        ) from None
+            raise faults.lacks("DEFAULT value of a column", is_sure=True, at=at) from None
+        advice = f"check the types: {error.hint}"
+        raise faults.parse_failed(error.message, at=at, advice=advice) from None
 
 
-def specs(cursor: Cursor) -> list[PartitionSpec]:
+def specs(cursor: Cursor) -> tuple[PartitionSpec, ...]:
     """Parse any number of ``PARTITION (a='x', b=1)``; each key needs a value."""
     found = []
     while cursor.accept("partition"):
@@ -68,7 +55,7 @@ def specs(cursor: Cursor) -> list[PartitionSpec]:
             raise cursor.error("a partition key needs a value here")
         found.append(PartitionSpec(tuple((k, v) for k, v in given if v is not None)))
         cursor.accept(",")
-    return found
+    return tuple(found)
 
 
 def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
@@ -78,9 +65,8 @@ def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     while not inner.at_end:
         key = inner.name()
         if any(inner.peek(sign) for sign in _CONDITIONS):
-            line, column = inner.line_and_column
-            what = "condition in PARTITION (…)"
-            raise faults.lacks(what, is_sure=True, line=line, column=column)
+            what, at = "condition in PARTITION (…)", inner.line_and_column
+            raise faults.lacks(what, is_sure=True, at=at)
         found.append((key, inner.value() if inner.accept("=") else None))
         if not (inner.accept(",") or inner.accept("/")):
             break
@@ -90,63 +76,43 @@ def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
 
 READ_ROWS = 10_000
 
-_SHOWN = ("tables", "partitions", "schemas", "create")
 
-
-def read_show(cursor: Cursor) -> Statement:
+def read_show(cursor: Cursor) -> Show:
     """Parse ``SHOW TABLES | PARTITIONS | SCHEMAS | CREATE TABLE …``."""
-    if cursor.accept("partitions"):
-        name = tuple(cursor.dotted())
-        shown: Statement = ShowPartitions(name=name, within=_within(cursor))
-    elif cursor.accept("create", "table") or cursor.accept("create", "view"):
-        shown = ShowCreate(name=tuple(cursor.dotted()))
-    elif cursor.accept("schemas"):
-        scope = cursor.dotted() if cursor.accept("in") or cursor.accept("from") else []
-        pattern = cursor.text() if cursor.accept("like") else "*"
-        shown = ShowSchemas(project=scope[-1] if scope else None, pattern=pattern)
-    elif cursor.accept("tables"):
-        scope = cursor.dotted() if cursor.accept("in") or cursor.accept("from") else []
-        shown = ShowTables(
-            scope=tuple(scope), pattern=cursor.text() if cursor.accept("like") else "*"
-        )
-    else:
-        raise (
-            cursor.lacks(cursor.words, known=_SHOWN)
-            if cursor.words
-            else cursor.error(f"expected {', '.join(_SHOWN).upper()}")
-        )
-    cursor.end()
-    return shown
+    what = cursor.one_of("tables", "partitions", "schemas", "create")
+    if what == "partitions":
+        return Show(what=what, name=cursor.dotted(), within=_within(cursor))
+    if what == "create":
+        cursor.one_of("table", "view")
+        return Show(what=what, name=cursor.dotted())
+    scope = cursor.dotted() if cursor.accept("in") or cursor.accept("from") else ()
+    pattern = cursor.text() if cursor.accept("like") else "*"
+    return Show(what=what, name=scope, pattern=pattern)
 
 
-def read_describe(cursor: Cursor) -> Statement:
+def read_describe(cursor: Cursor) -> Show:
     """Parse ``DESC [TABLE] [EXTENDED | FORMATTED] t [PARTITION (…)]``."""
     extended = cursor.accept("extended") or cursor.accept("formatted")
     if cursor.peek("table") and len(cursor.rest.split()) > 1:
         cursor.accept("table")
-    name = tuple(cursor.dotted())
-    described = Describe(name=name, partition=_within(cursor), extended=extended)
-    cursor.end()
-    return described
+    return Show(what="columns", name=cursor.dotted(), within=_within(cursor), extended=extended)
 
 
-def read_rows(cursor: Cursor) -> Statement:
+def read_rows(cursor: Cursor) -> Query:
     """Parse ``READ t [(a, b)] [PARTITION (…)] [n]``, which is a query of the first rows."""
-    table = ".".join(map(_quoted, cursor.dotted()))
-    columns = ", ".join(map(_quoted, names(cursor))) if cursor.peek("(") else "*"
+    table = ".".join(map(quoted, cursor.dotted()))
+    columns = ", ".join(map(quoted, names(cursor))) if cursor.peek("(") else "*"
     within = _within(cursor) or PartitionSpec()
     count = integer(cursor) if not cursor.at_end else READ_ROWS
-    cursor.end()
-    conditions = [f"{_quoted(key)} = {format_text(value)}" for key, value in within]
+    conditions = [f"{quoted(key)} = {format_text(value)}" for key, value in within]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return Query(text=f"SELECT {columns} FROM {table}{where} LIMIT {count}")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return an identifier in backticks."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _within(cursor: Cursor) -> PartitionSpec | None:
-    if not cursor.peek("partition"):
-        return None
-    return specs(cursor)[0]
+    return specs(cursor)[0] if cursor.peek("partition") else None

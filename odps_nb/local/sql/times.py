@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from sqlglot import exp
+
 from odps_nb.local import faults
-from odps_nb.local.duck import compared_with
-from odps_nb.local.sql.types_of_query import duck_time, forget, wrap
+from odps_nb.local.duck_text import compared_with
+from odps_nb.local.sql.ddl import ZONE, zone_of
+from odps_nb.local.sql.trees import call, cast, forget, wrap
 from odps_nb.schema import TypeCode
 from odps_nb.wire.calls.errors import with_advice
 
-ZONE = "odps.sql.timezone"
 _UTC = ("UTC", "Etc/UTC", "GMT", "Etc/GMT", "Zulu", "UCT")
 _CLOCK = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d+)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?)?"
@@ -35,33 +37,21 @@ _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
 class Clock:
-    """The clock of a session: reads text as an instant, and shows an instant as a clock time.
-
-    With ``fine`` text becomes a TIMESTAMP with nanoseconds, and a year that they lack is an error.
-    """
+    """The clock of a session, between text, instants and clock times; ``fine``: nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:
         self._zone, self._fine = zone_of(name), fine
-
-    @property
-    def is_utc(self) -> bool:
-        """Whether nothing has to be moved."""
-        return self._zone.key in _UTC
+        self.is_utc = self._zone.key in _UTC
 
     def read(self, node: Any, wanted: str, *, is_text: bool = False, strict: bool = False) -> None:
-        """Make an instant of text, a date or a clock time, in place of it.
-
-        Text that is no time becomes null, or with ``strict`` an error, as a constant is.
-        """
-        from sqlglot import exp
-
+        """Make an instant of text or a clock time; ``strict``: other text is an error, not null."""
         if isinstance(node, exp.Literal) and is_read(node):
             if found := _CLOCK.fullmatch(node.this):
                 node.set("this", _in_utc(found, self._zone))
                 if wanted == "TIMESTAMP" and _is_far(node.this):
                     _in_micros(compared_with(node))
             if isinstance(node.parent, (exp.Alias, exp.Select)):  # nothing else gives it a type
-                wrap(node, lambda text: exp.Cast(this=text, to=duck_time(_DUCK[wanted])))
+                wrap(node, lambda text: cast(text, _DUCK[wanted]))
         elif is_text:
             kind = exp.Cast if strict or isinstance(node, exp.Literal) else exp.TryCast
             wrap(node, lambda text: self._of_text(text, wanted, kind))
@@ -70,147 +60,100 @@ class Clock:
 
     def cast(self, node: Any, wanted: str, *, is_text: bool) -> None:
         """Make an instant of what a cast converts, in place of the cast."""
-
         if is_text:
-            wrap(node, lambda cast: self._of_text(cast.this, wanted, type(cast)))
+            wrap(node, lambda one: self._of_text(one.this, wanted, type(one)))
         elif not self.is_utc:
-            wrap(node, lambda cast: self._of_clock(cast, wanted))
+            wrap(node, lambda one: self._of_clock(one, wanted))
 
     def cast_fine(self, node: Any, given: str, wanted: str) -> None:
-        """Make a TIMESTAMP of a clock time or the other way, with all digits, in place of a cast.
+        """Convert between TIMESTAMP and clock time with all digits, in place of a cast."""
 
-        Both have the same type in DuckDB, whose TIMESTAMP has microseconds.
-        """
-        from sqlglot import exp
-
-        def made(cast: Any) -> Any:
+        def made(one: Any) -> Any:
             if given == wanted or self.is_utc:
-                return exp.Paren(this=cast.this)
-            return self._local(cast.this) if given == "TIMESTAMP" else self._moved(cast.this)
+                return exp.Paren(this=one.this)
+            return self._local(one.this) if given == "TIMESTAMP" else self._moved(one.this)
 
         wrap(node, made)
 
     def read_clock(self, node: Any) -> None:
         """Make a clock time of microseconds, in place of text or a time."""
-        from sqlglot import exp
+        wrap(node, lambda one: cast(one, "TIMESTAMP", exp.TryCast), typed=False)
 
-        wrap(node, lambda one: exp.TryCast(this=one, to=duck_time("TIMESTAMP")), typed=False)
-
-    def read_fine(self, cast: Any) -> None:
+    def read_fine(self, node: Any) -> None:
         """Make a clock time of the text that a cast converts, with all digits of nanoseconds."""
-        wrap(cast, lambda one: self._clock_of(one.this, type(one)))
+        wrap(node, lambda one: self._clock_of(one.this, type(one)))
 
     def show(self, node: Any, *, as_text: bool = False, is_instant: bool = True) -> None:
         """Make a clock time of an instant, or its text, in place of it."""
-        from sqlglot import exp
 
         def made(inner: Any) -> Any:
             shown = self._local(inner) if is_instant and not self.is_utc else inner
-            return exp.Cast(this=shown, to=exp.DataType.build("TEXT")) if as_text else shown
+            return cast(shown, "TEXT") if as_text else shown
 
         wrap(node, made, typed=False)
 
     def show_each(self, node: Any) -> None:
         """Make clock times of the instants in an array, in place of it."""
-        from sqlglot import exp
-
         name = exp.to_identifier("instant")
         each = exp.Lambda(this=self._local(exp.column(name.copy())), expressions=[name])
         wrap(node, lambda array: exp.Transform(this=array, expression=each), typed=False)
 
     def show_seconds(self, node: Any) -> None:
         """Show seconds since 1970 in a format, in place of `UnixToStr`."""
-        from sqlglot import exp
-
         if (form := node.args.get("format")) is None:
             return  # a call without arguments, for DuckDB to refuse
-        seconds = exp.Anonymous(this="mc_from_unixtime", expressions=[node.this])
-        wrap(node, lambda _: exp.TimeToStr(this=self._local(seconds), format=form))
+        shown = self._local(call("mc_from_unixtime", node.this))
+        wrap(node, lambda _: exp.TimeToStr(this=shown, format=form))
 
     def compute(self, node: Any, source: Any, wanted: str) -> None:
-        """Let a node compute with the clock time of an instant, and read its result back.
-
-        Where the clocks repeat an hour, the result is in the one that the source was in.
-        """
-        from sqlglot import exp
-
+        """Let a node compute with the clock time of an instant, and read its result back."""
         kept = source.copy()
         self.show(source)
 
         def made(inner: Any) -> Any:
-            call = exp.Anonymous(this="mc_back", expressions=[inner, kept, self._name()])
-            return exp.Cast(this=call, to=duck_time(_DUCK[wanted])) if wanted in _CUT else call
+            return self._cut(call("mc_back", inner, kept, self._name()), wanted)
 
         wrap(node, made)
 
     def now(self, node: Any) -> None:
         """Give the current time a type without a zone, and the current day that of the session."""
-        from sqlglot import exp
-
         if isinstance(node, exp.CurrentTimezone):
             node.replace(self._name())
             return
-        moment: Any = exp.Cast(this=exp.CurrentTimestamp(), to=duck_time("TIMESTAMP"))
+        moment = cast(exp.CurrentTimestamp(), "TIMESTAMP")
         if isinstance(node, exp.CurrentDate):
-            moment = exp.Cast(this=self._local(moment), to=exp.DataType.build("DATE"))
+            moment = cast(self._local(moment), "DATE")
         wrap(node, lambda _: moment)
 
     def _of_clock(self, clock: Any, wanted: str) -> Any:
-        from sqlglot import exp
-
-        if wanted not in _CUT:
-            return self._moved(clock)
-        clock = exp.Cast(this=clock, to=duck_time(_DUCK[wanted]))
-        return clock if self.is_utc else exp.Cast(this=self._moved(clock), to=clock.to.copy())
+        clock = self._cut(clock, wanted)
+        return clock if wanted in _CUT and self.is_utc else self._cut(self._moved(clock), wanted)
 
     def _moved(self, clock: Any) -> Any:
-        from sqlglot import exp
-
-        if self.is_utc:
-            return exp.Anonymous(this="mc_time", expressions=[clock])
-        return exp.Anonymous(this="mc_instant", expressions=[clock, self._name()])
+        return call("mc_time", clock) if self.is_utc else call("mc_instant", clock, self._name())
 
     def _of_text(self, text: Any, wanted: str, kind: Any) -> Any:
-        from sqlglot import exp
-
-        if wanted == "DATETIME":
-            clock = kind(this=text.copy(), to=duck_time("TIMESTAMP"))
-        else:
-            clock = self._clock_of(text.copy(), kind)
-        moved = exp.Anonymous(this="mc_text", expressions=[clock, text, self._name()])
-        return exp.Cast(this=moved, to=duck_time(_DUCK[wanted])) if wanted in _CUT else moved
+        copy = text.copy()
+        clock = cast(copy, "TIMESTAMP", kind) if wanted in _CUT else self._clock_of(copy, kind)
+        return self._cut(call("mc_text", clock, text, self._name()), wanted)
 
     def _clock_of(self, text: Any, kind: Any) -> Any:
-        from sqlglot import exp
-
         name, unit = ("mc_near", "TIMESTAMP_NS") if self._fine else ("mc_micro", "TIMESTAMP")
-        checked = exp.Anonymous(this=name, expressions=[text])
-        return kind(this=checked, to=duck_time(unit))
+        return cast(call(name, text), unit, kind)
+
+    def _cut(self, value: Any, wanted: str) -> Any:
+        return cast(value, _DUCK[wanted]) if wanted in _CUT else value
 
     def _local(self, instant: Any) -> Any:
-        from sqlglot import exp
-
-        return exp.Anonymous(this="mc_local", expressions=[instant, self._name()])
+        return call("mc_local", instant, self._name())
 
     def _name(self) -> Any:
-        from sqlglot import exp
-
         return exp.Literal.string(self._zone.key)
 
 
 def is_read(constant: Any) -> bool:
     """Whether a text is a time that `constants_in_utc` can read, or infinite."""
     return _CLOCK.fullmatch(constant.this) is not None or constant.this in _INFINITE
-
-
-def zone_of(name: str) -> ZoneInfo:
-    """Return a time zone; 400 if there is none of that name."""
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise faults.parse_failed(
-            f"there is no time zone {name!r}", advice="name one like Asia/Shanghai"
-        ) from None
 
 
 def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) -> None:
@@ -220,25 +163,21 @@ def constants_in_utc(query: Any, name: str, types: Mapping[str, set[TypeCode]]) 
     meets a time is its midnight. ``types`` are the types of columns by their names in
     lower case.
     """
-    from sqlglot import exp
-
     zone = zone_of(name)
     _split_ranges(query)
-    for cast in list(query.find_all(exp.Cast)):
-        text = cast.this
+    for node in list(query.find_all(exp.Cast)):
+        text = node.this
         if not (isinstance(text, exp.Literal) and text.is_string):
             continue
         if found := _CLOCK.fullmatch(text.this):
-            column = compared_with(cast)
+            column = compared_with(node)
             met = set() if column is None else types.get(column.name.casefold(), set())
-            _place(cast, found, zone, met)
-            _fit(cast, column)
+            _place(node, found, zone, met)
+            _fit(node, column)
 
 
 def _split_ranges(query: Any) -> None:
     """Write ``column between a and b`` as two comparisons: each constant has its own unit."""
-    from sqlglot import exp
-
     for range_ in list(query.find_all(exp.Between)):
         column, low, high = (range_.args.get(key) for key in ("this", "low", "high"))
         if isinstance(column, exp.Column) and not range_.args.get("symmetric"):
@@ -247,38 +186,34 @@ def _split_ranges(query: Any) -> None:
             range_.replace(exp.paren(exp.and_(above, below, copy=False), copy=False))
 
 
-def _place(cast: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
+def _place(node: Any, found: re.Match[str], zone: ZoneInfo, met: set[TypeCode]) -> None:
     """Write a constant as UTC, unless the columns that it meets have no time zone."""
-    from sqlglot import exp
-
     kinds = exp.DataType.Type
-    if cast.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
-        cast.to.set("this", kinds.TIMESTAMP)
-        forget(cast)
-    if cast.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
+    if node.to.this == kinds.DATE and found[2] is None and met and met <= _TIMES:
+        node.to.set("this", kinds.TIMESTAMP)
+        forget(node)
+    if node.to.this not in (kinds.TIMESTAMP, kinds.DATETIME):
         return
     if met and met <= _CLOCKS:
-        forget(cast)  # a clock time: the column that it meets stays one, too
+        forget(node)  # a clock time: the column that it meets stays one, too
     else:
-        cast.this.set("this", _in_utc(found, zone))
+        node.this.set("this", _in_utc(found, zone))
 
 
-def _fit(cast: Any, column: Any | None) -> None:
+def _fit(node: Any, column: Any | None) -> None:
     """Keep nanoseconds, which DuckDB's TIMESTAMP lacks, and times that its TIMESTAMP_NS lacks."""
-    from sqlglot import exp
-
     kinds = exp.DataType.Type
-    found = _CLOCK.fullmatch(cast.this.this)
-    if found is None or cast.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
+    found = _CLOCK.fullmatch(node.this.this)
+    if found is None or node.to.this not in (kinds.TIMESTAMP, kinds.TIMESTAMPNTZ, kinds.DATETIME):
         return
     fraction = (found[3] or ".").rstrip("0")
     clock = f"{found[1]} {found[2] or '00:00:00'}{fraction:0<10}"
     if not _FIRST <= clock <= _LAST:
         _in_micros(column)
     elif len(fraction) > len(".123456"):
-        cast.to.set("this", kinds.TIMESTAMP_NS)
+        node.to.set("this", kinds.TIMESTAMP_NS)
         infinite = {_FIRST: "-infinity", _LAST: "infinity"}
-        cast.this.set("this", infinite.get(clock, cast.this.this))
+        node.this.set("this", infinite.get(clock, node.this.this))
 
 
 def _is_far(text: str) -> bool:
@@ -288,10 +223,8 @@ def _is_far(text: str) -> bool:
 
 def _in_micros(column: Any | None) -> None:
     """Compare a column in microseconds."""
-    from sqlglot import exp
-
     if column is not None and not isinstance(column.parent, exp.In):
-        column.replace(exp.Anonymous(this="mc_micros", expressions=[column.copy()]))
+        column.replace(call("mc_micros", column.copy()))
 
 
 def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
@@ -313,8 +246,6 @@ def _in_utc(found: re.Match[str], zone: ZoneInfo) -> str:
 
 def spell_intervals(query: Any) -> None:
     """Spell ``interval '1 02:03:04' day to second`` and ``year to month`` for DuckDB, in place."""
-    from sqlglot import exp
-
     for interval in query.find_all(exp.Interval):
         if not isinstance(interval.args.get("unit"), exp.IntervalSpan):
             continue

@@ -6,26 +6,25 @@ Uses sqlglot's Hive tokenizer without keywords, for the statements that the serv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from odps_nb.local import faults
+
+T = TypeVar("T")
 
 MAX_SQL = 4 << 20
 _VALUES = ("STRING", "IDENTIFIER", "NUMBER")
 _NEAR = 0.75
 _STATEMENTS = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "AS")
 # Words of MaxCompute's statements that no dialect of sqlglot knows.
-_OWN_WORDS = frozenset(
-    (
-        *("ARCHIVE", "AUTO", "BUCKETS", "CHANGEOWNER", "CLONE", "DISABLE", "ENABLE", "EXPORT"),
-        *("HISTORY", "INSTANCES"),
-        *("LIFECYCLE", "LIST", "LOAD", "MATERIALIZED", "MODEL", "OWNER", "PACKAGE", "PURGE"),
-        *("READ", "RESOURCE", "RESOURCES", "RESTORE", "SMALLFILES", "TUNNEL", "UNDO", "UNLOAD"),
-    )
-)
+_OWN_WORDS = """
+    ARCHIVE AUTO BUCKETS CHANGEOWNER CLONE DISABLE ENABLE EXPORT HISTORY INSTANCES LIFECYCLE LIST
+    LOAD MATERIALIZED MODEL OWNER PACKAGE PURGE READ RESOURCE RESOURCES RESTORE SMALLFILES TUNNEL
+    UNDO UNLOAD
+"""
 
 
 @cache
@@ -34,7 +33,7 @@ def _keywords() -> frozenset[str]:
     from sqlglot.dialects.hive import Hive
 
     known = (*Hive.Tokenizer.KEYWORDS, *Hive.Parser.PROPERTY_PARSERS, *Hive.Parser.ALTER_PARSERS)
-    return _OWN_WORDS | {word for phrase in known for word in phrase.upper().split()}
+    return frozenset(word for phrase in (_OWN_WORDS, *known) for word in phrase.upper().split())
 
 
 def is_keyword(word: str) -> bool:
@@ -84,14 +83,8 @@ def statements(source: str) -> list[Cursor]:
 class Cursor:
     """Walks over the tokens of one statement, or of a part of it.
 
-    Parameters
-    ----------
-    source
-        The whole text, in which errors name their place.
-    tokens
-        The tokens to walk over; ``None``: those of the whole text.
-    end
-        The position after the last token, where there may be none.
+    ``source`` is the whole text, in which errors name their place. ``tokens`` are by default those
+    of all of it; ``end`` is the position after the last one, where there may be none.
     """
 
     def __init__(self, source: str, tokens: list[Any] | None = None, end: int = 0) -> None:
@@ -105,7 +98,7 @@ class Cursor:
     @property
     def place(self) -> int:
         """Position of the next token in the text."""
-        return self._end if self.at_end else int(self._tokens[self._at].start)
+        return self._start(self._at)
 
     @property
     def rest(self) -> str:
@@ -118,10 +111,10 @@ class Cursor:
         before = "".join(sign if sign == "\n" else " " for sign in self._text[: self.place])
         return before + self.rest
 
-    @property
-    def kind(self) -> str:
-        """The first words of the statement, at most two, up to the name that it is about."""
-        return " ".join(self._kind[:2]).upper()
+    def take(self, text: str) -> str:
+        """Consume all tokens, and return the text that was made of them."""
+        self._at = len(self._tokens)
+        return text
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -165,6 +158,13 @@ class Cursor:
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words).upper()}")
 
+    def one_of(self, *words: str) -> str:
+        """Consume one of these words, which must come next."""
+        for word in words:
+            if self.accept(word):
+                return word
+        raise self.unexpected(" or ".join(words).upper(), words)
+
     def nesting(self) -> int:
         """Consume any token; return 1 if it opens a bracket, -1 if it closes one, else 0."""
         token = self._next("more")
@@ -179,12 +179,16 @@ class Cursor:
         self._is_named = True
         return str(token.text)
 
-    def dotted(self) -> list[str]:
+    def dotted(self) -> tuple[str, ...]:
         """Consume a dotted name."""
-        parts = [self.name()]
-        while self.accept("."):
-            parts.append(self.name())
-        return parts
+        return self.listed(self.name, ".")
+
+    def listed(self, read: Callable[[], T], sign: str = ",") -> tuple[T, ...]:
+        """Consume what ``read`` does, once or more, with a sign between."""
+        found = [read()]
+        while self.accept(sign):
+            found.append(read())
+        return tuple(found)
 
     def text(self) -> str:
         """Consume a string."""
@@ -235,15 +239,7 @@ class Cursor:
             raise self.error("unexpected text after the statement")
 
     def lacks(self, words: Sequence[str], *, known: Iterable[str] = ()) -> Exception:
-        """Return the error for words that the embedded service does not read here.
-
-        Parameters
-        ----------
-        words
-            What is written next, in upper case.
-        known
-            The words that it would read here; one that is nearly the same is suggested.
-        """
+        """Return the error for words that are not read here; suggest a ``known`` one if near."""
         near = get_close_matches(words[0], [*map(str.upper, known)], n=1, cutoff=_NEAR)
         if near and not is_keyword(words[0]):
             return self.error(
@@ -251,23 +247,28 @@ class Cursor:
                 advice=f"check the spelling: did you mean {near[0]}?",
             )
         shown = [words[0], *(w for w in words[1:] if is_keyword(w) and w not in _STATEMENTS)]
-        text, kind = " ".join(shown), self.kind
+        # the first words of the statement, at most two, up to the name that it is about
+        text, kind = " ".join(shown), " ".join(self._kind[:2]).upper()
         if kind and " " in kind:
             text = f"{text} in {kind}"
         elif kind and not text.startswith(kind):
             text = f"{kind} {text}"
-        line, column = self.line_and_column
-        return faults.lacks(text, is_sure=is_keyword(words[0]), line=line, column=column)
+        return faults.lacks(text, is_sure=is_keyword(words[0]), at=self.line_and_column)
+
+    def unexpected(self, expected: str, known: Iterable[str] = ()) -> Exception:
+        """Return the error for what comes next: words that are not read here, or anything else."""
+        if self.words:
+            return self.lacks(self.words, known=known)
+        return self.error(f"expected {expected}")
 
     def error(self, message: str, *, back: int = 0, advice: str = "") -> Exception:
         """Return a parse error at the position of the cursor."""
-        line, column = self._line_and_column(self._at - back)
-        start = self._start(self._at - back)
+        at = self._at - back
+        start = self._start(at)
         near = self._text[start : min(self._end, start + 20)].split("\n")[0]
         return faults.parse_failed(
             f"{message}, near {near!r}" if near else f"{message}, at the end",
-            line=line,
-            column=column,
+            at=self._line_and_column(at),
             advice=advice,
         )
 

@@ -3,12 +3,8 @@
 DuckDB functions that build long texts cannot be interrupted, and their memory is not counted. So
 queries run here: one that takes too much memory or time ends this process, and nothing else.
 
-::
-
-    stdin    {"do": …} and a pickle of what it needs (from our own parent alone)
-    stdout   an answer, or an Arrow stream of some rows as data
-
-One request at a time; the end of stdin is the end of the process.
+stdin has requests ({"do": …} and a pickle of what it needs, from our own parent alone), stdout the
+answers, with an Arrow stream of some rows as data. The process ends with stdin.
 """
 
 from __future__ import annotations
@@ -26,10 +22,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from odps_nb.child_process import die_first, hide_pandas, pack, unpack
-from odps_nb.local.duck import Duck
+from odps_nb.local.duck import Duck, duck_quoted
 from odps_nb.local.reading.row_stream import rebatch
-from odps_nb.local.sql.functions import MACROS
-from odps_nb.local.sql.stored_rows import StoredRows
+from odps_nb.local.sql.duck_types import StoredRows
+from odps_nb.local.sql.macros import MACROS
 
 OUT_OF_MEMORY = 77
 BATCH_ROWS = 2048
@@ -81,7 +77,8 @@ def _query(
                         _send(answers, {}, rows)
                 answer: dict[str, Any] = {"done": True}
             except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
-                answer = {"failed": _first_line(error).replace(spill, "the spill folder")}
+                said = (str(error).strip() or type(error).__name__).splitlines()[0]
+                answer = {"failed": said.replace(spill, "the spill folder")}
             _send(answers, answer)
     _send(answers, {"done": True, "memory": _memory()})
 
@@ -94,27 +91,22 @@ def _register(connection: Any, name: str, rows: StoredRows) -> None:
         return
     connection.register(f"{name}_narrow", rows.open())
     columns = [
-        f"CAST(error('{unread[column]}') AS VARCHAR) AS {_quoted(column)}"
+        f"CAST(error('{unread[column]}') AS VARCHAR) AS {duck_quoted(column)}"
         if column in unread
-        else _quoted(column)
+        else duck_quoted(column)
         for column in rows.schema.names
     ]
     connection.execute(
-        f"CREATE TEMP VIEW {_quoted(name)} AS "
-        f"SELECT {', '.join(columns)} FROM {_quoted(f'{name}_narrow')}"
+        f"CREATE TEMP VIEW {duck_quoted(name)} AS "
+        f"SELECT {', '.join(columns)} FROM {duck_quoted(f'{name}_narrow')}"
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
     relation = connection.sql(sql)
-    types = [str(spelled) for spelled in relation.types]
-    _send(answers, {"columns": list(relation.columns), "types": types})
+    found = {"columns": relation.columns, "types": [str(spelled) for spelled in relation.types]}
     empty = connection.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
-    _send(answers, {}, _stream(empty.schema, []))
+    _send(answers, found, _stream(empty.schema, []))
 
 
 def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:
@@ -139,11 +131,6 @@ def _stream(schema: pa.Schema, batches: list[pa.RecordBatch]) -> memoryview:
 def _send(answers: BinaryIO, found: Mapping[str, Any], rows: bytes | memoryview = b"") -> None:
     answers.write(pack(found, rows))
     answers.flush()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _watch(limit: int) -> None:

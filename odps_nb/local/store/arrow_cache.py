@@ -23,15 +23,7 @@ _NAME = re.compile(r"[0-9a-f]{32}[nu]?\.arrow", re.ASCII)
 
 
 class ArrowCache:
-    """The cache of one service folder.
-
-    Parameters
-    ----------
-    folder
-        Where the files live; made when missing.
-    limit
-        Bytes that they may take, also never more than a quarter of the free disk.
-    """
+    """The cache in one folder: at most ``limit`` bytes and a quarter of the free disk."""
 
     def __init__(self, folder: Path, *, limit: int = LIMIT) -> None:
         self._folder = folder
@@ -67,10 +59,7 @@ class ArrowCache:
             self._sizes[name] = size
 
     def open(self, name: str) -> pa.BufferReader | None:
-        """Return the content of a row file's Arrow file, or ``None`` if it is not here.
-
-        What was used last stays mapped, since each new mapping has to find its pages again.
-        """
+        """Return the Arrow file of a row file, or ``None``; it stays mapped for a while."""
         with self._lock:
             if name not in self._sizes:
                 return None

@@ -1,9 +1,8 @@
 """MaxCompute types as Arrow types, on disk and on the wire; values of partition keys.
 
-Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years nanoseconds do not
-reach, intervals as ``duration[ns]`` and ``int64`` months,
-BLOB as the base64 text of its reference. A read session may ask for other time units; nothing
-else differs between disk and wire. ``docs/protocol.md`` sections 5.1, 5.2, 6.5.
+Stored: DATETIME in ms, TIMESTAMP(_NTZ) in ns, or in us in a file whose years exceed nanoseconds,
+intervals as ``duration[ns]`` and ``int64`` months, BLOB as the base64 text of its reference. A read
+session may ask for other time units (``docs/protocol.md`` sections 5.1, 5.2, 6.5).
 """
 
 from __future__ import annotations
@@ -90,11 +89,9 @@ def arrow_schema(columns: Iterable[Column], **units: TimeUnit) -> pa.Schema:
 
 
 def in_units(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert stored values to the time units of a session, truncating finer digits.
+    """Convert stored values to the time units of a session, rounding times down.
 
-    Times are rounded down, also before 1970; those inside of other values towards 1970.
-    ``ODPS-0422214`` for a time outside the range of the unit, such as the year 9999 in
-    nanoseconds.
+    ``ODPS-0422214`` for a time outside the range of the unit, such as the year 9999 in nanoseconds.
     """
     if array.type.equals(target):
         return array

@@ -1,17 +1,14 @@
-"""Decodes bodies of blob uploads and encodes those of downloads: codings, frames, CRC blocks.
-
-Works on files and bytes; ``blobs`` manages references.
-``docs/protocol.md`` sections 6.1 to 6.4.
-"""
+"""Decodes bodies of blob uploads and encodes those of downloads (sections 6.1 to 6.4)."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from odps_nb.errors import ProtocolError, TruncatedError
 from odps_nb.local import faults
@@ -32,6 +29,7 @@ from odps_nb.wire.frames import (
 )
 
 READ_BYTES = 1 << 20
+MAX_BLOB = 1 << 34
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,60 +43,46 @@ class Piece:
     file_name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """The position of a blob's bytes in a pack, for a download."""
-
-    pack: Path
-    start: int
-    size: int
-    content_type: str = ""
-    file_name: str = ""
-
-
 # -- uploads ----------------------------------------------------------------------------------
 
 
 def pack_single(body: Path, work: Path, coding: Compression) -> Piece:
     """Make a pack of the body of a single upload; without a coding the file itself is used."""
-    if coding is Compression.NONE:
-        body.replace(work)
-        return _measure(work)
-    try:
-        with body.open("rb") as source, work.open("wb") as target:
-            for chunk in _decoded(source, coding):
-                target.write(chunk)
-    except ProtocolError as error:
-        work.unlink(missing_ok=True)
-        raise faults.malformed(f"the body cannot be decoded: {error}") from error
-    return _measure(work)
+    with _unpacked(body, work, coding), work.open("rb", buffering=0) as file:
+        md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+        return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
 
 
 def pack_batch(body: Path, work: Path, coding: Compression) -> list[Piece]:
-    """Make a pack of the frames of a batch upload, in their order; verifies the footers.
+    """Make a pack of a batch upload, its decoded body; verifies the footers of the frames in it."""
+    with _unpacked(body, work, coding):
+        return [
+            Piece(
+                start=blob.start,
+                size=blob.size,
+                content_type=blob.header.content_type or "",
+                file_name=blob.header.custom_file_name or "",
+            )
+            for blob in framed_blobs(work)
+        ]
 
-    The pack is the body itself, undone of its coding: blobs lie in it between their headers.
-    """
+
+@contextmanager
+def _unpacked(body: Path, work: Path, coding: Compression) -> Iterator[None]:
+    """Decode the body into the work file, which is deleted where its content is refused."""
     try:
         if coding is Compression.NONE:
             body.replace(work)
         else:
+            undo = decoder(coding, max_output=MAX_BLOB)
             with body.open("rb") as source, work.open("wb") as target:
-                for chunk in _decoded(source, coding):
-                    target.write(chunk)
-        return [_piece(blob) for blob in framed_blobs(work)]
+                while chunk := source.read(READ_BYTES):
+                    target.write(undo.feed(chunk))
+                target.write(undo.feed_eof())
+        yield
     except ProtocolError as error:
         work.unlink(missing_ok=True)
-        raise faults.malformed(f"the frames cannot be read: {error}") from error
-
-
-def _piece(blob: FramedBlob) -> Piece:
-    return Piece(
-        start=blob.start,
-        size=blob.size,
-        content_type=blob.header.content_type or "",
-        file_name=blob.header.custom_file_name or "",
-    )
+        raise faults.malformed(f"the body cannot be decoded: {error}") from error
 
 
 def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piece]:
@@ -107,49 +91,21 @@ def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piec
     with work.open("wb") as target:
         for data, content_type, file_name in blobs:
             target.write(data)
-            pieces.append(
-                Piece(
-                    start=start,
-                    size=len(data),
-                    content_type=content_type,
-                    file_name=file_name,
-                )
-            )
+            facts = {"content_type": content_type, "file_name": file_name}
+            pieces.append(Piece(start=start, size=len(data), **facts))
             start += len(data)
     return pieces
-
-
-def _decoded(source: BinaryIO, coding: Compression) -> Iterator[bytes]:
-    undo = decoder(coding, max_output=MAX_BLOB)
-    while chunk := source.read(READ_BYTES):
-        if ready := undo.feed(chunk):
-            yield ready
-    if last := undo.feed_eof():
-        yield last
-
-
-def _measure(path: Path) -> Piece:
-    with path.open("rb", buffering=0) as file:
-        md5 = hashlib.file_digest(file, _md5)
-        return Piece(start=0, size=file.tell(), md5=md5.hexdigest())
-
-
-def _md5() -> Any:
-    return hashlib.md5(usedforsecurity=False)
 
 
 # -- downloads --------------------------------------------------------------------------------
 
 
 def download_body(
-    blobs: Sequence[Stretch], coding: Compression
+    blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the body of a download: payload, compressed if requested, in CRC blocks.
-
-    One blob is raw, none or several are framed (``docs/protocol.md`` section 6.4).
-    """
+    """Yield the body of a download of blobs, given with their packs (section 6.4)."""
     blocks = BlockEncoder()
-    payload = _raw(blobs[0]) if len(blobs) == 1 else _framed(blobs)
+    payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)
     if coding is not Compression.NONE:
         payload = _encoded(payload, coding)
     for chunk in payload:
@@ -159,8 +115,8 @@ def download_body(
         yield last
 
 
-def _raw(blob: Stretch) -> Iterator[bytes]:
-    with blob.pack.open("rb") as pack:
+def _raw(path: Path, blob: Piece) -> Iterator[bytes]:
+    with path.open("rb") as pack:
         pack.seek(blob.start)
         left = blob.size
         while left:
@@ -171,15 +127,15 @@ def _raw(blob: Stretch) -> Iterator[bytes]:
             yield chunk
 
 
-def _framed(blobs: Sequence[Stretch]) -> Iterator[bytes]:
+def _framed(blobs: Sequence[tuple[Path, Piece]]) -> Iterator[bytes]:
     held, size = [], 0
-    for blob in blobs:
+    for path, blob in blobs:
         frame = FrameEncoder(
             FrameHeader(content_type=blob.content_type, custom_file_name=blob.file_name or None),
             length=blob.size,
             checksum=ChecksumKind.CRC32,
         )
-        for part in _frame(frame, _raw(blob)):
+        for part in _frame(frame, _raw(path, blob)):
             held.append(part)
             size += len(part)
             if size >= READ_BYTES:
@@ -203,10 +159,6 @@ def _encoded(payload: Iterator[bytes], coding: Compression) -> Iterator[bytes]:
     yield coder.finish()
 
 
-MAX_BLOB = 1 << 34
-_READ_BYTES = 1 << 20
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramedBlob:
     """The data of one frame: its place in the file, in bytes, its header and its footer."""
@@ -218,19 +170,9 @@ class FramedBlob:
 
 
 def framed_blobs(path: Path) -> Iterator[FramedBlob]:
-    """Yield the blobs of a file that holds frames and nothing else, in their order.
-
-    Raises
-    ------
-    TruncatedError
-        The file ends inside a frame.
-    FramingError, LimitExceededError
-        It holds something else than frames, or a length that no frame has.
-    ChecksumError
-        The data is not what the footer says.
-    """
-    memory = memoryview(bytearray(_READ_BYTES))
-    with path.open("rb", buffering=_READ_BYTES) as opened:
+    """Yield the blobs of a file of frames, in order; a `ProtocolError` where it is damaged."""
+    memory = memoryview(bytearray(READ_BYTES))
+    with path.open("rb", buffering=READ_BYTES) as opened:
         file = _File(opened, os.fstat(opened.fileno()).st_size)
         while not file.at_end():
             yield file.frame(memory)

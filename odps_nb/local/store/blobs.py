@@ -1,10 +1,8 @@
-"""Blobs: packs on disk, references in rows, bodies for downloads.
+"""Blobs: packs on disk, references in rows, bodies for downloads (``docs/protocol.md`` section 6).
 
-An upload becomes one pack file: its body, in which the catalogue knows the place of each blob. A
-reference identifies a row of the catalogue and holds a secret, so that it cannot be guessed:
-``ff · id (8 bytes) · secret (8 bytes)``. It begins with a byte that no text has, so that raw
-references and their base64 text cannot be confused.
-``docs/protocol.md`` section 6.
+An upload becomes one pack file. A reference identifies a row of the catalogue and holds a secret:
+``ff · id (8 bytes) · secret (8 bytes)``. No text begins with its first byte, so that raw references
+and their base64 text cannot be confused.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import binascii
 import secrets
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +20,6 @@ import pyarrow as pa
 from odps_nb.local import faults
 from odps_nb.local.store.blob_bodies import (
     Piece,
-    Stretch,
     download_body,
     pack_batch,
     pack_bytes,
@@ -39,26 +36,18 @@ _LOOKUP = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredBlob:
+class StoredBlob(Piece):
     """A blob on disk; ``secret`` appears nowhere but in the reference."""
 
     blob_id: int
-    secret: bytes
+    secret: bytes = field(repr=False)
     pack: str
-    start: int
-    size: int
-    md5: str
-    content_type: str = ""
-    file_name: str = ""
-    project: str = ""
+    project: str
 
     @property
     def reference(self) -> BlobReference:
         """The token that names the blob."""
         return BlobReference.from_raw(b"\xff" + self.blob_id.to_bytes(8, "big") + self.secret)
-
-    def __repr__(self) -> str:
-        return f"StoredBlob({self.blob_id}, {self.size} bytes)"
 
 
 class BlobStore:
@@ -96,25 +85,14 @@ class BlobStore:
         with self._db.transaction() as db:
             for piece in pieces:
                 secret = secrets.token_bytes(8)
+                facts = {**asdict(piece), "secret": secret, "pack": pack, "project": project}
                 cursor = db.execute(
                     "INSERT INTO blobs (secret, pack, start, size, md5, content_type,"
-                    " file_name, project, created) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        secret,
-                        pack,
-                        piece.start,
-                        piece.size,
-                        piece.md5,
-                        piece.content_type,
-                        piece.file_name,
-                        project,
-                        now,
-                    ),
+                    " file_name, project, created) VALUES (:secret, :pack, :start, :size, :md5,"
+                    " :content_type, :file_name, :project, :created)",
+                    {**facts, "created": now},
                 )
-                blob_id = cursor.lastrowid or 0
-                stored.append(
-                    StoredBlob(blob_id=blob_id, secret=secret, pack=pack, **asdict(piece))
-                )
+                stored.append(StoredBlob(blob_id=cursor.lastrowid or 0, **facts))
         return stored
 
     # -- references and downloads ------------------------------------------------------------
@@ -142,7 +120,7 @@ class BlobStore:
                 found[blob.blob_id, blob.secret] = blob
         return found
 
-    def spell(self, array: pa.Array, use: BlobUse) -> pa.Array:
+    def spell(self, array: pa.Array, used: set[int]) -> pa.Array:
         """Convert references in rows (raw bytes, or their base64 text) to the stored text."""
         raw = [None if value is None else _raw(value) for value in array.to_pylist()]
         keys = [None if value is None else _key(value) for value in raw]
@@ -158,24 +136,19 @@ class BlobStore:
                 raise faults.invalid(
                     "a BLOB column holds a reference that this service does not know"
                 )
-            use.blob_ids.add(key[0])
+            used.add(key[0])
             texts.append(known[key].reference.token.encode("ascii"))
         return pa.array(texts, pa.binary())
 
-    def used_by(self, file: str, use: BlobUse) -> None:
+    def used_by(self, file: str, used: set[int]) -> None:
         """Record that a row file refers to blobs: they are kept as long as the file."""
-        if use.blob_ids:
+        if used:
+            pairs = [(file, blob_id) for blob_id in used]
             with self._db.transaction() as db:
-                db.executemany(
-                    "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)",
-                    [(file, blob_id) for blob_id in use.blob_ids],
-                )
+                db.executemany("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", pairs)
 
     def collect(self) -> int:
-        """Delete old packs without a blob in any row file; return how many.
-
-        A fresh upload is not in a row yet, so age protects it.
-        """
+        """Delete packs without a blob in any row file, unless they are fresh; return how many."""
         oldest = self._clock() - GARBAGE_AGE
         with self._db.transaction() as db:
             unknown = db.execute(
@@ -201,24 +174,7 @@ class BlobStore:
         self, blobs: Sequence[StoredBlob], coding: Compression
     ) -> Generator[bytes | memoryview, None, None]:
         """Yield the body of a download of these blobs."""
-        stretches = [
-            Stretch(
-                pack=self._folder.blob_pack(blob.pack),
-                start=blob.start,
-                size=blob.size,
-                content_type=blob.content_type,
-                file_name=blob.file_name,
-            )
-            for blob in blobs
-        ]
-        return download_body(stretches, coding)
-
-
-class BlobUse:
-    """The blobs that one row file refers to."""
-
-    def __init__(self) -> None:
-        self.blob_ids: set[int] = set()
+        return download_body([(self._folder.blob_pack(b.pack), b) for b in blobs], coding)
 
 
 def _raw(value: bytes) -> bytes:

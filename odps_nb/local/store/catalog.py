@@ -1,8 +1,4 @@
-"""The catalogue of projects, schemas, tables and partitions.
-
-Names are case-insensitive and kept as they were given. Each change is one transaction of the
-`Database`. Row files are in ``snapshots``.
-"""
+"""The catalogue of projects, schemas, tables and partitions; names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import RECORDED, Database, VersionMarks
+from odps_nb.local.store.database import RECORDED, Database
 from odps_nb.local.store.tables import (
     PRIMARY_KEY,
     VIEW,
@@ -33,18 +29,10 @@ DEFAULT_SCHEMA = "default"
 
 
 class Catalog:
-    """Reads and changes projects, schemas, tables and partitions.
-
-    Parameters
-    ----------
-    database
-        Open catalogue.
-    clock
-        Epoch seconds, now.
-    """
+    """Reads and changes projects, schemas, tables and partitions."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._db, self._clock, self._marks = database, clock, VersionMarks(database)
+        self._db, self._clock = database, clock
 
     # -- projects and schemas -----------------------------------------------------------------
 
@@ -105,10 +93,7 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         fill: Callable[[Table], object] | None = None,
     ) -> Table:
-        """Create a table; 400 ``ObjectAlreadyExists`` if the name is taken.
-
-        ``fill`` gives it rows in the same transaction; without, it is empty.
-        """
+        """Create a table and ``fill`` it; 400 ``ObjectAlreadyExists`` if the name is taken."""
         _check_table_name(name.table)
         check_columns(schema, comment)
         now = self._clock()
@@ -122,25 +107,16 @@ class Catalog:
                 " definition, properties, schema_version, version, created, altered, modified)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)",
                 (
-                    name.project,
-                    name.schema or DEFAULT_SCHEMA,
-                    name.table,
-                    name.table.casefold(),
-                    comment,
-                    owner,
-                    lifecycle,
-                    definition_text(schema),
-                    json.dumps(dict(properties or {})),
-                    first,
-                    now,
-                    now,
-                    now,
+                    *(name.project, name.schema or DEFAULT_SCHEMA),
+                    *(name.table, name.table.casefold(), comment, owner, lifecycle),
+                    *(definition_text(schema), json.dumps(dict(properties or {}))),
+                    *(first, now, now, now),
                 ),
             )
             table = self.table(name)
             if first:
                 db.execute("INSERT INTO versions VALUES (?, ?, ?)", (table.table_id, first, now))
-                self._marks.add(table.table_id, first, RECORDED)
+                self._db.mark(table.table_id, first, RECORDED)
             if fill is not None:
                 fill(table)
             return table
@@ -219,10 +195,8 @@ class Catalog:
     def forget_table(self, table: Table) -> None:
         """Remove a table and its partitions from the catalogue (its files: ``snapshots``)."""
         with self._db.transaction() as db:
-            db.execute("DELETE FROM partitions WHERE table_id = ?", (table.table_id,))
-            db.execute("DELETE FROM versions WHERE table_id = ?", (table.table_id,))
-            db.execute("DELETE FROM version_marks WHERE table_id = ?", (table.table_id,))
-            db.execute("DELETE FROM tables WHERE table_id = ?", (table.table_id,))
+            for kind in ("partitions", "versions", "version_marks", "tables"):
+                db.execute(f"DELETE FROM {kind} WHERE table_id = ?", (table.table_id,))
 
     def change_schema(self, table: Table, schema: TableSchema) -> Table:
         """Set a new schema (columns added at the end) and a new schema version of a table."""

@@ -1,9 +1,8 @@
 """The change log of primary-key tables: what each version changed, row by row.
 
-Beside the visible rows, a commit keeps one row file for each partition that it touched, with the
-columns of the table and the operation in `OPERATION_TYPE`. The catalogue lists these files as
-removed in the version that added them, so that no reader of the table sees them, and pins them for
-as long as the table exists.
+A commit keeps one row file of changes for each partition that it touched. The catalogue lists these
+files as removed in the version that added them, so that no reader of the table sees them, and pins
+them for as long as the table exists.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.local import faults
-from odps_nb.local.store.database import RECORDED, REPLACED, Database, VersionMarks
+from odps_nb.local.store.database import RECORDED, REPLACED, Database
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.snapshots import Addition, list_file
@@ -33,10 +32,7 @@ _ORDINAL = "__ordinal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """Result of a merge, as row indexes: the rows that stay, and the changes in their order.
-
-    ``operations`` holds the operation of each index in ``changed``.
-    """
+    """Row indexes of a merge: the rows that stay, and the changes with their operations."""
 
     kept: np.ndarray
     changed: np.ndarray
@@ -48,16 +44,8 @@ def merge(
 ) -> Merged:
     """Find the last row of each key, and whether it inserts, updates or deletes.
 
-    Parameters
-    ----------
-    rows
-        The existing rows, then the new ones. Keys may repeat; the last row of a key counts.
-    deleted
-        For each row whether it removes its key.
-    old
-        Number of the rows that are there.
-    stay
-        Whether existing rows without a new one are kept; an overwrite removes them.
+    ``rows`` has the ``old`` existing rows, then the new ones; ``deleted`` says which remove their
+    key. Existing rows without a new one are kept if they ``stay``; an overwrite removes them.
     """
     numbered = rows.select(list(keys)).append_column(_ORDINAL, pa.array(range(rows.num_rows)))
     ends = numbered.group_by(list(keys)).aggregate([(_ORDINAL, "min"), (_ORDINAL, "max")])
@@ -100,12 +88,11 @@ class ChangeLog:
 
     def __init__(self, database: Database, folder: Folder) -> None:
         self._db, self._ledger = database, Ledger(database, folder)
-        self._marks = VersionMarks(database)
 
     def keep(self, table: Table, version: int, changes: Sequence[Addition]) -> None:
         """Store the changes of a version; drops files without rows."""
         with self._db.transaction() as db:
-            self._marks.add(table.table_id, version, RECORDED)
+            self._db.mark(table.table_id, version, RECORDED)
             for change in changes:
                 file = change.file
                 if not file.rows:
@@ -124,16 +111,11 @@ class ChangeLog:
     ) -> Iterator[Record]:
         """Yield the changes of versions ``(after, upto]``, partition by partition, oldest first.
 
-        Raises
-        ------
-        ConflictError
-            A version replaced rows without a record of them.
-        NotFoundError
-            A version has no record, or the partition of one is gone.
+        409 if a version replaced rows without a record; 404 if it or its partition is gone.
         """
         upto = min(upto, table.version)
-        recorded = set(self._marks.between(table.table_id, after, upto, RECORDED))
-        replaced = set(self._marks.between(table.table_id, after, upto, REPLACED))
+        recorded = set(self._db.marked(table.table_id, after, upto, RECORDED))
+        replaced = set(self._db.marked(table.table_id, after, upto, REPLACED))
         for version in range(max(after, 0) + 1, upto + 1):
             if version not in recorded and version in replaced:
                 raise faults.not_appended(table.name, version)

@@ -1,14 +1,10 @@
-"""The SQLite database of the catalogue, transactions on it, and its marks of versions.
-
-One connection, one lock: every statement is a few index look-ups, so that serial order is worth
-more than parallelism. Transactions are atomic and isolated.
-"""
+"""The SQLite database of the catalogue: one connection, one lock; and its marks of versions."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,14 @@ from typing import Any
 from odps_nb.errors import ConfigError
 
 SCHEMA_VERSION = 2
+
+# Marks of versions, kept as long as their table.
+# The version removed rows: an overwrite, a dropped partition, a merge by key.
+REPLACED = "replaced"
+# Rows that the version added were removed later, and their files are deleted.
+GONE = "gone"
+# What the version of a primary-key table changed is kept row by row.
+RECORDED = "recorded"
 
 _TABLES = """
 CREATE TABLE projects (name TEXT PRIMARY KEY, owner TEXT NOT NULL, created REAL NOT NULL);
@@ -86,15 +90,10 @@ CREATE TABLE runs (run TEXT PRIMARY KEY);
 
 
 class Database:
-    """The connection to the catalogue; thread-safe.
+    """The connection to the catalogue; thread-safe. A damaged file is a `ConfigError`.
 
-    Parameters
-    ----------
-    path
-        The SQLite file, made when missing. A damaged one is a `ConfigError`.
-    durable
-        Whether transactions survive a power cut, as SQLite promises with ``synchronous=FULL``.
-        They survive ``kill -9`` in any case.
+    If ``durable``, transactions survive a power cut (SQLite's ``synchronous=FULL``); they survive
+    ``kill -9`` in any case.
     """
 
     def __init__(self, path: Path, *, durable: bool = True) -> None:
@@ -128,10 +127,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction and yield the connection; an exception rolls it back.
-
-        Nested use joins the outer transaction.
-        """
+        """Open a transaction, or join the running one; an exception rolls it back."""
         after: list[Callable[[], None]] = []
         with self._lock:
             if self._depth:
@@ -172,6 +168,23 @@ class Database:
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
+    def mark(self, table_id: int, version: int, mark: str) -> None:
+        """Mark a version. Idempotent; does nothing if the table was dropped."""
+        self.run(
+            "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
+            " WHERE table_id = ?",
+            *(version, mark, table_id),
+        )
+
+    def marked(self, table_id: int, after: int, upto: int, mark: str) -> list[int]:
+        """Return the versions in ``(after, upto]`` that have a mark, oldest first."""
+        rows = self.rows(
+            "SELECT version FROM version_marks WHERE table_id = ? AND version > ?"
+            " AND version <= ? AND mark = ? ORDER BY version",
+            *(table_id, after, upto, mark),
+        )
+        return [row["version"] for row in rows]
+
     def close(self) -> None:
         """Close the connection. Idempotent."""
         with self._lock:
@@ -179,11 +192,7 @@ class Database:
 
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        have = self._columns(self._connection)
         if found == SCHEMA_VERSION:
-            if missing := _expected_columns() - have:
-                table, column = min(missing)
-                raise _damaged(self._path, f"it lacks {table}.{column}")
             return
         if found:
             raise ConfigError(
@@ -191,32 +200,12 @@ class Database:
                 option="root",
                 hint="serve a new folder, or install the version that made this one",
             )
-        if have:
+        if self._connection.execute("SELECT 1 FROM sqlite_master").fetchone():
             raise _damaged(self._path, "it belongs to another program")
         with self.transaction() as connection:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-    @staticmethod
-    def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-        """Return (table, column) for all columns in the file."""
-        return {
-            (found[0], found[1])
-            for found in connection.execute(
-                "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
-                " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite~_%' ESCAPE '~'"
-            )
-        }
-
-
-def _expected_columns() -> set[tuple[str, str]]:
-    connection = sqlite3.connect(":memory:")
-    try:
-        connection.executescript(_TABLES)
-        return Database._columns(connection)
-    finally:
-        connection.close()
 
 
 def _refused(path: Path, error: Exception) -> ConfigError:
@@ -235,46 +224,3 @@ def _damaged(path: Path, reason: str) -> ConfigError:
         option="root",
         hint=f"restore {path.name} from a backup (nothing was changed), or serve an empty folder",
     )
-
-
-#: The version removed rows: an overwrite, a dropped partition, a merge by key.
-REPLACED = "replaced"
-#: Rows that the version added were removed later, and their files are deleted.
-GONE = "gone"
-#: What the version of a primary-key table changed is kept row by row.
-RECORDED = "recorded"
-
-
-class VersionMarks:
-    """Marks of versions, kept as long as their table."""
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
-
-    def add(self, table_id: int, version: int, mark: str) -> None:
-        """Mark a version. Idempotent; does nothing if the table was dropped."""
-        self._db.run(
-            "INSERT OR IGNORE INTO version_marks SELECT table_id, ?, ? FROM tables"
-            " WHERE table_id = ?",
-            version,
-            mark,
-            table_id,
-        )
-
-    def add_gone(self, files: Iterable[sqlite3.Row]) -> None:
-        """Mark the versions whose files are about to be deleted."""
-        with self._db.transaction():
-            for table_id, added in {(file["table_id"], file["added"]) for file in files}:
-                self.add(table_id, added, GONE)
-
-    def between(self, table_id: int, after: int, upto: int, mark: str) -> list[int]:
-        """Return the versions in ``(after, upto]`` that have a mark, oldest first."""
-        rows = self._db.rows(
-            "SELECT version FROM version_marks WHERE table_id = ? AND version > ?"
-            " AND version <= ? AND mark = ? ORDER BY version",
-            table_id,
-            after,
-            upto,
-            mark,
-        )
-        return [row["version"] for row in rows]

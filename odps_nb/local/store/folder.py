@@ -1,20 +1,17 @@
 """The folder that one service owns: layout, lock, access key, safe file writing.
 
-::
-
     ROOT/                    0700
       lock                   held by the process that serves it
       access_key.json        0600: the access keys of this service
       catalog.sqlite         the catalogue: tables, partitions, visible files
-      rows/<id>.parquet      row files, named by the service, never by a user's text
+      rows/<id>.parquet      row files
       hot/<id>.arrow         the same rows, ready to send (a cache)
       blobs/<id>.pack        the blobs of one upload, and what lay between them
       work/                  unfinished bodies and files
       unknown/               files that a crash left behind
 
 Files in ``rows`` and ``blobs`` are written in ``work``, forced to disk and renamed. Their names
-begin with the `Folder.run` that made them, which the catalogue notes first. This distinguishes
-files that a crash left behind from those that an old or empty catalogue lacks (``ledger``).
+begin with the `Folder.run` that made them, which the catalogue notes first (see ``ledger``).
 """
 
 from __future__ import annotations
@@ -47,18 +44,16 @@ def new_id() -> str:
 
 
 class Folder:
-    """A locked service folder. `close` releases it; files stay.
+    """A locked service folder, made when missing. `close` releases it; files stay.
 
-    Parameters
-    ----------
-    root
-        Made when missing. A second process on the same folder gets a `ConfigError`.
-    durable
-        Whether finished files are forced to disk (``fsync``) before they count.
+    A second process on the same folder gets a `ConfigError`. If ``durable``, finished files are
+    forced to disk (``fsync``) before they count.
     """
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.root = root.absolute()
+        self.rows, self.blobs = self.root / "rows", self.root / "blobs"
+        self.work, self.catalog = self.root / "work", self.root / "catalog.sqlite"
         self.durable = durable
         self.run = secrets.token_hex(4)
         """The first digits of the names of all files that this object publishes."""
@@ -97,26 +92,6 @@ class Folder:
             part.mkdir(mode=0o700, exist_ok=True)
 
     @property
-    def rows(self) -> Path:
-        """The folder of row files."""
-        return self.root / "rows"
-
-    @property
-    def blobs(self) -> Path:
-        """The folder of blob packs."""
-        return self.root / "blobs"
-
-    @property
-    def work(self) -> Path:
-        """The folder of unfinished files."""
-        return self.root / "work"
-
-    @property
-    def catalog(self) -> Path:
-        """The SQLite file."""
-        return self.root / "catalog.sqlite"
-
-    @property
     def has_catalog(self) -> bool:
         """Whether the SQLite file exists and is not empty."""
         return self.catalog.exists() and self.catalog.stat().st_size > 0
@@ -141,18 +116,15 @@ class Folder:
 
     def publish_rows(self, work_file: Path, ending: str = "") -> str:
         """Move a finished row file into place; return its new id."""
-        name = self._file_id() + ending
+        name = self.run + secrets.token_hex(12) + ending
         self.publish(work_file, self.row_file(name))
         return name
 
     def publish_pack(self, work_file: Path) -> str:
         """Move a finished pack into place; return its new id."""
-        name = self._file_id()
+        name = self.run + secrets.token_hex(12)
         self.publish(work_file, self.blob_pack(name))
         return name
-
-    def _file_id(self) -> str:
-        return self.run + secrets.token_hex(12)
 
     def drop(self, file_names: Iterable[str]) -> None:
         """Delete files that the catalogue does not list."""
@@ -181,7 +153,13 @@ class Folder:
 
     def data_files(self) -> set[str]:
         """Return the names of all row files and packs."""
-        return _data_files(self.rows) | _data_files(self.blobs)
+        return {
+            path.name
+            for folder in (self.rows, self.blobs)
+            if folder.is_dir()
+            for path in folder.iterdir()
+            if _FINAL_NAME.fullmatch(path.name)
+        }
 
     # -- keys and the end ---------------------------------------------------------------------
 
@@ -242,24 +220,14 @@ def _checked(name: str) -> str:
     return name
 
 
-def _data_files(folder: Path) -> set[str]:
-    if not folder.is_dir():
-        return set()
-    return {path.name for path in folder.iterdir() if _FINAL_NAME.fullmatch(path.name)}
-
-
 def _read_keys(path: Path) -> dict[str, str]:
     try:
         found = {str(k): str(v) for k, v in json.loads(path.read_text()).items()}
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            f"the access keys in {path} cannot be read: {type(error).__name__}",
-            option="root",
-            hint=f"restore the file; or delete it, and a new key is made: rm {path}",
-        ) from None
+    except (OSError, ValueError, AttributeError):
+        found = {}
     if not found:
         raise ConfigError(
-            f"there is no access key in {path}",
+            f"there is no readable access key in {path}",
             option="root",
             hint=f"restore the file; or delete it, and a new key is made: rm {path}",
         )

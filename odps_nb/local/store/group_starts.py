@@ -1,13 +1,11 @@
-"""Where the row groups of row files begin, remembered so that a read of some rows seeks.
-
-Row files never change, so what was found stays true; a file that is gone is only forgotten later.
-"""
+"""Where the row groups of row files begin, remembered so that a read of some rows seeks."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from threading import Lock
 
 import pyarrow.parquet as pq
@@ -17,30 +15,22 @@ GROUP_BYTES = 64
 
 
 class GroupStarts:
-    """The first row of each group of one file, as far as the file was read.
+    """The first row of each group of one file, and its footer if it is a Parquet file."""
 
-    Several threads may `note` the same file: all of them note the same numbers.
-    """
-
-    __slots__ = ("_starts", "metadata")
-
-    def __init__(self, metadata: pq.FileMetaData | None = None) -> None:
-        self._starts = [0]
+    def __init__(self, rows: Sequence[int], metadata: pq.FileMetaData | None = None) -> None:
+        self._starts = [0, *accumulate(rows)]
         self.metadata = metadata
-        """The footer of a Parquet file, which takes long to parse; ``None`` of other files."""
-        if metadata is not None:
-            for group in range(metadata.num_row_groups):
-                self.note(group, metadata.row_group(group).num_rows)
+        self.size = len(rows) * GROUP_BYTES + (0 if metadata is None else metadata.serialized_size)
 
-    def note(self, group: int, rows: int) -> int:
-        """Note how many rows a group has whose first row is known; return that first row."""
-        start = self._starts[group]
-        self._starts[group + 1 : group + 2] = [start + rows]
-        return start
-
-    def group_of(self, row: int) -> int:
-        """Return the group that holds a row, or the last one whose first row is known."""
-        return bisect_right(self._starts, row) - 1
+    def ranges(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the groups that hold rows ``[start, stop)``, with the first of them and the end."""
+        for group in range(bisect_right(self._starts, start) - 1, len(self._starts) - 1):
+            begin, end = self._starts[group : group + 2]
+            if begin >= stop:
+                return
+            low, high = max(start - begin, 0), min(stop, end) - begin
+            if low < high:
+                yield group, low, high
 
 
 class StartsCache:
@@ -48,34 +38,17 @@ class StartsCache:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit, self._lock = limit, Lock()
-        self._kept: OrderedDict[str, tuple[GroupStarts, int]] = OrderedDict()
-        self._bytes = 0
+        self._kept: OrderedDict[str, GroupStarts] = OrderedDict()
 
-    def of(self, file_name: str, groups: int) -> GroupStarts:
-        """Return the starts of a file with so many groups; of a new one only the first."""
-        return self._found(file_name, lambda: (GroupStarts(), groups * GROUP_BYTES))
-
-    def of_parquet(self, file_name: str, read: Callable[[], pq.FileMetaData]) -> GroupStarts:
-        """Return the starts of a Parquet file; ``read`` its footer if it is not here."""
-
-        def made() -> tuple[GroupStarts, int]:
-            metadata = read()
-            size = metadata.serialized_size + metadata.num_row_groups * GROUP_BYTES
-            return GroupStarts(metadata), size
-
-        return self._found(file_name, made)
-
-    def _found(self, key: str, make: Callable[[], tuple[GroupStarts, int]]) -> GroupStarts:
+    def get(self, file_name: str, make: Callable[[], GroupStarts]) -> GroupStarts:
+        """Return the starts of a file, which never change; ``make`` them if they are not here."""
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key][0]
+            if file_name in self._kept:
+                self._kept.move_to_end(file_name)
+                return self._kept[file_name]
         found = make()
         with self._lock:
-            if key not in self._kept:
-                self._kept[key] = found
-                self._bytes += found[1]
-            while self._bytes > self._limit:
-                _, (_, size) = self._kept.popitem(last=False)
-                self._bytes -= size
-        return found[0]
+            self._kept[file_name] = found
+            while sum(one.size for one in self._kept.values()) > self._limit:
+                self._kept.popitem(last=False)
+        return found

@@ -1,9 +1,8 @@
 """Keeps data files and catalogue consistent: which files to delete, to move aside, or to report.
 
-A file is deleted when the catalogue has removed it, and never else. At the start, a file that the
-catalogue does not list was left behind by a crash or a failed statement if the catalogue knows the
-run that made it (see `Folder`): it is moved aside. Otherwise the catalogue is older than the data,
-or another one: then nothing is served.
+At the start, a file that the catalogue does not list was left behind by a crash if the catalogue
+knows the run that made it (see `Folder`): it is moved aside. Otherwise the catalogue is older than
+the data, or another one: then nothing is served.
 """
 
 from __future__ import annotations
@@ -37,25 +36,21 @@ class Ledger:
         self._folder.drop([name for name in file_names if name not in known])
 
     def check(self) -> None:
-        """Compare folder and catalogue; move aside the files that earlier runs left behind.
+        """Move aside the files that earlier runs left behind.
 
-        Raises
-        ------
-        ConfigError
-            There are files of unknown runs, or the catalogue lists files that are missing.
-            Nothing was moved.
+        `ConfigError` if there are files of unknown runs, or files of the catalogue are missing.
         """
         known, there = self.known(), self._folder.data_files()
         if lost := known - there:
-            raise ConfigError(
-                f"{_counted(lost, 'data file')} of tables in {self._folder.root}"
-                f" {'is' if len(lost) == 1 else 'are'} gone: {_listed(lost)}",
-                option="root",
-                hint="restore rows, blobs and catalog.sqlite from the same backup",
+            raise _refused(
+                self._folder,
+                lost,
+                "gone, which catalog.sqlite lists",
+                "restore rows, blobs and catalog.sqlite from the same backup",
             )
         runs = tuple(row["run"] for row in self._db.rows("SELECT run FROM runs"))
         if strangers := {name for name in there - known if not name.startswith(runs)}:
-            raise _unknown(
+            raise _refused(
                 self._folder,
                 strangers,
                 "unknown to catalog.sqlite: it is older than the data, or its -wal file is missing",
@@ -74,7 +69,7 @@ class Ledger:
 def check_without_catalogue(folder: Folder) -> None:
     """Refuse a folder that has data but no catalogue."""
     if not folder.has_catalog and (found := folder.data_files()):
-        raise _unknown(
+        raise _refused(
             folder,
             found,
             "there without a catalog.sqlite that describes them",
@@ -82,19 +77,9 @@ def check_without_catalogue(folder: Folder) -> None:
         )
 
 
-def _unknown(folder: Folder, names: Collection[str], why: str, hint: str) -> ConfigError:
-    are = "is" if len(names) == 1 else "are"
+def _refused(folder: Folder, names: Collection[str], why: str, hint: str) -> ConfigError:
+    listed = [f"{'blobs' if name.endswith(PACK) else 'rows'}/{name}" for name in sorted(names)]
+    shown = ", ".join(listed[:_SHOWN]) + (", …" if len(listed) > _SHOWN else "")
     return ConfigError(
-        f"{_counted(names, 'data file')} in {folder.root} ({_listed(names)}) {are} {why}",
-        option="root",
-        hint=hint,
+        f"data files in {folder.root} are {why}: {len(names):,}, {shown}", option="root", hint=hint
     )
-
-
-def _counted(names: Collection[str], what: str) -> str:
-    return f"{len(names):,} {what}{'' if len(names) == 1 else 's'}"
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"{'blobs' if name.endswith(PACK) else 'rows'}/{name}" for name in sorted(names)]
-    return ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")

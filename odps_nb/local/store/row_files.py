@@ -1,9 +1,4 @@
-"""Row files: Parquet written once, read by row range.
-
-A row file holds the data columns of one partition (partition values live in the catalogue).
-Files are written under ``work/`` and renamed when complete. Reading is lazy and bounded: one row
-group at a time.
-"""
+"""Row files: the data columns of a partition as Parquet, written once, read by row range."""
 
 from __future__ import annotations
 
@@ -11,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
@@ -51,10 +47,7 @@ class RowFile:
 
 
 class RowFileWriter:
-    """Writes one row file; an error inside the ``with`` block deletes it.
-
-    Batches are gathered into row groups, so that many small batches do not make small groups.
-    """
+    """Writes one row file in row groups; an error inside the ``with`` block deletes it."""
 
     def __init__(self, folder: Folder, schema: pa.Schema) -> None:
         self._folder, self._schema = folder, schema
@@ -77,10 +70,7 @@ class RowFileWriter:
             self._flush()
 
     def finish(self, mark: str = "") -> RowFile:
-        """Close and publish the file; return its entry for the catalogue.
-
-        ``mark`` ends its name, such as `FAR`.
-        """
+        """Close and publish the file, with ``mark`` (such as `FAR`) at the end of its name."""
         self._flush()
         if self._writer is None:
             self._writer = self._open(self._schema.empty_table())
@@ -162,57 +152,39 @@ def read_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows ``[start, stop)`` of a file in order, a row group at a time.
 
-    Columns that the file was written without are left out; the caller fills them. With no
-    columns left, batches carry the row count alone.
+    Columns that the file lacks are left out; without any, batches carry the row count alone.
     """
     source = folder.hot.open(name)
     if source is not None:
         with source:
             file = pa.ipc.open_file(source)
-            starts = folder.starts.of(f"{name}.arrow", file.num_record_batches)
-            yield from _hot_rows(file, starts, columns, start, stop)
+            starts = folder.starts.get(f"{name}.arrow", lambda: GroupStarts(_sizes(file)))
+            wanted = [column for column in columns if column in set(file.schema.names)]
+            for index, low, high in starts.ranges(start, stop):
+                batch = file.get_batch(index).slice(low, high - low)
+                yield batch.select(wanted) if wanted else _counted(high - low)
         return
     path = folder.row_file(name)
-    starts = folder.starts.of_parquet(name, lambda: pq.read_metadata(path, memory_map=True))
+    starts = folder.starts.get(name, lambda: _parquet_starts(path))
     with pq.ParquetFile(path, metadata=starts.metadata, memory_map=True) as file:
-        have = set(file.schema_arrow.names)
-        wanted = [column for column in columns if column in have]
-        for index in range(starts.group_of(start), file.num_row_groups):
-            rows = file.metadata.row_group(index).num_rows
-            seen = starts.note(index, rows)
-            low, high = max(start - seen, 0), min(stop - seen, rows)
-            if low < high:
-                yield from _group(file, index, wanted, rows).slice(low, high - low).to_batches()
-            if seen + rows >= stop:
-                return
+        wanted = [column for column in columns if column in set(file.schema_arrow.names)]
+        for index, low, high in starts.ranges(start, stop):
+            if not wanted:
+                yield _counted(high - low)
+                continue
+            group = file.read_row_group(index, columns=wanted, use_threads=True)
+            yield from group.slice(low, high - low).to_batches()
 
 
-def _group(file: pq.ParquetFile, index: int, columns: list[str], rows: int) -> pa.Table:
-    if not columns:
-        # a table without columns cannot say how many rows it has; a batch can
-        return pa.table({"": pa.nulls(rows)})
-    return file.read_row_group(index, columns=columns, use_threads=True)
+def _sizes(file: pa.RecordBatchFileReader) -> list[int]:
+    return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 
 
-def _hot_rows(
-    file: pa.RecordBatchFileReader,
-    starts: GroupStarts,
-    columns: Sequence[str],
-    start: int,
-    stop: int,
-) -> Iterator[pa.RecordBatch]:
-    have = set(file.schema.names)
-    wanted = [column for column in columns if column in have]
-    for index in range(starts.group_of(start), file.num_record_batches):
-        batch = file.get_batch(index)
-        seen = starts.note(index, batch.num_rows)
-        low, high = max(start - seen, 0), min(stop - seen, batch.num_rows)
-        if low < high:
-            chosen = batch.select(wanted) if wanted else _counted(batch)
-            yield chosen.slice(low, high - low)
-        if seen + batch.num_rows >= stop:
-            return
+def _parquet_starts(path: Path) -> GroupStarts:
+    found = pq.read_metadata(path, memory_map=True)  # which takes long to parse
+    return GroupStarts([found.row_group(i).num_rows for i in range(found.num_row_groups)], found)
 
 
-def _counted(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.record_batch({"": pa.nulls(batch.num_rows)})
+def _counted(rows: int) -> pa.RecordBatch:
+    """Return a batch without data that carries a row count."""
+    return pa.record_batch({"": pa.nulls(rows)})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odps_nb.local import faults
 from odps_nb.local.store.catalog import Catalog
-from odps_nb.local.store.database import GONE, REPLACED, Database, VersionMarks
+from odps_nb.local.store.database import GONE, REPLACED, Database
 from odps_nb.local.store.folder import ROWS, Folder
 from odps_nb.local.store.ledger import Ledger
 from odps_nb.local.store.row_files import FAR, FINE, RowFile, unit_of
@@ -68,13 +68,9 @@ class Snapshots:
     ) -> None:
         self._db, self._catalog, self._clock = database, catalog, clock
         self._ledger = Ledger(database, folder)
-        self._marks = VersionMarks(database)
 
     def visible(self, table: Table, specs: Sequence[PartitionSpec] = ()) -> tuple[Segment, ...]:
-        """Return the files that are visible now, in row order.
-
-        ``specs`` restricts to partitions that one of the (partial) specs covers.
-        """
+        """Return the visible files in row order, of partitions that ``specs`` cover."""
         return self._segments(table, "f.removed IS NULL", (), specs)
 
     def added_since(
@@ -86,24 +82,15 @@ class Snapshots:
         *,
         appends_only: bool = False,
     ) -> tuple[Segment, ...]:
-        """Return the files that versions ``(after, upto]`` added; an error if some are gone.
+        """Return the files that versions ``(after, upto]`` added.
 
-        Parameters
-        ----------
-        appends_only
-            Leave out versions that also took rows away, instead of refusing them.
-
-        Raises
-        ------
-        ConflictError
-            A version replaced rows, which added rows cannot show.
-        NotFoundError
-            Rows that a version added are gone since: they were replaced later.
+        409 if a version replaced rows, unless ``appends_only``, which leaves such versions out; 404
+        if rows that a version added were replaced since.
         """
-        replaced = self._marks.between(table.table_id, after, upto, REPLACED)
+        replaced = self._db.marked(table.table_id, after, upto, REPLACED)
         if replaced and not appends_only:
             raise faults.not_appended(table.name, replaced[0])
-        gone = self._marks.between(table.table_id, after, upto, GONE)
+        gone = self._db.marked(table.table_id, after, upto, GONE)
         if missing := [version for version in gone if version not in replaced]:
             raise faults.no_such_version(table.name, missing[0])
         return self._segments(
@@ -134,16 +121,9 @@ class Snapshots:
     ) -> int:
         """Make files visible and remove those they replace, as one new version; return it.
 
-        Parameters
-        ----------
-        replace
-            Specs whose current rows are removed (an empty spec: the whole table). An empty
-            sequence removes nothing, as ``None`` does.
-        since
-            The version of the table that the rows were made of; 409 if it has a later one.
-        one_unit
-            Fail with 400 if the table then needs both microseconds and nanoseconds because of
-            the files that are added.
+        ``replace`` has specs whose current rows are removed (an empty spec: the whole table). 409
+        if the table has a later version than ``since``; 400 with ``one_unit`` if it then needs
+        microseconds and nanoseconds.
         """
         now = self._clock()
         with self._db.transaction() as db:
@@ -151,8 +131,9 @@ class Snapshots:
             if since is not None and table.version != since:
                 raise faults.table_modified(table.name)
             version = table.version + 1
-            if replace:
-                self._replace(table, self.visible(table, replace), version)
+            if replace and (replaced := self.visible(table, replace)):
+                self._db.mark(table.table_id, version, REPLACED)
+                self._hide(replaced, version)
             for addition in additions:
                 self._add(table, addition, version, now)
             if one_unit and any(one.file.name.endswith((FAR, FINE)) for one in additions):
@@ -192,22 +173,15 @@ class Snapshots:
         files: Sequence[tuple[PartitionSpec, RowFile | None]],
     ) -> tuple[Segment, ...]:
         """Keep files that were written for one session only."""
-        with self._db.transaction():
-            made = [Addition(spec=spec, file=file) for spec, file in files if file is not None]
-            return tuple(self._pin_one(session_id, table, addition) for addition in made)
-
-    def _pin_one(self, session_id: str, table: Table, addition: Addition) -> Segment:
-        file = addition.file
+        pinned = []
         with self._db.transaction() as db:
-            file_id = list_file(db, table, file, added=-1, removed=-1)
-            db.execute("INSERT INTO pins VALUES (?, ?)", (session_id, file_id))
-        return Segment(
-            file_id=file_id,
-            name=file.name,
-            rows=file.rows,
-            raw_bytes=file.raw_bytes,
-            spec=addition.spec,
-        )
+            for spec, file in files:
+                if file is not None:
+                    number = list_file(db, table, file, added=-1, removed=-1)
+                    sizes = {"rows": file.rows, "raw_bytes": file.raw_bytes}
+                    pinned.append(Segment(file_id=number, name=file.name, spec=spec, **sizes))
+            self.pin(session_id, pinned)
+        return tuple(pinned)
 
     def unpin(self, session_id: str) -> None:
         """Unpin the files of a session."""
@@ -220,7 +194,8 @@ class Snapshots:
                 "SELECT file_id, name, table_id, added FROM files WHERE removed IS NOT NULL"
                 " AND file_id NOT IN (SELECT file_id FROM pins)"
             ).fetchall()
-            self._marks.add_gone(gone)
+            for table_id, added in {(file["table_id"], file["added"]) for file in gone}:
+                self._db.mark(table_id, added, GONE)
             db.executemany("DELETE FROM files WHERE file_id = ?", [(r["file_id"],) for r in gone])
             self._ledger.drop([row["name"] + ROWS for row in gone])
         return len(gone)
@@ -241,20 +216,12 @@ class Snapshots:
         )
         found = (
             Segment(
-                file_id=row["file_id"],
-                name=row["name"],
-                rows=row["rows"],
-                raw_bytes=row["raw_bytes"],
                 spec=spec_of_text(table, row["spec"]),
+                **{key: row[key] for key in ("file_id", "name", "rows", "raw_bytes")},
             )
             for row in rows
         )
         return tuple(s for s in found if not specs or any(one.covers(s.spec) for one in specs))
-
-    def _replace(self, table: Table, segments: Sequence[Segment], version: int) -> None:
-        if segments:
-            self._marks.add(table.table_id, version, REPLACED)
-            self._hide(segments, version)
 
     def _hide(self, segments: Iterable[Segment], version: int) -> None:
         with self._db.transaction() as db:

@@ -1,7 +1,4 @@
-"""Tables and partitions as values, converted from and to rows of the catalogue.
-
-Pure: reads ``sqlite3.Row``, sends no statements.
-"""
+"""Tables and partitions as values, converted from and to rows of the catalogue."""
 
 from __future__ import annotations
 
@@ -38,6 +35,11 @@ CLUSTERED_BY = "clustered_by"
 VIEW = "__view"
 OPERATION = Column(name="__operation", type=PrimitiveType(TypeCode.TINYINT))
 """The column with the operation (upsert or delete) of rows of primary-key tables."""
+_TABLE_FIELDS = (
+    *("table_id", "comment", "owner", "lifecycle", "schema_version", "version"),
+    *("created", "altered", "modified"),
+)
+_PARTITION_FIELDS = ("partition_id", "created", "altered", "modified", "rows", "files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +110,7 @@ class Table:
     def spec(self, items: PartitionSpec, *, whole: bool = False) -> PartitionSpec:
         """Return the spec in key order, with the keys as the table spells them.
 
-        Raises
-        ------
-        InvalidRequestError
-            Unknown or repeated key, or (with ``whole``) a key is missing.
+        400 for an unknown or repeated key, or (with ``whole``) a missing one.
         """
         known = {key.casefold(): key for key in self.partition_keys}
         given: dict[str, str] = {}
@@ -176,10 +175,7 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
 def check_types(
     schema: TableSchema, properties: Mapping[str, str], settings: Mapping[str, str]
 ) -> None:
-    """Fail with 400 for a BLOB or a wide DECIMAL without the properties and settings it needs.
-
-    The types of version 2 are enabled in every project here, so that jobs need not enable them.
-    """
+    """Fail with 400 for a BLOB or a wide DECIMAL without the properties and settings it needs."""
     check_columns(schema)
     check_decimals(schema, settings)
     if not any(has_blob(column.type) for column in schema.columns):
@@ -240,35 +236,20 @@ def _schema_of(text: str) -> TableSchema:
 
 def table_of_row(row: sqlite3.Row) -> Table:
     """Return a table from its row in the catalogue."""
-    schema = row["schema"]
     return Table(
-        table_id=row["table_id"],
-        name=TableName(project=row["project"], schema=schema, table=row["name"]),
+        name=TableName(project=row["project"], schema=row["schema"], table=row["name"]),
         schema=_schema_of(row["definition"]),
-        comment=row["comment"],
-        owner=row["owner"],
-        lifecycle=row["lifecycle"],
         properties=json.loads(row["properties"]),
-        schema_version=row["schema_version"],
-        version=row["version"],
-        created=row["created"],
-        altered=row["altered"],
-        modified=row["modified"],
+        **{key: row[key] for key in _TABLE_FIELDS},
     )
 
 
 def partition_of_row(table: Table, row: sqlite3.Row) -> Partition:
     """Return a partition from its row in the catalogue."""
-    values = json.loads(row["spec"])
     return Partition(
-        partition_id=row["partition_id"],
-        spec=PartitionSpec(tuple(zip(table.partition_keys, values, strict=True))),
-        created=row["created"],
-        altered=row["altered"],
-        modified=row["modified"],
-        rows=row["rows"],
+        spec=spec_of_text(table, row["spec"]),
         raw_bytes=row["bytes"],
-        files=row["files"],
+        **{key: row[key] for key in _PARTITION_FIELDS},
     )
 
 

@@ -1,8 +1,7 @@
 """Converts incoming Arrow batches to the exact stored types; matches columns by name or position.
 
-Lossless conversions only (``docs/protocol.md`` section 5.7): anything that would change a value is
-refused with the column's name. A STRING takes any bytes, as the service does (live tests of pyodps:
-test_read_binary_sql_instance): the stored Arrow string may not be UTF-8. Pure.
+Anything that would change a value is refused (``docs/protocol.md`` section 5.7). A STRING takes any
+bytes, as the service does (live tests of pyodps: test_read_binary_sql_instance).
 """
 
 from __future__ import annotations
@@ -46,15 +45,10 @@ def match_columns(
 ) -> tuple[int | None, ...]:
     """Return the incoming field of each column; ``None``: absent, to be filled with nulls.
 
-    Names are compared without regard to case; in the right order, any names will do (live tests
-    of pyodps, older protocol: test_write_rows_without_partition_by_diff_schema_neg1).
-
-    Parameters
-    ----------
-    exact
-        Refuse rows without one of the columns (same place: …_with_partition_by_diff_schema_neg1).
-    optional
-        Columns that may be absent all the same.
+    Names match in any case; in the right order, any names will do (live tests of pyodps, older
+    protocol: test_write_rows_without_partition_by_diff_schema_neg1). With ``exact``, rows without
+    one of the columns are refused, unless it is ``optional`` (same place:
+    …_with_partition_by_diff_schema_neg1).
     """
     by_name: dict[str, int] = {}
     for index, name in enumerate(incoming.names):
@@ -174,7 +168,7 @@ def _fit_nested(
         items = _fit(entries.field(1), odps.value, target.item_type, f"{path}.value", blobs)
         if keys.null_count:
             raise faults.invalid(f"a key of the map {path!r} is null")
-        return _map_array(offsets, keys, items, target, array)
+        return pa.MapArray.from_arrays(offsets, keys, items, target, mask=_mask(array))
     assert isinstance(odps, StructType)
     return _fit_struct(array, odps, target, path, blobs)
 
@@ -215,39 +209,12 @@ def _fit_struct(
 def _window(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the child values that a (sliced) list or map covers, and offsets from zero."""
     offsets = array.offsets
-    first = offsets[0].as_py() if len(offsets) else 0
-    last = offsets[-1].as_py() if len(offsets) else 0
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    # the values are the whole child; offsets count from its start
+    values = array.values
     if pa.types.is_map(array.type):
-        keys, items = array.keys, array.items
-        # .keys/.items are the whole children; offsets count from their start
-        entries = pa.StructArray.from_arrays(
-            [keys.slice(first, last - first), items.slice(first, last - first)], ["key", "value"]
-        )
-        return entries, _from_zero(offsets, first)
-    return array.values.slice(first, last - first), _from_zero(offsets, first)
-
-
-def _from_zero(offsets: pa.Array, first: int) -> pa.Array:
-    return pc.subtract(offsets, pa.scalar(first, offsets.type))
-
-
-def _map_array(
-    offsets: pa.Array, keys: pa.Array, items: pa.Array, target: pa.DataType, source: pa.Array
-) -> pa.Array:
-    entries = pa.StructArray.from_arrays(
-        [keys, items], fields=[target.key_field, target.item_field]
-    )
-    validity = None
-    if source.null_count:
-        validity = pc.is_valid(source).buffers()[1]
-    return pa.Array.from_buffers(
-        target,
-        len(source),
-        [validity, offsets.buffers()[1]],
-        null_count=source.null_count,
-        offset=0,
-        children=[entries],
-    )
+        values = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+    return values.slice(first, last - first), pc.subtract(offsets, pa.scalar(first, offsets.type))
 
 
 def _mask(array: pa.Array) -> pa.Array | None:
@@ -283,14 +250,11 @@ def _interval(array: pa.Array, path: str) -> pa.Array:
     """Convert ``struct<sec, nano>``, the form in which pyodps writes INTERVAL_DAY_TIME."""
     if array.type.num_fields != 2:
         raise _mismatch(path, array.type, pa.duration("ns"))
-    seconds = array.field(0).cast(pa.int64())
-    nanos = array.field(1).cast(pa.int64())
+    seconds, nanos = (part.cast(pa.int64()) for part in array.flatten())
     try:
         total = pc.add_checked(pc.multiply_checked(seconds, 1_000_000_000), nanos)
     except pa.ArrowInvalid as error:
         raise faults.invalid(f"the column {path!r}: {error}") from error
-    if array.null_count:
-        total = pc.if_else(pc.is_valid(array), total, pa.scalar(None, pa.int64()))
     return total.cast(pa.duration("ns"))
 
 
@@ -313,19 +277,9 @@ def _may_widen(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _is_text(arrow: pa.DataType) -> bool:
-    kinds = pa.types
-    return any(
-        is_kind(arrow)
-        for is_kind in (
-            kinds.is_string,
-            kinds.is_large_string,
-            kinds.is_string_view,
-            kinds.is_binary,
-            kinds.is_large_binary,
-            kinds.is_binary_view,
-            kinds.is_fixed_size_binary,
-        )
-    )
+    texts = pa.string(), pa.large_string(), pa.string_view()
+    binaries = pa.binary(), pa.large_binary(), pa.binary_view()
+    return arrow in (*texts, *binaries) or pa.types.is_fixed_size_binary(arrow)
 
 
 def _check_size(array: pa.Array, odps: OdpsType, path: str) -> None:

@@ -1,8 +1,4 @@
-"""Takes uploaded rows: converts them, splits them by partition, writes row files.
-
-One `Ingest` takes the batches of one request; its files are complete but invisible until a commit
-lists them. ``docs/protocol.md`` sections 5.7 and 7.2.
-"""
+"""Takes uploaded rows: converts them, splits them by partition, writes row files."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from odps_nb.arrow.validation import Validator
 from odps_nb.errors import ProtocolError
 from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema, arrow_type, spelled
-from odps_nb.local.store.blobs import BlobStore, BlobUse
+from odps_nb.local.store.blobs import BlobStore
 from odps_nb.local.store.folder import Folder
 from odps_nb.local.store.row_files import FAR, FINE, RowFileWriter, unit_of
 from odps_nb.local.store.snapshots import Addition
@@ -37,21 +33,14 @@ MAX_PARTITIONS = 2000
 class _Target:
     writer: RowFileWriter
     mark: str = ""
-    use: BlobUse = field(default_factory=BlobUse)
+    blobs: set[int] = field(default_factory=set)
 
 
 class Ingest:
     """Writes the batches of one request; leaving the ``with`` block without `finish` drops them.
 
-    Parameters
-    ----------
-    spec
-        The partition keys that the session fixes; the other keys come as columns.
-    exact
-        Refuse rows that lack a column, as the service does; otherwise it becomes null (an INSERT
-        may name some columns only).
-    one_unit
-        Refuse rows that need both microseconds and nanoseconds.
+    ``spec`` fixes partition keys; the others come as columns. With ``exact``, rows that lack a
+    column are refused; with ``one_unit``, those that need both microseconds and nanoseconds.
     """
 
     def __init__(
@@ -73,11 +62,7 @@ class Ingest:
         if self._operation:  # a delete names its key and no more
             keys = set(table.key_columns)
             data = tuple(c if c.name in keys else replace(c, nullable=True) for c in data)
-        self._columns: tuple[Column, ...] = (
-            *data,
-            *self._operation,
-            *self._dynamic,
-        )
+        self._columns: tuple[Column, ...] = (*data, *self._operation, *self._dynamic)
         self._matches: tuple[int | None, ...] | None = None
         self._stored = arrow_schema([*data, *self._operation])
         self._timed = [n for n, c in enumerate(table.schema.columns) if has_timestamp(c.type)]
@@ -92,17 +77,24 @@ class Ingest:
             self._matches = match_columns(
                 batch.schema, self._columns, exact=self._exact, optional=(OPERATION.name,)
             )
-        use = BlobUse()
+        used: set[int] = set()
         fitted = coerce_batch(
-            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, use)
+            batch, self._columns, self._matches, blobs=lambda array: self._blobs.spell(array, used)
         )
         if self._operation:
             self._check_nulls(fitted)
         self.rows += fitted.num_rows
         for spec, rows in self._by_partition(fitted):
-            target = self._target(spec, rows.schema)
+            if (spec, rows.schema) not in self._targets:
+                if len(self._targets) >= MAX_PARTITIONS:
+                    raise faults.invalid(
+                        f"one request writes to more than {MAX_PARTITIONS} partitions"
+                    )
+                writer = RowFileWriter(self._folder, rows.schema)
+                self._targets[spec, rows.schema] = _Target(writer)
+            target = self._targets[spec, rows.schema]
             target.mark = target.mark or self._mark(rows)
-            target.use.blob_ids |= use.blob_ids
+            target.blobs |= used
             target.writer.write(rows)
 
     def finish(self) -> list[Addition]:
@@ -111,7 +103,7 @@ class Ingest:
         for (spec, _), target in self._targets.items():
             file = target.writer.finish(target.mark)
             self._finished.append(file.file_name)
-            self._blobs.used_by(file.name, target.use)
+            self._blobs.used_by(file.name, target.blobs)
             done.append(Addition(spec=spec, file=file))
         self._finished = []  # they are the caller's now
         return done
@@ -126,13 +118,10 @@ class Ingest:
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Refuse nulls in NOT NULL columns, except in rows that are deletes."""
-        deletes = pc.equal(batch.column(OPERATION.name), ord("D"))
+        operations = batch.column(OPERATION.name)
+        kept = pc.fill_null(pc.not_equal(operations, ord("D")), fill_value=True)
         for column in self._table.schema.columns:
-            if not column.nullable and (nulls := batch.column(column.name).is_null()).true_count:
-                if pc.all(
-                    pc.or_(pc.invert(nulls), pc.fill_null(deletes, fill_value=False))
-                ).as_py():
-                    continue
+            if not column.nullable and batch.column(column.name).filter(kept).null_count:
                 raise faults.invalid(f"the column {column.name!r} must not be null")
 
     def _by_partition(
@@ -178,15 +167,6 @@ class Ingest:
                 return True
         return False
 
-    def _target(self, spec: PartitionSpec, schema: pa.Schema) -> _Target:
-        found = self._targets.get((spec, schema))
-        if found is None:
-            if len(self._targets) >= MAX_PARTITIONS:
-                raise faults.invalid(f"one request writes to more than {MAX_PARTITIONS} partitions")
-            found = _Target(RowFileWriter(self._folder, schema))
-            self._targets[spec, schema] = found
-        return found
-
 
 def _groups(
     keys: list[pa.DictionaryArray],
@@ -207,10 +187,7 @@ def _groups(
 
 
 def read_body(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of an uploaded Arrow IPC stream; 400 if it is incomplete.
-
-    Empty batches are left out. The end marker must be there: a stream without one was cut.
-    """
+    """Yield the batches of an uploaded Arrow IPC stream that have rows; 400 if it is incomplete."""
     if not path.stat().st_size:
         raise faults.malformed("the body is not an Arrow IPC stream: it is empty")
     with pa.memory_map(str(path)) as source:

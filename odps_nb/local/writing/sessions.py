@@ -1,8 +1,7 @@
 """Write sessions: streams, parts, commit and abort (``docs/protocol.md`` section 7).
 
 A part is one uploaded body: files on disk, listed in the catalogue, invisible to readers. A commit
-turns parts into visible files in one transaction. After a lost answer, a client can query the
-state of sessions and streams.
+turns parts into visible files in one transaction.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from odps_nb.local.store.tables import Table
 from odps_nb.local.writing.ingest import Ingest
 from odps_nb.local.writing.streams import (
     Landed,
+    StoredWriteSession,
     Stream,
     Streams,
-    WriteSession,
     natural_order,
     staging_text,
 )
@@ -37,6 +36,7 @@ from odps_nb.terms import PartitionSpec, TableName, WriteMode
 LIFETIME = 24 * 3600.0
 OPEN, COMMITTED, ABORTED = "NORMAL", "COMMITTED", "ABORTED"
 DEFAULT_ID = "default"
+_SET_STATUS = "UPDATE write_sessions SET status = ? WHERE session_id = ?"
 
 
 class WriteSessions:
@@ -54,13 +54,13 @@ class WriteSessions:
         self._db, self._catalog = database, catalog
         self._blobs, self._folder, self._clock = blobs, folder, clock
         self._ledger, self._publisher = Ledger(database, folder), publisher
-        self._streams = Streams(database, self._ledger)
+        self.streams = Streams(database, self._ledger)
 
     # -- sessions -----------------------------------------------------------------------------
 
     def create(
         self, name: TableName, spec: PartitionSpec, *, overwrite: bool, mode: WriteMode
-    ) -> WriteSession:
+    ) -> StoredWriteSession:
         """Begin a session on a table, or on the partitions under ``spec``."""
         table = self._catalog.stored_table(name)
         spec = table.spec(spec)
@@ -68,11 +68,10 @@ class WriteSessions:
         self._insert(session_id, table, spec, overwrite=overwrite, mode=mode)
         return self.get(name, session_id)
 
-    def get(self, name: TableName, session_id: str) -> WriteSession:
+    def get(self, name: TableName, session_id: str) -> StoredWriteSession:
         """Return a session of that table; 404 if unknown or expired.
 
-        The session named ``default`` always exists: streaming writers without a session of their
-        own write to it.
+        The session ``default`` always exists, for streaming writers without one of their own.
         """
         table = self._catalog.stored_table(name)
         key = session_id
@@ -86,7 +85,7 @@ class WriteSessions:
             raise faults.no_such_session(session_id)
         if row["status"] == OPEN and row["expires"] <= self._clock() and session_id != DEFAULT_ID:
             raise faults.expired(session_id)
-        return WriteSession(
+        return StoredWriteSession(
             session_id=key,
             table=table,
             spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
@@ -97,14 +96,14 @@ class WriteSessions:
 
     def commit(
         self,
-        session: WriteSession,
+        session: StoredWriteSession,
         chosen: Sequence[tuple[str, int]] = (),
         *,
         nothing: bool = False,
     ) -> None:
         """Make rows visible. Idempotent; fails for an aborted session.
 
-        No (stream id, version) chosen means `closed_streams`, or none with ``nothing``. Rows of
+        No (stream id, version) chosen means all closed streams, or none with ``nothing``. Rows of
         open streams are dropped silently, as the service does (live tests of the C++
         client: TestTableWriteMultiStreamsWithSpecialState).
         """
@@ -114,15 +113,12 @@ class WriteSessions:
                 return
             self._require_open(session)
             streams = [] if nothing else self._chosen(session, chosen)
-            additions = [a for s in streams for a in self._streams.parts(session, s)]
+            additions = [a for s in streams for a in self.streams.parts(session, s)]
             self._publish(session, additions)
-            self._streams.drop_parts(session.session_id, [a.file.name for a in additions])
-            db.execute(
-                "UPDATE write_sessions SET status = ? WHERE session_id = ?",
-                (COMMITTED, session.session_id),
-            )
+            self.streams.drop_parts(session.session_id, [a.file.name for a in additions])
+            db.execute(_SET_STATUS, (COMMITTED, session.session_id))
 
-    def abort(self, session: WriteSession) -> None:
+    def abort(self, session: StoredWriteSession) -> None:
         """Drop a session and its rows. Idempotent; fails after a commit."""
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
@@ -130,11 +126,8 @@ class WriteSessions:
                 raise faults.invalid_state(f"the session {session.session_id!r} is committed")
             if session.is_streaming:
                 return
-            self._streams.drop_parts(session.session_id)
-            db.execute(
-                "UPDATE write_sessions SET status = ? WHERE session_id = ?",
-                (ABORTED, session.session_id),
-            )
+            self.streams.drop_parts(session.session_id)
+            db.execute(_SET_STATUS, (ABORTED, session.session_id))
 
     def abort_expired(self) -> None:
         """Abort open sessions that have expired."""
@@ -147,21 +140,18 @@ class WriteSessions:
             WriteMode.STREAMING_REALTIME.value,
         ):
             with self._db.transaction() as db:
-                self._streams.drop_parts(row["session_id"])
-                db.execute(
-                    "UPDATE write_sessions SET status = ? WHERE session_id = ?",
-                    (ABORTED, row["session_id"]),
-                )
+                self.streams.drop_parts(row["session_id"])
+                db.execute(_SET_STATUS, (ABORTED, row["session_id"]))
 
     # -- streams ------------------------------------------------------------------------------
 
     def open_stream(
-        self, session: WriteSession, stream_id: str, version: int, *, exactly_once: bool
+        self, session: StoredWriteSession, stream_id: str, version: int, *, exactly_once: bool
     ) -> Stream:
         """Open a stream; a higher version replaces the earlier one, a lower one is refused."""
         with self._db.transaction() as db:
             self._require_open(session)
-            newest = self._streams.newest(session, stream_id)
+            newest = self.streams.newest(session, stream_id)
             if newest is not None and version < newest.version:
                 raise faults.invalid_state(
                     f"the stream {stream_id!r} is at version {newest.version} already"
@@ -173,18 +163,18 @@ class WriteSessions:
                     (session.session_id, stream_id, version, token),
                 )
             elif exactly_once:
-                self._streams.set_token(session, newest, token)
-            return self._streams.stream(session, stream_id, version)
+                self.streams.set_token(session, newest, token)
+            return self.streams.stream(session, stream_id, version)
 
-    def renewed_stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+    def renewed_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
         """Return an exactly-once stream with a new access token; the old one becomes invalid."""
-        stream = self._streams.stream(session, stream_id, version)
-        self._streams.set_token(session, stream, secrets.token_urlsafe(16))
-        return self._streams.stream(session, stream_id, version)
+        stream = self.streams.stream(session, stream_id, version)
+        self.streams.set_token(session, stream, secrets.token_urlsafe(16))
+        return self.streams.stream(session, stream_id, version)
 
-    def close_stream(self, session: WriteSession, stream_id: str, version: int) -> None:
+    def close_stream(self, session: StoredWriteSession, stream_id: str, version: int) -> None:
         """Close a stream: it is complete. Idempotent."""
-        stream = self._streams.stream(session, stream_id, version)
+        stream = self.streams.stream(session, stream_id, version)
         if session.status == ABORTED:
             raise faults.invalid_state(f"the session {session.session_id!r} is aborted")
         self._db.run(
@@ -195,24 +185,11 @@ class WriteSessions:
             stream.version,
         )
 
-    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
-        """Return one stream; 404 if it was never opened."""
-        return self._streams.stream(session, stream_id, version)
-
-    def newest_version(self, session: WriteSession, stream_id: str) -> int:
-        """Return the highest version of a stream, open or closed; 0 when there is none."""
-        newest = self._streams.newest(session, stream_id)
-        return 0 if newest is None else newest.version
-
-    def closed_streams(self, session: WriteSession) -> list[Stream]:
-        """Return the streams of a commit without names: each at its highest closed version."""
-        return self._streams.closed(session)
-
     # -- rows ---------------------------------------------------------------------------------
 
     def write(
         self,
-        session: WriteSession,
+        session: StoredWriteSession,
         stream: Stream,
         batches: Iterable[pa.RecordBatch],
         *,
@@ -221,8 +198,7 @@ class WriteSessions:
     ) -> Landed:
         """Add the rows of one upload to a stream, whatever number was announced.
 
-        An exactly-once upload whose rows are stored already changes nothing and returns the
-        offset of the stream; one that leaves a gap is a `ConflictError`.
+        Exactly once: rows that are stored already change nothing; a gap is a `ConflictError`.
         """
         self._check_writable(session, stream)
         if row_offset is not None:
@@ -241,7 +217,7 @@ class WriteSessions:
 
     def _land(
         self,
-        session: WriteSession,
+        session: StoredWriteSession,
         stream: Stream,
         additions: list[Addition],
         rows: int,
@@ -249,7 +225,7 @@ class WriteSessions:
     ) -> Landed:
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
-            stream = self._streams.stream(session, stream.stream_id, stream.version)
+            stream = self.streams.stream(session, stream.stream_id, stream.version)
             self._check_writable(session, stream)
             if row_offset is not None and row_offset != stream.next_row:
                 # sent again, or an upload of the same rows won while this one was on its way
@@ -260,23 +236,18 @@ class WriteSessions:
             if session.is_streaming or stream.stream_id == DEFAULT_ID:
                 number = self._publisher.publish(session.table, additions)
             else:
-                number = self._streams.add_parts(session, stream, additions)
+                number = self.streams.add_parts(session, stream, additions)
+            size = sum(a.file.raw_bytes for a in additions)
+            place = (session.session_id, stream.stream_id, stream.version)
             db.execute(
                 "UPDATE streams SET next_row = next_row + ?, rows = rows + ?, bytes = bytes + ?"
                 " WHERE session_id = ? AND stream_id = ? AND version = ?",
-                (
-                    rows,
-                    rows,
-                    sum(a.file.raw_bytes for a in additions),
-                    session.session_id,
-                    stream.stream_id,
-                    stream.version,
-                ),
+                (rows, rows, size, *place),
             )
-            stream = self._streams.stream(session, stream.stream_id, stream.version)
+            stream = self.streams.stream(session, stream.stream_id, stream.version)
         return Landed(stream=stream, staging_id=staging_text(number), rows=rows)
 
-    def _publish(self, session: WriteSession, additions: list[Addition]) -> None:
+    def _publish(self, session: StoredWriteSession, additions: list[Addition]) -> None:
         table, spec = session.table, session.spec
         whole = len(spec) == len(table.partition_keys)
         replace: list[PartitionSpec] | None = None
@@ -290,23 +261,23 @@ class WriteSessions:
 
     # -- rules --------------------------------------------------------------------------------
 
-    def _chosen(self, session: WriteSession, pairs: Sequence[tuple[str, int]]) -> list[Stream]:
-        if pairs:
-            named = [
-                self._streams.stream(session, stream_id, version) for stream_id, version in pairs
-            ]
-            return sorted(named, key=lambda s: natural_order(s.stream_id))
-        return self._streams.closed(session)
+    def _chosen(
+        self, session: StoredWriteSession, pairs: Sequence[tuple[str, int]]
+    ) -> list[Stream]:
+        if not pairs:
+            return self.streams.closed(session)
+        named = [self.streams.stream(session, stream_id, version) for stream_id, version in pairs]
+        return sorted(named, key=lambda s: natural_order(s.stream_id))
 
-    def _require_open(self, session: WriteSession) -> None:
+    def _require_open(self, session: StoredWriteSession) -> None:
         if session.status != OPEN:
             raise faults.invalid_state(
                 f"the session {session.session_id!r} is {session.status.lower()}"
             )
 
-    def _check_writable(self, session: WriteSession, stream: Stream) -> None:
+    def _check_writable(self, session: StoredWriteSession, stream: Stream) -> None:
         self._require_open(session)
-        newest = self._streams.newest(session, stream.stream_id)
+        newest = self.streams.newest(session, stream.stream_id)
         if newest is not None and newest.version > stream.version:
             raise faults.invalid_state(
                 f"version {newest.version} of the stream {stream.stream_id!r} replaced this one"
@@ -329,15 +300,9 @@ class WriteSessions:
         overwrite: bool,
         mode: WriteMode,
     ) -> None:
-        now = self._clock()
+        now, items = self._clock(), json.dumps(spec.items, ensure_ascii=False)
+        how = overwrite, mode.value, OPEN
         self._db.run(
             "INSERT OR IGNORE INTO write_sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            session_id,
-            table.table_id,
-            json.dumps(spec.items, ensure_ascii=False),
-            overwrite,
-            mode.value,
-            OPEN,
-            now,
-            now + LIFETIME,
+            *(session_id, table.table_id, items, *how, now, now + LIFETIME),
         )

@@ -1,7 +1,4 @@
-"""Stores write sessions, streams and parts in the catalogue.
-
-`sessions` has the rules of which change is allowed when.
-"""
+"""Stores streams and parts of write sessions in the catalogue; `sessions` has the rules."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from odps_nb.terms import PartitionSpec, WriteMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSession:
+class StoredWriteSession:
     """A write session; ``status`` is NORMAL, COMMITTED or ABORTED."""
 
     session_id: str
@@ -52,10 +49,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """The result of an upload: the offset of the stream, and the number of the flush.
-
-    ``staging_id`` is text that clients must not read (the Java and Python clients take it so).
-    """
+    """The result of an upload; ``staging_id`` is text that clients must not read."""
 
     stream: Stream
     staging_id: str
@@ -68,7 +62,7 @@ class Streams:
     def __init__(self, database: Database, ledger: Ledger) -> None:
         self._db, self._ledger = database, ledger
 
-    def closed(self, session: WriteSession) -> list[Stream]:
+    def closed(self, session: StoredWriteSession) -> list[Stream]:
         """Return the highest closed version of each stream that has one, in stream order.
 
         Open ones do not count, also where they are newer (live tests of the C++ client:
@@ -82,7 +76,7 @@ class Streams:
             newest[row["stream_id"]] = _stream(row)
         return sorted(newest.values(), key=lambda s: natural_order(s.stream_id))
 
-    def stream(self, session: WriteSession, stream_id: str, version: int) -> Stream:
+    def stream(self, session: StoredWriteSession, stream_id: str, version: int) -> Stream:
         """Return one stream; 404 if it was never opened."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ? AND version = ?",
@@ -94,7 +88,7 @@ class Streams:
             raise faults.no_such_stream(stream_id)
         return _stream(row)
 
-    def newest(self, session: WriteSession, stream_id: str) -> Stream | None:
+    def newest(self, session: StoredWriteSession, stream_id: str) -> Stream | None:
         """Return the highest version of a stream, or ``None``."""
         row = self._db.row(
             "SELECT * FROM streams WHERE session_id = ? AND stream_id = ?"
@@ -104,7 +98,7 @@ class Streams:
         )
         return None if row is None else _stream(row)
 
-    def set_token(self, session: WriteSession, stream: Stream, token: str) -> None:
+    def set_token(self, session: StoredWriteSession, stream: Stream, token: str) -> None:
         """Set a new access token of an exactly-once stream."""
         self._db.run(
             "UPDATE streams SET token = ? WHERE session_id = ? AND stream_id = ? AND version = ?",
@@ -115,31 +109,24 @@ class Streams:
         )
 
     def add_parts(
-        self, session: WriteSession, stream: Stream, additions: Sequence[Addition]
+        self, session: StoredWriteSession, stream: Stream, additions: Sequence[Addition]
     ) -> int:
         """Record uploaded files; return the number of the last one."""
         last = 0
         with self._db.transaction() as db:
             for addition in additions:
-                file = addition.file
+                file, spec = addition.file, json.dumps(addition.spec.items, ensure_ascii=False)
+                place = session.session_id, stream.stream_id, stream.version
+                sizes = file.rows, file.raw_bytes, file.disk_bytes
                 cursor = db.execute(
                     "INSERT INTO parts (name, session_id, stream_id, version, spec, rows,"
                     " raw_bytes, disk_bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        file.name,
-                        session.session_id,
-                        stream.stream_id,
-                        stream.version,
-                        json.dumps(addition.spec.items, ensure_ascii=False),
-                        file.rows,
-                        file.raw_bytes,
-                        file.disk_bytes,
-                    ),
+                    (file.name, *place, spec, *sizes),
                 )
                 last = cursor.lastrowid or 0
         return last
 
-    def parts(self, session: WriteSession, stream: Stream) -> Iterator[Addition]:
+    def parts(self, session: StoredWriteSession, stream: Stream) -> Iterator[Addition]:
         """Yield the uploaded files of a stream, in order."""
         for row in self._db.rows(
             "SELECT * FROM parts WHERE session_id = ? AND stream_id = ? AND version = ?"
@@ -148,14 +135,10 @@ class Streams:
             stream.stream_id,
             stream.version,
         ):
+            sizes = {key: row[key] for key in ("rows", "raw_bytes", "disk_bytes")}
             yield Addition(
                 spec=PartitionSpec(tuple((k, v) for k, v in json.loads(row["spec"]))),
-                file=RowFile(
-                    name=row["name"],
-                    rows=row["rows"],
-                    raw_bytes=row["raw_bytes"],
-                    disk_bytes=row["disk_bytes"],
-                ),
+                file=RowFile(name=row["name"], **sizes),
             )
 
     def drop_parts(self, session_id: str, published: Sequence[str] = ()) -> None:
@@ -168,15 +151,8 @@ class Streams:
 
 
 def _stream(row: sqlite3.Row) -> Stream:
-    return Stream(
-        stream_id=row["stream_id"],
-        version=row["version"],
-        is_open=row["state"] == "open",
-        token=row["token"],
-        next_row=row["next_row"],
-        rows=row["rows"],
-        bytes=row["bytes"],
-    )
+    names = ("stream_id", "version", "token", "next_row", "rows", "bytes")
+    return Stream(is_open=row["state"] == "open", **{name: row[name] for name in names})
 
 
 def staging_text(number: int) -> str:

@@ -1,8 +1,7 @@
-"""Merges upserts and deletes into the rows of primary-key tables.
+"""Merges upserts and deletes into the rows of primary-key tables (protocol section 5.7).
 
-A part of such a table carries ``__operation`` per row: 85 (``U``) puts a row in place of the one
-with its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it
-touches, within the transaction that makes the result visible. ``docs/protocol.md`` section 5.7.
+A part of such a table has ``__operation`` per row: 85 (``U``) puts a row in place of the one with
+its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it touches.
 """
 
 from __future__ import annotations
@@ -42,11 +41,7 @@ class Publisher:
         since: int | None = None,
         one_unit: bool = False,
     ) -> int:
-        """Publish as `Snapshots.publish` does, merged by key if there is one; return the version.
-
-        For a primary-key table the added files are merged into new ones and deleted, and the
-        changes of the version are kept in the change log.
-        """
+        """Publish as `Snapshots.publish` does; with a primary key, merged and logged."""
         if not table.key_columns:
             return self._snapshots.publish(
                 table, additions, replace=replace, since=since, one_unit=one_unit

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.paging import START, Place, Placed
+from odps_nb.access.looking.paging import START, Placed, RowPlace
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
@@ -173,7 +173,7 @@ class RangePager:
 class _Waiting:
     """Rows that no page has taken: the first is ``since`` rows behind a place."""
 
-    place: Place
+    place: RowPlace
     since: int
     batch: pa.RecordBatch
 
@@ -183,7 +183,7 @@ class Mark:
     """The page that begins at ``start``: its first row is ``skip`` rows behind a place."""
 
     start: int = 0
-    place: Place = START
+    place: RowPlace = START
     skip: int = 0
 
 
@@ -238,7 +238,7 @@ class StreamPager:
         self._cache, self._marks = PageCache(CACHE_BYTES // 2), PageMarks(size)
         self._stream: Generator[Placed, None, None] | None = None
         self._rest: list[_Waiting] = []
-        self._behind: tuple[Place, int] = START, 0  # the last place that came, and rows since
+        self._behind: tuple[RowPlace, int] = START, 0  # the last place that came, and rows since
         self._at = 0
         self.total: int | None = None
         self.known = 0

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from odps_nb.access.blob import iter_glances
 from odps_nb.client.blob.many import plan_batches
 from odps_nb.errors import OdpsNbError
-from odps_nb.notebook.live.drawn import picture_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import TypeCode
@@ -54,7 +53,7 @@ def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Th
     except OdpsNbError as error:
         return Thumbnail("", f"not read: {error}"[:200])
     mark = "✓ verified · " if made.verified else ""
-    return Thumbnail(picture_of(made), f"{mark}{made.words}")
+    return Thumbnail(made.drawing.picture, f"{mark}{made.words}")
 
 
 def thumbnails(
@@ -95,7 +94,7 @@ def thumbnails(
                     return
                 found[row, column] = thumbnail(blob)
 
-    bounds = plan_batches(len(wanted), sizes=None, count=most, size=0, at_least=SIDE_BY_SIDE)
+    bounds = plan_batches(len(wanted), count=most, at_least=SIDE_BY_SIDE)
     with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="odps-nb-thumbnails") as pool:
         list(pool.map(draw, (wanted[low:high] for low, high in bounds)))
     return found

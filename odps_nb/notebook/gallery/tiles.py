@@ -16,10 +16,9 @@ from odps_nb.errors import OdpsNbError, visible
 from odps_nb.notebook.display.html import BACKDROP
 from odps_nb.notebook.gallery.facts import Facts
 from odps_nb.notebook.gallery.page import BlobColumnLike, glances
-from odps_nb.notebook.live.drawn import picture_of, player_of, text_of
-from odps_nb.notebook.preview.kind import differs
 from odps_nb.notebook.preview.peek import BlobLike
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.registry import differs
+from odps_nb.notebook.preview.shared import Size, markup_text
 from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
 from odps_nb.terms import shorten
 
@@ -53,7 +52,7 @@ class Tiles:
     def learn(self, index: int, made: Tile) -> None:
         """Take a tile that was drawn elsewhere."""
         self._facts.learn(index, made)
-        if len(made.drawing) <= _BUDGET:
+        if len(made.drawing.html) <= _BUDGET:
             self._keep(index, self._message(index, made, _TEXT))
 
     def kept(self, index: int) -> Message | None:
@@ -84,7 +83,7 @@ class Tiles:
         if isinstance(made, OdpsNbError):
             return self._failed(index, made)
         self._facts.learn(index, made)
-        return {**self._message(index, made, _LARGE_TEXT), "player": player_of(made)}
+        return {**self._message(index, made, _LARGE_TEXT), "player": made.drawing.player}
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -112,7 +111,7 @@ class Tiles:
     def _message(self, index: int, made: Tile, limit: int) -> Message:
         row = self._column.caption(index)
         declared = made.declared if differs(made.declared, made.format) else ""
-        src = picture_of(made)
+        src = made.drawing.picture
         return {
             "index": index,
             "name": shorten(made.name, 200),
@@ -124,9 +123,9 @@ class Tiles:
             "notes": [shorten(visible(note), 240) for note in made.notes],
             "failed": made.format is UNREAD,
             "src": src,
-            "checked": BACKDROP in made.drawing,
-            "text": "" if src else visible(text_of(made, limit)),
-            "rows": "<table" in made.drawing,
+            "checked": BACKDROP in made.drawing.html,
+            "text": "" if src else visible(markup_text(made.drawing.html)[:limit]),
+            "rows": "<table" in made.drawing.html,
         }
 
     def _failed(self, index: int, error: OdpsNbError) -> Message:

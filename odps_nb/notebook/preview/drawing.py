@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import (
     BACKDROP,
     LINE,
@@ -36,24 +37,13 @@ _MADE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The first bytes of a blob; ``whole`` when they are all, ``size`` of all if known.
-
-    ``verified``: they are all, and their checksums were compared. ``room``: how many bytes may go
-    into the page as they are.
-    """
+    """The first bytes of a blob."""
 
     data: bytes
-    whole: bool
-    size: int | None = None
-    verified: bool = False
-    room: int = 0
-
-    @property
-    def all_data(self) -> bytes:
-        """The bytes of the whole blob; raises `UnshowableError` if these are not all."""
-        if not self.whole:
-            raise UnshowableError("too large to look inside")
-        return self.data
+    whole: bool  #: Whether they are all.
+    size: int | None = None  #: Of the whole blob, if known.
+    verified: bool = False  #: Whether they are all and match their checksums.
+    room: int = 0  #: How many bytes may go into the page as they are.
 
     def __repr__(self) -> str:
         return f"Excerpt(<{len(self.data)} of {self.size} bytes>, whole={self.whole})"
@@ -61,68 +51,87 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A drawn preview: markup, facts for the caption (``480 × 360``), a one-line note."""
+    """A drawn preview."""
 
     html: Html
-    facts: tuple[str, ...] = ()
-    note: str = ""
+    facts: tuple[str, ...] = ()  #: For the caption: ``480 × 360``.
+    note: str = ""  #: One line below the caption.
+    picture: str = ""  #: ``data:`` URL of its picture, for views that show it without the markup.
+    player: str = ""  #: ``data:`` URL of its sound or film, likewise.
 
 
-def framed(picture: str, size: Size) -> Html:
-    """Return ``picture`` in the middle of a tinted box of the tile's height."""
+def framed(content: str, size: Size) -> Html:
+    """Return ``content`` in the middle of a tinted box of the tile's height."""
     return element(
         "div",
-        picture,
+        content,
         style=f"display:flex;align-items:center;justify-content:center;background-color:{TINT};"
         f"min-height:{min(size.height, GRID.height)}px",
     )
 
 
-def made_picture(data: bytes) -> tuple[str, str]:
-    """Return media type and ``data:`` URL of a picture that a parser encoded."""
+def placeholder(words: str, size: Size, *, facts: tuple[str, ...] = (), note: str = "") -> Drawing:
+    """Draw some words where there is nothing else to draw."""
+    return Drawing(html=framed(element("em", words, style=MUTED), size), facts=facts, note=note)
+
+
+def reason_to_show(error: MissingDependencyError | UnshowableError) -> str:
+    """Return why something is not drawn, with what to do about it."""
+    return f"{error}: {error.hint}" if isinstance(error, MissingDependencyError) else str(error)
+
+
+def encoded_url(data: bytes) -> str:
+    """Return the ``data:`` URL of a picture that a parser encoded."""
     mime = next((mime for mime, start in _MADE.items() if data.startswith(start)), "")
     if not mime:
         raise UnshowableError("the parser returned no picture")
-    return mime, data_url(mime, data)
+    return data_url(mime, data)
 
 
-def picture_box(data: bytes, size: Size, *, alt: str) -> Html:
-    """Return a picture that a parser encoded, in the middle of a box."""
-    mime, source = made_picture(data)
-    picture = element(
-        "img",
-        attributes={"src": source, "alt": alt},
-        style=f"max-width:100%;max-height:{size.height}px;width:auto;height:auto;"
-        + (BACKDROP if mime != "image/jpeg" else ""),
+def pictured(
+    source: str,
+    size: Size,
+    *,
+    alt: str,
+    facts: tuple[str, ...] = (),
+    note: str = "",
+    backdrop: bool = True,
+) -> Drawing:
+    """Draw a picture, given as a ``data:`` URL, in the middle of a box."""
+    # an SVG may have no size of its own
+    height = "height" if source.startswith("data:image/svg+xml") else "width:auto;max-height"
+    style = f"max-width:100%;{height}:{size.height}px"
+    if backdrop and not source.startswith("data:image/jpeg"):
+        style += f";{BACKDROP}"
+    html = framed(element("img", attributes={"src": source, "alt": alt}, style=style), size)
+    return Drawing(html=html, facts=facts, note=note, picture=source)
+
+
+def text_box(content: str, size: Size, *, label: str, wrap: bool = True) -> Html:
+    """Return text of one width in a box that scrolls."""
+    wrapping = "pre-wrap;overflow-wrap:anywhere" if wrap else "pre"
+    text = element(
+        "pre",
+        content,
+        attributes={"dir": "auto"} if wrap else None,
+        style=f"margin:0;padding:8px 10px;white-space:{wrapping};background:none;color:inherit;"
+        f"{MONO}",
     )
-    return framed(picture, size)
+    return scroller("div", text, label=label, style=size.box)
 
 
-def source_box(text: str, size: Size, *, label: str) -> tuple[Html, bool]:
-    """Return the first lines, escaped, in a box that scrolls, and whether any were left out."""
-    lines = text.splitlines()
-    shown = [line[:_LINE] + ("…" if len(line) > _LINE else "") for line in lines[: size.lines]]
-    box = scroller(
-        "div",
-        element(
-            "pre",
-            "\n".join(shown),
-            attributes={"dir": "auto"},
-            style=f"margin:0;padding:8px 10px;white-space:pre-wrap;overflow-wrap:anywhere;"
-            f"background:none;color:inherit;{MONO}",
-        ),
-        label=label,
-        style=size.box,
-    )
-    return box, len(lines) > len(shown)
+def source_box(text: str, size: Size, *, label: str) -> Html:
+    """Return the first lines in a box that scrolls."""
+    lines = text.splitlines()[: size.lines]
+    return text_box("\n".join(shorten(line, _LINE) for line in lines), size, label=label)
 
 
-def card(title: str, rows: Sequence[Html], size: Size) -> Html:
-    """Return a few rows below a title, in the middle of a box."""
+def card(title: str, rows: Iterable[str], size: Size) -> Html:
+    """Return a few rows of text or markup below a title, in the middle of a box."""
     inner = element(
         "div",
         element("div", title, style="font-weight:bold;font-size:18px"),
-        *rows,
+        *(element("div", row) for row in rows),
         attributes={"dir": "auto"},
         style=f"padding:12px 16px;border:{LINE};border-radius:4px;{SMALL}",
     )
@@ -144,45 +153,22 @@ def headed(words: Sequence[str], draw: Callable[[Size], Html], size: Size) -> Ht
     return join((line, draw(replace(size, height=size.height - _HEADING))))
 
 
-def headed_lines(heading: Sequence[str], lines: Sequence[str], size: Size, *, name: str) -> Html:
-    """Return the first lines of a text, below a heading if there is one."""
-
-    def draw(below: Size) -> Html:
-        if not lines:
-            return framed(element("em", "no text", style=MUTED), below)
-        return source_box("\n".join(lines), below, label=f"text of {name}")[0]
-
-    return headed(heading, draw, size)
-
-
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], size: Size, *, label: str) -> Html:
     """Return a table of texts, cut to the columns and the cell width that fit."""
-    shown = head[: size.columns]
-    more = len(head) > len(shown)
-    cell = (
-        f"padding:2px 8px;border-bottom:{LINE};white-space:nowrap;text-align:left;background:none"
-    )
-    names = [
-        element("th", shorten(text, _CELL), attributes={"scope": "col"}, style=cell)
-        for text in shown
-    ]
-    lines = [
-        element(
-            "tr",
-            *(
-                element("td", shorten(text, _CELL), attributes={"dir": "auto"}, style=cell)
-                for text in row[: len(shown)]
-            ),
-            *([element("td", "…", style=cell)] if more else []),
+    dots = ["…"] if len(head) > size.columns else []
+    style = "padding:2px 8px;white-space:nowrap;text-align:left;background:none"
+    style += f";border-bottom:{LINE}"
+
+    def line(tag: str, texts: Sequence[str], attributes: dict[str, str | int | None]) -> Html:
+        cells = (shorten(text, _CELL) for text in (*texts[: size.columns], *dots))
+        return element(
+            "tr", *(element(tag, text, attributes=attributes, style=style) for text in cells)
         )
-        for row in rows
-    ]
+
     table = element(
         "table",
-        element(
-            "thead", element("tr", *names, *([element("th", "…", style=cell)] if more else []))
-        ),
-        element("tbody", *lines),
+        element("thead", line("th", head, {"scope": "col"})),
+        element("tbody", *(line("td", row, {"dir": "auto"}) for row in rows)),
         style=f"border-collapse:collapse;margin:0;{SMALL}",
     )
     return scroller("div", table, label=label, style=size.box)

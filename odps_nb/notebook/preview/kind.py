@@ -1,22 +1,18 @@
 """What a kind of preview declares: its formats, how they are recognised, limits and drawing.
 
-A kind is one file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``; the registry finds
-it there. A format that needs a parser in native code adds a file in
-`odps_nb.notebook.preview.parsers`, which runs in the parser process: ``parse(data, options)``,
-where ``options`` has at least the ``size`` of the preview. What cannot be shown (cut, corrupt,
-too large) raises `UnshowableError` with a readable reason, and what needs a library that is not
-installed `MissingDependencyError`.
+A kind is one file in `odps_nb.notebook.preview.kinds` with a constant ``KIND``. A parser in native
+code is one file in `odps_nb.notebook.preview.parsers` with ``parse(data, options)``, which runs in
+the parser process. Both raise `UnshowableError` with a reason for what cannot be shown.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
-from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.encodings import decode, detect
 from odps_nb.parsing.values import UnshowableError
 
@@ -33,62 +29,32 @@ BINARIES: Final = 200  #: everything else; no text gets here
 LAST: Final = 300  #: when no other kind fits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Format:
-    """A file format: its names, and the bytes that prove it.
+    """A file format: its names, and the bytes that prove it."""
 
-    Attributes
-    ----------
-    mime
-        Our media type, the only one that gets into a ``data:`` URL.
-    label
-        For a person: ``PNG``, ``CSV``, ….
-    aliases
-        Other media types that people declare for it.
-    starts
-        First bytes that prove the format. What needs more than that is for `Kind.recognise`.
-    brands
-        Brands of an ISO base media file (the box ``ftyp``) that prove it.
-    limit
-        Bytes that are read of it at most, where that is more than `Kind.limit`.
-    kind, encoding, guessed
-        Of recognised bytes: name of the kind; Python's name of the text encoding, empty unless it
-        is a kind of text, and whether it was guessed.
-    """
-
-    mime: str
-    label: str
-    aliases: tuple[str, ...] = ()
-    starts: tuple[bytes, ...] = ()
-    brands: tuple[bytes, ...] = ()
-    limit: int = 0
-    kind: str = ""
-    encoding: str = ""
-    guessed: bool = False
+    mime: str  #: Our media type, the only one that gets into a ``data:`` URL.
+    label: str  #: For a person: ``PNG``, ``CSV``, ….
+    _: KW_ONLY
+    aliases: tuple[str, ...] = ()  #: Other media types that people declare for it.
+    starts: tuple[bytes, ...] = ()  #: First bytes that prove the format; see `Kind.recognise`.
+    brands: tuple[bytes, ...] = ()  #: Brands of an ISO base media file that prove it.
+    limit: int = 0  #: Bytes that are read of it at most, where that is more than `Kind.limit`.
+    kind: str = ""  #: Of recognised bytes: name of the kind.
+    encoding: str = ""  #: Of recognised text: Python's name of its encoding.
+    guessed: bool = False  #: Whether the encoding was guessed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first bytes of a blob, which a kind recognises or not.
+    """The first bytes of a blob, which a kind recognises or not."""
 
-    Attributes
-    ----------
-    data
-        At most `HEAD` bytes.
-    whole
-        Whether they are all there are.
-    text, encoding, guessed
-        The bytes as text, their encoding, and whether it was guessed; empty when they are no text.
-    brand
-        The first known brand of an ISO base media file; else empty.
-    """
-
-    data: bytes
-    whole: bool
-    text: str = ""
-    encoding: str = ""
-    guessed: bool = False
-    brand: bytes = b""
+    data: bytes  #: At most `HEAD` bytes.
+    whole: bool  #: Whether they are all there are.
+    text: str = ""  #: The bytes as text; empty when they are no text.
+    encoding: str = ""  #: The encoding of the text.
+    guessed: bool = False  #: Whether the encoding was guessed.
+    brand: bytes = b""  #: The first known brand of an ISO base media file.
 
     @classmethod
     def of(
@@ -98,74 +64,45 @@ class Head:
 
         With ``guess``, an encoding is guessed where none is stated and it is not UTF-8.
         """
-        brand = _brand(data, brands)
         found = detect(data, whole=whole, guess=guess) if data else None
-        if found is None:
-            return cls(data=data, whole=whole, brand=brand)
-        text = decode(data, found.name, whole=whole)
         return cls(
             data=data,
             whole=whole,
-            text=text,
-            encoding=found.name,
-            guessed=found.guessed,
-            brand=brand,
+            text=decode(data, found.name, whole=whole) if found else "",
+            encoding=found.name if found else "",
+            guessed=found is not None and found.guessed,
+            brand=_brand(data, brands),
         )
 
     def __repr__(self) -> str:
         return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
 
 
-class Draw(Protocol):
-    """Draws the first bytes of a blob.
-
-    Raises `UnshowableError` with a readable reason; the tile then shows bytes in hex.
-    """
-
-    def __call__(self, excerpt: Excerpt, format: Format, size: Size, /, *, name: str) -> Drawing:
-        """Return the drawing; ``name`` is what a person calls the blob."""
+#: Draws the first bytes of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is what
+#: a person calls the blob. After an `UnshowableError`, the tile shows its reason and bytes in hex.
+Draw = Callable[..., Drawing]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of preview: which formats it has, how to recognise and how to draw them.
+    """A kind of preview: which formats it has, how to recognise and how to draw them."""
 
-    Attributes
-    ----------
-    name
-        What a gallery filters by.
-    formats
-        With their media types and first bytes.
-    draw
-        Draws one of the formats.
-    draw_rendered
-        Draws in place of ``draw`` when a person asked for ``render=True``.
-    recognise
-        Returns one of the formats, or ``None``; asked when no ``starts`` or ``brands`` fits.
-        Looks at bytes and text only: libraries belong into the parser process.
-    precedence
-        Lower ones are asked first: `FIRST`, `TEXTS`, `BINARIES` or `LAST`, or a little more than
-        one of these. Kinds of the same precedence are asked in the order of their names.
-    limit
-        Bytes that are read at most before it is drawn.
-    head
-        Bytes that are read of a larger blob.
-    alone
-        Bytes that are read at most for a large preview, where these are more than ``limit``.
-    embedded
-        Whether the bytes go into the page as they are, if it has room for them; then at least what
-        it has room for is read.
-    """
-
-    name: str
+    name: str  #: What a gallery filters by.
     formats: tuple[Format, ...]
     draw: Draw
-    draw_rendered: Draw | None = None
+    draw_rendered: Draw | None = None  #: Draws in place of ``draw`` for ``render=True``.
+    fallback: Draw | None = None  #: Draws what ``draw`` refuses, in place of bytes in hex.
+    #: Returns one of the formats; asked when no ``starts`` or ``brands`` fits. It looks at bytes
+    #: and text only: libraries belong in the parser process.
     recognise: Callable[[Head], Format | None] | None = None
+    #: Lower ones are asked first: `FIRST`, `TEXTS`, `BINARIES` or `LAST`, or a little more.
     precedence: int = BINARIES
-    limit: int = HEAD
-    head: int = HEAD
-    alone: int = 0
+    limit: int = HEAD  #: Bytes that are read at most before it is drawn.
+    head: int = HEAD  #: Bytes that are read of a larger blob.
+    alone: int = 0  #: Bytes that are read at most for a large preview, if more than ``limit``.
+    whole: bool = False  #: Whether it is drawn only where all of it was read.
+    #: Whether the bytes go into the page as they are, if it has room for them; then at least what
+    #: it has room for is read.
     embedded: bool = False
 
     @property
@@ -209,51 +146,12 @@ def text_of(excerpt: Excerpt, format: Format) -> str:
         raise UnshowableError(f"not {format.encoding} from byte {error.start} on") from None
 
 
-_LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
-# Labels that promise nothing in particular contradict nothing.
-_VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
-# What others are packed in: a label may name what is inside.
-_PACKED: Final = frozenset(
-    {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
-)
-# What others are made of: a label that we do not know may know better.
-_OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
-# Texts that browsers run, and labels that promise no more than a text.
-_ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
-_HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
+def load_json(text: str | bytes, number: Callable[[str], Any] = str) -> Any:
+    """Return the value of a JSON text, ``None`` where it is none.
 
-
-def differs(declared: str | None, format: Format) -> bool:
-    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
-
-    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
-    bytes a text that are none, when a page that browsers run is called something else, and when a
-    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
-    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
-    text, or of a container that the format is made of (``.docx`` and ZIP).
+    Numbers are texts unless ``number`` converts them: one of a million digits costs nothing.
     """
-    from odps_nb.notebook.preview.registry import kinds  # it imports this module
-
-    label = (declared or "").split(";")[0].strip().lower()
-    if label in _VAGUE or label == format.mime or label in format.aliases:
-        return False
-    if not _LABEL.fullmatch(label):
-        return True  # it is no media type at all
-    named = [
-        (kind.is_text, other)
-        for kind in kinds()
-        for other in kind.formats
-        if label == other.mime or label in other.aliases
-    ]
-    if any(format.mime in other.aliases for _, other in named):
-        return False  # it is made of this
-    if label.startswith("text/") or any(is_text for is_text, _ in named):
-        if format.encoding:
-            return format.mime in _ACTIVE and label not in _HARMLESS
-        return format.mime not in _PACKED
-    if named:
-        return True
-    if format.encoding:
-        return format.mime in _ACTIVE
-    is_open = format.mime in _OPEN or format.kind == "binary"
-    return not is_open and label.partition("/")[0] != format.mime.partition("/")[0]
+    try:
+        return json.loads(text, parse_int=number, parse_float=number)
+    except (ValueError, RecursionError):
+        return None

@@ -1,15 +1,58 @@
-"""Has the bytes of a blob parsed for a preview, in the parser process of this kernel."""
+"""Has the bytes of a blob parsed in the parser process of this kernel, and draws the answer."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
+from odps_nb.notebook.display.html import Html
+from odps_nb.notebook.preview.drawing import (
+    Drawing,
+    Excerpt,
+    encoded_url,
+    headed,
+    pictured,
+    source_box,
+    table_of,
+)
+from odps_nb.notebook.preview.kind import Format
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.client import Parsed, Parser, at_exit
+from odps_nb.terms import shorten
 
 _parser = at_exit(Parser())
 
 
-def parse(parser: str, data: bytes, size: Size, **options: str) -> Parsed:
+def parse(parser: str, data: bytes, size: Size, **options: object) -> Parsed:
     """Parse ``data`` with one of `parsers`, or of an installed package."""
     return _parser.parse(parser, data, {**options, "size": asdict(size)})
+
+
+def draw_parsed(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
+    """Draw what the parser of the kind finds."""
+    parsed = parse(
+        format.kind,
+        excerpt.data,
+        size,
+        mime=format.mime,
+        label=format.label,
+        whole=excerpt.whole,
+        length=max(excerpt.size or 0, len(excerpt.data)),
+    )
+    return draw_answer(parsed, size, name=name)
+
+
+def draw_answer(parsed: Parsed, size: Size, *, name: str) -> Drawing:
+    """Draw what a parser returned, which made it with `shared.answer`."""
+    facts = tuple(shorten(fact, 60) for fact in parsed.texts("facts"))
+    if parsed.data:
+        source, alt = encoded_url(parsed.data), f"{name}, {' '.join(facts)}"
+        return pictured(source, size, alt=alt, facts=facts, note=parsed.text("note"))
+
+    def draw(below: Size) -> Html:
+        head, label = parsed.texts("head"), f"content of {name}"
+        if head:
+            return table_of(head, parsed.rows("rows"), below, label=label)
+        return source_box("\n".join(parsed.texts("lines")), below, label=label)
+
+    html = headed(parsed.texts("heading"), draw, size)
+    return Drawing(html=html, facts=facts, note=parsed.text("note"))

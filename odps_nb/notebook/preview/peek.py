@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Protocol
 
 from odps_nb.notebook.preview.drawing import Excerpt
@@ -46,56 +47,48 @@ class BlobLike(Protocol):
 def peek(blob: BlobLike, *, embed: int, alone: bool = False) -> tuple[Format, Excerpt]:
     """Return the format of a blob and the bytes that its preview needs.
 
-    Reads the head, and the rest only where the kind wants the whole blob and its limit allows it.
+    Opens and closes the blob once; reads its head, and the rest only where the kind wants the whole
+    blob and its limit allows it.
 
     Parameters
     ----------
-    blob
-        Opened and closed once.
     embed
         Bytes that may go into a ``data:`` URL.
     alone
         Whether it is for a large preview, for which `Kind.alone` allows more.
     """
-    file = blob.open()
-    try:
-        head = _read_up_to(file, HEAD + 1)
-        if len(head) <= HEAD:
-            format = sniff(head, len(head))
-            return format, Excerpt(
-                data=head, whole=True, size=len(head), verified=file.verified, room=embed
-            )
-        format = sniff(head[:HEAD], blob.size)
+    with closing(blob.open()) as file:
+        format, head, size = _look(blob, file)
         kind = kinds()[format.kind]
         embedded = embed if kind.embedded else 0
-        limit = max(kind.limit, format.limit, embedded, kind.alone if alone else 0)
-        known = blob.size
-        if known is not None and known > limit:
+        limit = max(HEAD, kind.limit, format.limit, embedded, kind.alone if alone else 0)
+        if size is not None and size > limit:
             data = _read_up_to(file, kind.head, head)
-            return format, Excerpt(data=data[: kind.head], whole=False, size=known)
-        data = _read_up_to(file, limit + 1, head)
+            return format, Excerpt(data=data[: kind.head], whole=False, size=size)
+        data = head if len(head) <= HEAD else _read_up_to(file, limit + 1, head)
         whole = len(data) <= limit
         return format, Excerpt(
             data=data if whole else data[: kind.head],
             whole=whole,
-            size=len(data) if whole else blob.size,
+            size=len(data) if whole else size,
             verified=whole and file.verified,
             room=embed,
         )
-    finally:
-        file.close()
 
 
 def glance(blob: BlobLike) -> tuple[Format, str]:
     """Return the format of a blob and, of a text, its beginning; reads its head only."""
-    file = blob.open()
-    try:
-        head = _read_up_to(file, HEAD + 1)
-    finally:
-        file.close()
-    format = sniff(head[:HEAD], len(head) if len(head) <= HEAD else blob.size)
+    with closing(blob.open()) as file:
+        format, head, _ = _look(blob, file)
     text = decode(head[:HEAD], format.encoding, whole=False) if format.encoding else ""
     return format, text
+
+
+def _look(blob: BlobLike, file: BlobFileLike) -> tuple[Format, bytes, int | None]:
+    """Return the format, the head and a byte behind it, and the size if known."""
+    head = _read_up_to(file, HEAD + 1)
+    size = len(head) if len(head) <= HEAD else blob.size
+    return sniff(head[:HEAD], size), head, size
 
 
 def _read_up_to(file: BlobFileLike, count: int, head: bytes = b"") -> bytes:

@@ -1,8 +1,7 @@
 """Finds the kinds of previews, and asks them in order what a blob is.
 
-What the server declares is only a label: nothing here looks at it. Kinds are the files of
-`odps_nb.notebook.preview.kinds`: a new one needs no line anywhere else. Installed packages add
-theirs by an entry point: see ``docs/previews.md``.
+Kinds are the files of `odps_nb.notebook.preview.kinds` and those of installed packages
+(``docs/previews.md``). What the server declares is only a label, which decides nothing.
 """
 
 from __future__ import annotations
@@ -11,35 +10,27 @@ import importlib
 import logging
 import mimetypes
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
 
-from odps_nb.notebook.preview import kinds as _package
-from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind, differs
+from odps_nb.notebook.preview.kind import UNKNOWN, Format, Head, Kind
 
 #: Entry points of kinds that other packages have.
 GROUP: Final = "odps_nb.preview_kinds"
+# by name: its modules import this one
+_PACKAGE: Final = "odps_nb.notebook.preview.kinds"
 
-_Recognise = Callable[[Head], Format | None]
 _log = logging.getLogger("odps_nb")
 
 
 class Kinds:
     """Kinds of previews, in the order in which they are asked.
 
-    Parameters
-    ----------
-    kinds
-        In any order.
-
-    Raises
-    ------
-    ValueError
-        For two kinds of the same name, or a brand that two of them claim.
+    Raises `ValueError` for two kinds of the same name, or a brand that two of them claim.
     """
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
@@ -60,15 +51,7 @@ class Kinds:
         return self._by_name[name]
 
     def sniff(self, head: bytes, size: int | None = None) -> Format:
-        """Return the format of a blob, told from its first bytes alone.
-
-        Parameters
-        ----------
-        head
-            The first `HEAD` bytes, or all of them.
-        size
-            Length of the whole blob in bytes, if known; a head of that length is the whole blob.
-        """
+        """Return the format of a blob of ``size`` bytes by its first `HEAD` bytes, or all."""
         whole = size is not None and size <= len(head)
         found = self._match(Head.of(head, whole=whole, brands=self._brands))
         if found.mime != UNKNOWN:
@@ -78,8 +61,13 @@ class Kinds:
         return self._match(guessed) if guessed.guessed else found
 
     def _match(self, head: Head) -> Format:
-        found = (kind.match(head) for kind in self)
-        return next(format for format in found if format is not None)  # "binary" fits always
+        for kind in self:
+            try:
+                if found := kind.match(head):
+                    return found
+            except Exception as error:  # noqa: BLE001  # another package may raise what it likes
+                _log.warning("the preview kind %r could not look at a blob: %s", kind.name, error)
+        raise AssertionError("the kind 'binary' matches everything")
 
 
 @cache
@@ -89,30 +77,15 @@ def kinds() -> Kinds:
     A kind of another package that does not load, or takes a name or brand of another one, is left
     out; the log says so.
     """
-    names = (module.name for module in pkgutil.iter_modules(_package.__path__))
-    found = Kinds(importlib.import_module(f"{_package.__name__}.{name}").KIND for name in names)
+    folder = importlib.import_module(_PACKAGE).__path__
+    modules = (f"{_PACKAGE}.{module.name}" for module in pkgutil.iter_modules(folder))
+    found = Kinds(importlib.import_module(module).KIND for module in modules)
     for entry in sorted(entry_points(group=GROUP)):
         try:
-            kind = entry.load()
-            found = Kinds((*found, replace(kind, recognise=_guarded(kind.recognise, entry.name))))
+            found = Kinds((*found, entry.load()))
         except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
             _log.warning("the preview kind %r is left out: %s", entry.name, error)
     return found
-
-
-def _guarded(recognise: _Recognise | None, name: str) -> _Recognise | None:
-    """Return a function that recognises nothing where ``recognise`` raises."""
-    if recognise is None:
-        return None
-
-    def guarded(head: Head) -> Format | None:
-        try:
-            return recognise(head)
-        except Exception as error:  # noqa: BLE001  # of another package: it may raise what it likes
-            _log.warning("the preview kind %r could not look at a blob: %s", name, error)
-            return None
-
-    return guarded
 
 
 def sniff(head: bytes, size: int | None = None) -> Format:
@@ -121,19 +94,60 @@ def sniff(head: bytes, size: int | None = None) -> Format:
 
 
 def media_type(head: bytes, size: int, name: str) -> str:
-    """Return the media type of a file; ``application/octet-stream`` where nothing is known.
+    """Return the media type of a file of ``size`` bytes by its first `HEAD` bytes, then its name.
 
-    Parameters
-    ----------
-    head
-        Its first bytes, at least `odps_nb.notebook.preview.kind.HEAD` of them or all.
-    size
-        How many it has.
-    name
-        Its name.
+    ``application/octet-stream`` where nothing is known.
     """
     found = sniff(head, size)
     guess = mimetypes.guess_type(name)[0]
     if guess is None or not size:
         return found.mime
     return found.mime if differs(guess, found) else guess
+
+
+_LABEL: Final = re.compile(r"[\w.+!#$&^-]+/[\w.+!#$&^-]+", re.ASCII)
+# Labels that promise nothing in particular contradict nothing.
+_VAGUE: Final = frozenset({"", UNKNOWN, "binary/octet-stream", "application/unknown"})
+# What others are packed in: a label may name what is inside.
+_PACKED: Final = frozenset(
+    {"application/gzip", "application/x-bzip2", "application/x-xz", "application/zstd"}
+)
+# What others are made of: a label that we do not know may know better.
+_OPEN: Final = frozenset({UNKNOWN, "application/zip", "image/tiff", *_PACKED})
+# Texts that browsers run, and labels that promise no more than a text.
+_ACTIVE: Final = frozenset({"text/html", "image/svg+xml"})
+_HARMLESS: Final = frozenset({"text/plain", "text/markdown", "text/x-markdown", "text/x-rst"})
+
+
+def differs(declared: str | None, format: Format) -> bool:
+    """Whether the declared media type contradicts what the bytes are, so that it could mislead.
+
+    It does when bytes would have proved it and do not (``image/png`` over HTML), when it calls
+    bytes a text that are none, when a page that browsers run is called something else, and when a
+    label that is unknown here is of another family (``image/…``) than a proved format. Parameters
+    (``; charset=…``), case, aliases and vague labels contradict nothing, nor do other names of a
+    text, or of a container that the format is made of (``.docx`` and ZIP).
+    """
+    label = (declared or "").split(";")[0].strip().lower()
+    if label in _VAGUE or label == format.mime or label in format.aliases:
+        return False
+    if not _LABEL.fullmatch(label):
+        return True  # it is no media type at all
+    named = [
+        (kind.is_text, other)
+        for kind in kinds()
+        for other in kind.formats
+        if label == other.mime or label in other.aliases
+    ]
+    if any(format.mime in other.aliases for _, other in named):
+        return False  # it is made of this
+    if label.startswith("text/") or any(is_text for is_text, _ in named):
+        if format.encoding:
+            return format.mime in _ACTIVE and label not in _HARMLESS
+        return format.mime not in _PACKED
+    if named:
+        return True
+    if format.encoding:
+        return format.mime in _ACTIVE
+    is_open = format.mime in _OPEN or format.kind == "binary"
+    return not is_open and label.partition("/")[0] != format.mime.partition("/")[0]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from html.parser import HTMLParser
+from typing import Any, Final, Literal
 
 #: First bytes of an ASF file (WMA, WMV).
 ASF: Final = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
 #: What it has in its header where one of its streams is a film (ASF 1.2, 10.4).
 ASF_FILM: Final = bytes.fromhex("c0ef19bc4d5bcf11a8fd00805f5c442b")
+
+_LONGEST: Final = 400  # characters of a text in an answer
+_HIDDEN: Final = frozenset({"script", "style", "title"})
+_LINES: Final = frozenset(
+    {"br", "details", "div", "h1", "h2", "h3", "li", "p", "pre", "summary", "table", "tr"}
+)
 
 #: What the refusal of a film or a sound begins with that a browser may still play.
 OTHER_CODEC: Final = "not decoded here: its codec is"
@@ -16,26 +24,15 @@ OTHER_CODEC: Final = "not decoded here: its codec is"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much space a preview has.
+    """How much space a preview has."""
 
-    Attributes
-    ----------
-    layout
-        ``tile`` among others, ``row`` with its caption beside it, or ``single``.
-    width, height
-        Bounds of a picture, in CSS pixels.
-    rows, columns
-        Bounds of a table.
-    lines
-        Bound of a text.
-    """
-
+    #: ``tile`` among others, ``row`` with its caption beside it, or ``single``.
     layout: Literal["tile", "row", "single"]
-    width: int
+    width: int  #: Of a picture, in CSS pixels; likewise ``height``.
     height: int
-    rows: int
+    rows: int  #: Of a table; likewise ``columns``.
     columns: int
-    lines: int
+    lines: int  #: Of a text.
 
     @property
     def box(self) -> str:
@@ -60,3 +57,65 @@ def length_of(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def answer(
+    facts: Iterable[object] = (),
+    picture: bytes = b"",
+    *,
+    note: str = "",
+    heading: Iterable[object] = (),
+    head: Iterable[object] = (),
+    rows: Iterable[Iterable[object]] = (),
+    lines: Iterable[object] = (),
+) -> tuple[dict[str, Any], bytes]:
+    """Return what a parser found, as `parsing.draw_parsed` draws it; long texts are cut.
+
+    An encoded picture is drawn, else the table of ``head`` and ``rows``, else ``lines``, these two
+    below the texts of ``heading``.
+    """
+    texts = {"facts": facts, "heading": heading, "head": head, "lines": lines}
+    found: dict[str, Any] = {name: _cut(some) for name, some in texts.items()}
+    return {**found, "note": note, "rows": [_cut(row) for row in rows]}, picture
+
+
+def _cut(values: Iterable[object]) -> list[str]:
+    return [_text(value)[:_LONGEST] for value in values]
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)
+
+
+def markup_text(markup: str) -> str:
+    """Return the text of HTML, one line for each block and row; cells are separated by tabs."""
+    reader = _MarkupText()
+    reader.feed(markup)
+    reader.close()
+    lines = "".join(reader.parts).splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+class _MarkupText(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._hidden += tag in _HIDDEN
+        if tag in _LINES:
+            self.parts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._hidden -= tag in _HIDDEN and self._hidden > 0
+        if tag in _LINES:
+            self.parts.append("\n")
+        elif tag in ("td", "th"):
+            self.parts.append("\t")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(data)

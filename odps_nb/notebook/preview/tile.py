@@ -6,7 +6,9 @@ the service (`TransportError`, `CancelledError`) are raised.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from odps_nb.errors import (
@@ -26,11 +28,11 @@ from odps_nb.notebook.display.html import (
     figure,
     join,
 )
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import UNKNOWN, Format, differs
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder, reason_to_show
+from odps_nb.notebook.preview.kind import UNKNOWN, Format
 from odps_nb.notebook.preview.kinds import binary
 from odps_nb.notebook.preview.peek import BlobLike, peek
-from odps_nb.notebook.preview.registry import kinds
+from odps_nb.notebook.preview.registry import differs, kinds
 from odps_nb.notebook.preview.shared import GRID, SINGLE, Size
 from odps_nb.parsing.client import ParserStoppedError
 from odps_nb.parsing.reasons import refusal_of
@@ -46,40 +48,91 @@ UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 _CAPTION: Final = 4096  # characters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tile:
-    """A drawn blob: markup, one line of text, and its properties.
+    """A drawn blob and what its caption says: ``html`` is the whole tile, ``text`` its one line.
 
-    ``drawing`` is the markup without the caption; ``words``, ``verified`` and ``notes`` are what
-    the caption says.
+    ``declared`` is the media type that the uploader declared, ``size`` the bytes of the blob,
+    ``space`` how much room the tile has.
     """
 
-    html: Html
-    text: str
-    format: Format
-    name: str
-    drawing: Html
-    words: str
-    declared: str = ""
-    size: int | None = None
-    verified: bool = False
-    notes: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Tile({self.text!r}, <{len(self.html)} characters>)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Caption:
-    """What the caption of a tile says."""
-
     name: str
     format: Format
+    drawing: Drawing
+    space: Size
     declared: str = ""
     size: int | None = None
     verified: bool = False
     notes: tuple[str, ...] = ()
     row: str = ""
+
+    def __repr__(self) -> str:
+        return f"Tile({self.text!r}, <{len(self.html)} characters>)"
+
+    @cached_property
+    def words(self) -> str:
+        """Format, facts, encoding and size."""
+        what = [self.format.label, *self.drawing.facts]
+        if self.format.encoding not in ("", "utf-8", "utf-8-sig"):
+            name = self.format.encoding.replace("_", "-")
+            what.append(f"{name} (guessed)" if self.format.guessed else name)
+        if self.size is not None:
+            what.append(format_bytes(self.size))
+        return " · ".join(what)
+
+    @property
+    def text(self) -> str:
+        """One line about the blob."""
+        parts = [shorten(self.name, 48), self.words]
+        parts += ["verified"] if self.verified else []
+        parts += [shorten(self.row, 80)] if self.row not in ("", self.name) else []
+        return "  ".join(parts)
+
+    @cached_property
+    def html(self) -> Html:
+        """The drawing with its caption."""
+        return figure(
+            self.drawing.html,
+            join(self._caption()),
+            label=f"{shorten(self.name, 120)}, {self.words}",
+            width=self.space.width,
+            beside=self.space.layout == "row",
+            fills=self.space.layout == "tile",
+        )
+
+    def _caption(self) -> Iterator[Html]:
+        yield element(
+            "div",
+            element("bdi", shorten(self.name, 120)),
+            attributes={"title": shorten(self.name, 400)},
+            style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
+        )
+        yield element("div", self.words, style=f"{SMALL};{MUTED}")
+        small = f"{SMALL};overflow-wrap:anywhere"
+        if self.row not in ("", self.name):
+            yield element("div", element("bdi", shorten(visible(self.row), 240)), style=small)
+        badges = []
+        if self.verified:
+            badges.append(_badge("✓ verified", "rgba(34,160,80,0.22)", None))
+        if differs(self.declared, self.format):
+            words, title = f"declared {self.declared}", shorten(self.declared, 400)
+            badges.append(_badge(words, "rgba(235,140,20,0.30)", title))
+        if badges:
+            yield element("div", *badges)
+        for note in self.notes:
+            yield element("div", shorten(visible(note), 240), style=small)
+
+
+def _badge(words: str, colour: str, title: str | None) -> Html:
+    return element(
+        "span",
+        shorten(words, 200),
+        attributes={"title": title},
+        style="display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px;"
+        "max-width:100%;box-sizing:border-box;vertical-align:bottom;"
+        f"overflow:hidden;text-overflow:ellipsis;white-space:nowrap;{SMALL};"
+        f"background-color:{colour}",
+    )
 
 
 def tile(
@@ -92,13 +145,10 @@ def tile(
     render: bool = False,
     budget: int = TILE_BUDGET,
 ) -> Tile:
-    """Read one blob and draw it as a tile.
+    """Read one blob and draw it as a tile; opens and closes it once.
 
     Parameters
     ----------
-    blob
-        Opened and closed once; no more of it is read than `Kind.limit` of its kind, or `Kind.alone`
-        for a large preview.
     size
         How much room the preview has.
     fallback_name
@@ -121,41 +171,30 @@ def tile(
         reason = f"{type(error).__name__}: {error}"
         return unread_tile(reason, size=size, name=fallback_name, row=row)
     name = " ".join(visible(stated or "").split()) or fallback_name
-    drawing, notes = _draw(excerpt, format, size, name=name, render=render, keep=keep)
-    about = _Caption(
+    drawing = _draw(excerpt, format, size, name=name, render=render, keep=keep)
+    notes = [drawing.note, "" if excerpt.whole else _head_note(excerpt, keep)]
+    made = Tile(
         name=name,
         format=format,
+        drawing=drawing,
+        space=size,
         declared=declared or "",
         size=excerpt.size,
         verified=excerpt.verified,
-        notes=notes if excerpt.whole else (*notes, _head_note(excerpt, keep)),
+        notes=tuple(filter(None, notes)),
         row=row,
     )
-    made = _assemble(drawing, about, size)
     if len(made.html) <= budget:
         return made
     small = binary.draw(excerpt, format, size, name=name)
-    note = f"too large to show: keep it with {keep}"
-    return _assemble(small, replace(about, notes=(note,)), size)
+    return replace(made, drawing=small, notes=(f"too large to show: keep it with {keep}",))
 
 
 def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
     """Return the MIME bundle of one blob: ``text/html`` without scripts, and ``text/plain``.
 
-    Opens the blob once; reads no more of it than the preview needs.
-
-    Parameters
-    ----------
-    blob
-        What to show; see `BlobLike`.
-    render
-        Draw an HTML page in a sandbox rather than show its source.
-
-    Raises
-    ------
-    TransportError
-        When the service gives no answer. A blob that is corrupt or gone raises nothing: its tile
-        says so.
+    With ``render``, an HTML page is drawn in a sandbox. Raises `TransportError` when the service
+    gives no answer; the tile says what else is wrong with a blob.
     """
     made = tile(blob, size=SINGLE, render=render)
     return bundle(made.html, f"<Blob {made.text}>")
@@ -163,16 +202,13 @@ def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
 
 def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
     """Return the tile of a null cell."""
-    words = element("em", "null", style=MUTED)
-    about = _Caption(name=name, format=NULL)
-    return _assemble(Drawing(html=framed(words, size)), about, size)
+    return Tile(name=name, format=NULL, drawing=placeholder("null", size), space=size)
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str = "") -> Tile:
     """Return the tile of a blob that was not read, with the reason."""
-    words = element("em", "not read", style=MUTED)
-    about = _Caption(name=name, format=UNREAD, notes=(reason,), row=row)
-    return _assemble(Drawing(html=framed(words, size)), about, size)
+    drawing = placeholder("not read", size)
+    return Tile(name=name, format=UNREAD, drawing=drawing, space=size, notes=(reason,), row=row)
 
 
 # -- drawing ------------------------------------------------------------------------------------
@@ -180,102 +216,29 @@ def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str 
 
 def _draw(
     excerpt: Excerpt, format: Format, size: Size, *, name: str, render: bool, keep: str
-) -> tuple[Drawing, tuple[str, ...]]:
+) -> Drawing:
     kind = kinds()[format.kind]
     draw = (kind.draw_rendered if render else None) or kind.draw
     try:
-        drawing = draw(excerpt, format, size, name=name)
-    except MissingDependencyError as error:
-        return binary.draw(excerpt, format, size, name=name), (f"{error}: {error.hint}",)
+        if kind.whole and not excerpt.whole:
+            raise UnshowableError("too large to look inside")
+        return draw(excerpt, format, size, name=name)
     except ParserStoppedError as error:
-        return binary.draw(excerpt, format, size, name=name), (f"{error}; keep it with {keep}",)
-    except (UnshowableError, LimitExceededError, ConfigError) as error:
-        return binary.draw(excerpt, format, size, name=name), (str(error),)
+        note = f"{error}; keep it with {keep}"
+    except (UnshowableError, MissingDependencyError) as error:
+        note = reason_to_show(error)
+    except (LimitExceededError, ConfigError) as error:
+        note = str(error)
     except Exception as error:  # noqa: BLE001 - hostile bytes meet decoders that are not ours,
         # and these raise what they like; the reason is shown, the other tiles live on
-        return binary.draw(excerpt, format, size, name=name), (refusal_of(error),)
-    return drawing, (drawing.note,) if drawing.note else ()
+        note = refusal_of(error)
+    try:
+        made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
+    except UnshowableError:  # a text with bytes that its encoding does not have
+        made = binary.draw(excerpt, format, size, name=name)
+    return replace(made, note=note)
 
 
 def _head_note(excerpt: Excerpt, keep: str) -> str:
     of_all = f" of {format_bytes(excerpt.size)}" if excerpt.size is not None else ""
     return f"read: the first {format_bytes(len(excerpt.data))}{of_all}; for all use {keep}"
-
-
-def _assemble(drawing: Drawing, about: _Caption, size: Size) -> Tile:
-    what = [about.format.label, *drawing.facts]
-    if about.format.encoding not in ("", "utf-8", "utf-8-sig"):
-        name = about.format.encoding.replace("_", "-")
-        what.append(f"{name} (guessed)" if about.format.guessed else name)
-    if about.size is not None:
-        what.append(format_bytes(about.size))
-    words = " · ".join(what)
-    caption = join(
-        (
-            element(
-                "div",
-                element("bdi", shorten(about.name, 120)),
-                attributes={"title": shorten(about.name, 400)},
-                style="font-weight:bold;overflow:hidden;text-overflow:ellipsis;white-space:nowrap",
-            ),
-            element("div", words, style=f"{SMALL};{MUTED}"),
-            *_row(about),
-            *_badges(about),
-            *(
-                element("div", shorten(visible(note), 240), style=f"{SMALL};overflow-wrap:anywhere")
-                for note in about.notes
-            ),
-        )
-    )
-    label = f"{shorten(about.name, 120)}, {words}"
-    line = f"{shorten(about.name, 48)}  {words}"
-    line += "  verified" if about.verified else ""
-    line += f"  {shorten(about.row, 80)}" if _row(about) else ""
-    return Tile(
-        html=figure(
-            drawing.html,
-            caption,
-            label=label,
-            width=size.width,
-            beside=size.layout == "row",
-            fills=size.layout == "tile",
-        ),
-        text=line,
-        format=about.format,
-        name=about.name,
-        drawing=drawing.html,
-        words=words,
-        declared=about.declared,
-        size=about.size,
-        verified=about.verified,
-        notes=about.notes,
-    )
-
-
-def _row(about: _Caption) -> list[Html]:
-    if about.row in ("", about.name):
-        return []
-    style = f"{SMALL};overflow-wrap:anywhere"
-    return [element("div", element("bdi", shorten(visible(about.row), 240)), style=style)]
-
-
-def _badges(about: _Caption) -> list[Html]:
-    shape = (
-        "display:inline-block;padding:0 8px;margin:4px 4px 0 0;border-radius:9px;"
-        "max-width:100%;box-sizing:border-box;vertical-align:bottom;"
-        "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
-    )
-    badges = []
-    if about.verified:
-        style = f"{shape};{SMALL};background-color:rgba(34,160,80,0.22)"
-        badges.append(element("span", "✓ verified", style=style))
-    if differs(about.declared, about.format):
-        style = f"{shape};{SMALL};background-color:rgba(235,140,20,0.30)"
-        declared = element(
-            "span",
-            f"declared {shorten(about.declared, 200)}",
-            attributes={"title": shorten(about.declared, 400)},
-            style=style,
-        )
-        badges.append(declared)
-    return [element("div", *badges)] if badges else []

@@ -1,15 +1,14 @@
 """`blob_map` and `with_blobs`: process or fetch the blobs of a column in Spark tasks.
 
-Bytes that cross into the JVM as a column and back out to a function cost six times the work. So
-`blob_map` fetches and computes in one place: a task takes references, fetches many blobs with one
-request, hands each to the function as it arrives, and sends on only what the function returns.
-`with_blobs` sends the bytes on, for blobs that are small and functions that are not Python.
+Bytes that cross into the JVM and back cost six times the work, so `blob_map` fetches and computes
+in one task, which sends on only what the function returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -62,27 +61,25 @@ def blob_map(
         The column of blob references, as a read gives them. Where it is null, `fn` is not called
         and the new columns are null.
     fn
-        Called once per row, on an executor, with ``data``, ``mime_type`` and
-        ``file_name`` of one verified blob. Returns a dict (a key that is absent is null),
-        a tuple in the order of `schema`, or ``None`` for nulls. For a column of type `NEW_BLOB`
-        it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write` then uploads.
+        Called once per row, on an executor, with ``data``, ``mime_type`` and ``file_name`` of one
+        verified blob. Returns a dict (absent keys are null), a tuple in the order of `schema`, or
+        ``None`` for nulls. For a column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or
+        bytes, which `odps_nb.spark.write` then uploads.
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
     on_error
-        What a row does whose blob cannot be had (unknown, damaged, too large), for which `fn`
-        raises, or whose values do not fit `schema`. ``"raise"`` ends the job: the error names row
-        and reference, and the blob's file name and request id if it had come. ``"null"`` gives
-        nulls for its new columns. Any other text is the name of one more column, of type string,
-        which holds the error of such a row, and null for all others. A service that does not
-        answer, or refuses the keys, ends the job in any case.
+        What happens to a row whose blob is unknown, damaged or too large, for which `fn` raises,
+        or whose values do not fit `schema`. ``"raise"`` ends the job with an error that names the
+        row and its reference. ``"null"`` gives nulls for its new columns. Any other text is the
+        name of one more string column for the error of such a row. A service that does not respond
+        or refuses the keys ends the job in any case.
     retries
-        How often a request for blobs is sent again at most before it counts as failed, within two
-        minutes; 6 by default. `fn` is called once per row and attempt of a task: how often
-        Spark tries a task is ``spark.task.maxFailures``.
+        Maximum number of retries of a request for blobs, within two minutes. Default: 6. Spark
+        retries a task, and `fn` with it, up to ``spark.task.maxFailures`` times.
     odps
         Where the blobs are: as in `odps_nb.spark.read`; by default the environment's profile.
     compression
-        Content coding of the blobs on their way.
+        Content coding of the blobs in transit.
     progress
         As in `odps_nb.spark.read`.
 
@@ -110,8 +107,8 @@ def blob_map(
     from pyspark.sql.types import StructType
 
     asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    done = _Done(fn, "schema", on_error, retries)
-    return _mapped(df, ref_column, done, asked, odps, compression, progress)
+    task = partial(BlobTask, fn=fn, retries=retries, compression=Compression.of(compression))
+    return _mapped(df, ref_column, task, asked, "schema", on_error, odps, progress)
 
 
 def with_blobs(
@@ -128,9 +125,9 @@ def with_blobs(
 ) -> DataFrame:
     """Return the DataFrame with the blobs themselves as a new column, for small ones.
 
-    The column is of type `NEW_BLOB`: take ``blob.data`` where bytes are wanted, or write it into
-    a BLOB column as it is. Every byte goes through the JVM; for what a Python function makes of a
-    blob `blob_map` is several times as fast, and takes blobs of any size.
+    The column is of type `NEW_BLOB`: ``blob.data`` has the bytes, and it can be written into a BLOB
+    column. Every byte passes through the JVM; for a Python function over blobs, `blob_map` is
+    several times faster and takes blobs of any size.
 
     Parameters
     ----------
@@ -170,61 +167,26 @@ def with_blobs(
         )
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
-    done = _Done(_whole, "column", on_error, retries, largest=max_blob_bytes)
-    return _mapped(df, ref_column, done, added, odps, compression, progress)
+    coding = Compression.of(compression)
+    task = partial(BlobTask, fn=_whole, retries=retries, compression=coding, largest=max_blob_bytes)
+    return _mapped(df, ref_column, task, added, "column", on_error, odps, progress)
 
 
 def _whole(record: BlobRecord) -> Row:
-    return (
-        {
-            "data": record.data,
-            "mime_type": record.mime_type,
-            "file_name": record.file_name,
-        },
-    )
-
-
-class _Done(NamedTuple):
-    """What is done with each blob; ``option`` is the argument that names the new columns."""
-
-    fn: Callable[[BlobRecord], Row]
-    option: str
-    on_error: str
-    retries: int | None
-    largest: int | None = None
-
-    def error_column(self) -> str | None:
-        """Return the name of the column of error texts; ``None``: there is none.
-
-        Raises `ArgumentError`: `on_error` or `retries` makes no sense.
-        """
-        if not isinstance(self.on_error, str) or not self.on_error:
-            raise ArgumentError(
-                f"on_error is {self.on_error!r}",
-                argument="on_error",
-                hint="'raise', 'null', or the name of a new column for the text of the error",
-            )
-        if self.retries is not None and not (
-            type(self.retries) is int and 0 <= self.retries <= _MOST_RETRIES
-        ):
-            raise ArgumentError(
-                f"retries is {self.retries!r}",
-                argument="retries",
-                hint=f"a whole number from 0 to {_MOST_RETRIES}, or None for as many as ever",
-            )
-        return None if self.on_error in ("raise", "null") else self.on_error
+    return ({name: getattr(record, name) for name in ("data", "mime_type", "file_name")},)
 
 
 def _mapped(
     df: DataFrame,
     ref_column: str,
-    done: _Done,
+    task: partial[BlobTask],
     asked: StructType,
+    option: str,
+    on_error: str,
     odps: Connection | Profile | str | None,
-    compression: str | Compression | None,
     progress: Progress,
 ) -> DataFrame:
-    """Check column names, and append the columns that tasks compute."""
+    """Append the columns that tasks compute; ``option`` is the argument that names them."""
     from pyspark.sql.types import StructField, StructType
 
     from odps_nb.client.calls.storage import StorageClient
@@ -232,33 +194,47 @@ def _mapped(
 
     # A null reference makes nulls, whatever the schema promises.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
-    index = _checked_column(df.schema, ref_column, added, done.option)
-    whole, error_column = StructType([*df.schema.fields, *added.fields]), done.error_column()
+    index = _checked_column(df.schema, ref_column, added, option)
+    error_column = _error_column(on_error, task.keywords["retries"])
+    whole = StructType([*df.schema.fields, *added.fields])
     if error_column is not None:
         _require_new([error_column], whole, "on_error")
         whole = whole.add(error_column, "string")
     with StorageClient(profile_of(odps)) as storage:
         profile = TaskProfile.of(storage)
     activity = Activity(operation="blobs", title=f"of {ref_column}", phase=Phase.FETCHING)
-    task = BlobTask(
+    made = task(
         profile=profile,
         column=index,
         name=ref_column,
-        fn=done.fn,
         added=arrow_schema(added),
         whole=arrow_schema(whole),
-        compression=Compression.of(compression),
-        largest=done.largest,
-        goes_on=done.on_error != "raise",
+        goes_on=on_error != "raise",
         error_column=error_column,
-        retries=done.retries,
         counter=counter_of(df.sparkSession, activity, progress),
     )
 
     def map_blobs(batches: Iterable[pa.RecordBatch]) -> Generator[pa.RecordBatch, None, None]:
-        yield from map_batches(task, batches)
+        yield from map_batches(made, batches)
 
     return map_in_arrow(df, map_blobs, whole)
+
+
+def _error_column(on_error: str, retries: int | None) -> str | None:
+    """Check the arguments about errors; return the column of error texts, if there is one."""
+    if not isinstance(on_error, str) or not on_error:
+        raise ArgumentError(
+            f"on_error is {on_error!r}",
+            argument="on_error",
+            hint="'raise', 'null', or the name of a new column for the text of the error",
+        )
+    if retries is not None and not (type(retries) is int and 0 <= retries <= _MOST_RETRIES):
+        raise ArgumentError(
+            f"retries is {retries!r}",
+            argument="retries",
+            hint=f"a whole number from 0 to {_MOST_RETRIES}, or None for the default",
+        )
+    return None if on_error in ("raise", "null") else on_error
 
 
 def _checked_column(schema: StructType, name: str, added: StructType, option: str) -> int:

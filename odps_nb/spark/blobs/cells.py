@@ -15,7 +15,7 @@ from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.misfit import ValueMisfit
 from odps_nb.convert.fitting.objects import fit_objects
 from odps_nb.errors import ConversionError, ProtocolError, ServiceError, explain
-from odps_nb.terms import BlobReference
+from odps_nb.terms import shorten
 
 Row = dict[str, Any] | tuple[Any, ...] | None
 
@@ -24,10 +24,7 @@ _LONGEST_REFERENCE = 80
 
 
 def ordered_row(row: Row, schema: pa.Schema) -> Iterable[Any]:
-    """Return the values of a row in the order of the columns.
-
-    Raises `ConversionError`.
-    """
+    """Return the values of a row in the order of the columns."""
     if row is None:
         return [None] * len(schema)
     if isinstance(row, dict):
@@ -66,17 +63,13 @@ def cell_of(value: Any, kind: pa.DataType) -> Any:
 def _described(blob: NewBlob) -> dict[str, Any]:
     from odps_nb.access.writing.blob_cells import content_of
 
-    content = content_of(blob, _never)
+    content = content_of(blob, None)  # type: ignore[arg-type]  # a new blob is no copy
     data = content.data
     if isinstance(data, Path):
         data = data.read_bytes()
     elif not isinstance(data, bytes):
         data = data.read()
     return {"data": data, "mime_type": content.mime_type, "file_name": content.file_name}
-
-
-def _never(reference: BlobReference) -> Any:
-    raise AssertionError(f"a new blob is no copy: {reference!r}")
 
 
 def size_of(value: Any) -> int:
@@ -91,10 +84,7 @@ def size_of(value: Any) -> int:
 
 
 def array_of(values: list[Any], field: pa.Field) -> pa.Array:
-    """Return the values of a column.
-
-    Raises `ConversionError`: one of them does not fit; `misfits` says which.
-    """
+    """Return the values of a column."""
     try:
         fitted = fit_objects(values, odps_type(field.type), for_write=False)
         return fitted if fitted.type.equals(field.type) else fitted.cast(field.type)
@@ -123,7 +113,7 @@ def misfits(values: list[Any], field: pa.Field) -> dict[int, ConversionError]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class BlobRow:
     """A row as errors name it; file name and request id are known once its blob has arrived.
 
     ``row`` counts from 0 in ``task``, which is Spark's partition, if there is one.
@@ -136,9 +126,7 @@ class Place:
     request_id: str | None = None
 
     def __str__(self) -> str:
-        shown = self.reference
-        if len(shown) > _LONGEST_REFERENCE:
-            shown = shown[: _LONGEST_REFERENCE - 1] + "…"
+        shown = shorten(self.reference, _LONGEST_REFERENCE)
         row = f"row {self.row}" + ("" if self.task is None else f" of partition {self.task}")
         return " · ".join([row, f"reference {shown!r}", *self.of_blob()])
 
@@ -152,23 +140,15 @@ class Made(NamedTuple):
     """What the function made for one row, or why there is nothing; a null has no place."""
 
     row: Row = None
-    place: Place | None = None
+    place: BlobRow | None = None
     error: Exception | None = None
 
 
-def note_place(error: Exception, place: Place | None) -> Exception:
-    """Add the row to an error, which keeps its class; return the same error."""
-    if place is not None:
-        error.add_note(str(place))
-    return error
-
-
-def error_text(error: Exception, place: Place | None) -> str:
+def error_text(error: Exception, place: BlobRow | None) -> str:
     """Return what an error column holds: what failed in one line, with file name and request id."""
     told = [explain(error)[0]]
     if isinstance(error, (ServiceError, ProtocolError)) and error.request_id:
         told.append(f"request id {error.request_id}")
     if place is not None:
         told += [one for one in place.of_blob() if one not in told]
-    text = " · ".join(told)
-    return text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 1] + "…"
+    return shorten(" · ".join(told), _LONGEST_TEXT)

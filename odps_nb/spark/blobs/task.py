@@ -1,8 +1,7 @@
 """`map_batches`: the task side of `blob_map` and `with_blobs`.
 
-References in, rows out: blobs are fetched many at a time, handed to a function one by one as they
-arrive, and what it returns is sent on before it fills the memory. A row that fails names itself,
-or becomes nulls. Runs on executors: sees no session of Spark's.
+Blobs are fetched many at a time, handed to a function one by one as they arrive, and what it
+returns is sent on before it fills the memory.
 """
 
 from __future__ import annotations
@@ -18,14 +17,13 @@ import pyarrow as pa
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.errors import CancelledError, ConversionError, LimitExceededError, OdpsNbError
 from odps_nb.spark.blobs.cells import (
+    BlobRow,
     Made,
-    Place,
     Row,
     array_of,
     cell_of,
     error_text,
     misfits,
-    note_place,
     ordered_row,
     size_of,
 )
@@ -60,8 +58,7 @@ class BlobTask:
     """What a task needs; pickled with the function that it calls.
 
     ``largest`` is the largest blob in bytes that is fetched, ``None`` for any. With ``goes_on`` a
-    row that fails is a row of nulls, and where there is an ``error_column``, the last one of
-    ``whole``, its error is told there. ``retries`` bounds how often a request is sent again.
+    row that fails is a row of nulls, with its error in the ``error_column``, the last of ``whole``.
     """
 
     profile: TaskProfile
@@ -133,9 +130,6 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _cut(batch.slice(half))
 
 
-# -- blobs in -----------------------------------------------------------------------------------
-
-
 def _rows(
     resources: _Resources, tokens: list[str | None], first: int
 ) -> Generator[Made, None, None]:
@@ -146,7 +140,7 @@ def _rows(
             if token is None:
                 yield Made()
                 continue
-            place = Place(row=number, task=resources.partition, reference=token)
+            place = BlobRow(row=number, task=resources.partition, reference=token)
             try:
                 record = next(records)
             except OdpsNbError as error:  # of the service: no row is to blame
@@ -155,7 +149,9 @@ def _rows(
             yield _made(resources.task.fn, record, place)
 
 
-def _made(fn: Callable[[BlobRecord], Row], record: BlobRecord | OdpsNbError, place: Place) -> Made:
+def _made(
+    fn: Callable[[BlobRecord], Row], record: BlobRecord | OdpsNbError, place: BlobRow
+) -> Made:
     if isinstance(record, OdpsNbError):
         return Made(place=place, error=record)
     place = replace(place, file_name=record.file_name, request_id=record.request_id)
@@ -163,17 +159,14 @@ def _made(fn: Callable[[BlobRecord], Row], record: BlobRecord | OdpsNbError, pla
         return Made(fn(record), place)
     except CancelledError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever a person's function raises
+    except Exception as error:  # noqa: BLE001  whatever the function raises
         return Made(place=place, error=error)
 
 
 def _records(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
-    """Iterate over one blob per reference, in order; one that is named again is fetched once.
-
-    Unless what is kept for later rows grows too large: then it is fetched again.
-    """
+    """Iterate over one blob per reference; one is fetched again only if too much is kept."""
     left = Counter(tokens)
     kept: dict[str, BlobRecord | OdpsNbError] = {}
     seen: set[str] = set()
@@ -239,9 +232,6 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
     )
 
 
-# -- results out --------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _Results:
     """Buffers rows that the function returned until they are sent."""
@@ -249,7 +239,7 @@ class _Results:
     task: BlobTask
     tracker: ProgressTracker | None
     columns: list[list[Any]] = field(init=False)
-    places: list[Place | None] = field(init=False)
+    places: list[BlobRow | None] = field(init=False)
     errors: list[str | None] = field(init=False)
     size: int = field(init=False)
 
@@ -269,10 +259,7 @@ class _Results:
         return self.rows >= ROWS_PER_BATCH or self.size >= BYTES_PER_BATCH
 
     def add(self, made: Made) -> None:
-        """Buffer a row.
-
-        Raises `Exception`: the row has failed, and the task does not go on.
-        """
+        """Buffer a row."""
         error, cells = made.error, list[Any]()
         if error is None:
             try:
@@ -297,10 +284,12 @@ class _Results:
             cells.append(cell)
         return cells
 
-    def _failed(self, error: Exception, place: Place | None) -> str:
+    def _failed(self, error: Exception, place: BlobRow | None) -> str:
         """Return the text of an error that the task survives; raise any other."""
         if not self.task.goes_on:
-            raise note_place(error, place)
+            if place is not None:
+                error.add_note(str(place))
+            raise error
         text = error_text(error, place)
         if self.tracker is not None:
             self.tracker.noted(f"row {'' if place is None else place.row}: {text}")

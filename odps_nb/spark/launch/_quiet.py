@@ -22,10 +22,7 @@ _QUERY_LOGS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 @contextlib.contextmanager
 def without_pandas_notice() -> Iterator[None]:
-    """Hide pyspark's notice about pandas 3 where only Arrow is used.
-
-    pyspark 4 warns in every place that could take pandas. Our road has none.
-    """
+    """Hide pyspark's notice about pandas 3 where only Arrow is used."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _NOTICE, category=FutureWarning)
         yield
@@ -35,8 +32,7 @@ def without_pandas_notice() -> Iterator[None]:
 def without_java_notice() -> Iterator[None]:
     """Hide Java's notice about incubator modules, which a notebook shows as a red box.
 
-    A JVM that is started inside keeps the pipe that stands in the place of stderr; all of its
-    other lines pass through.
+    A JVM that is started inside keeps the pipe; all of its other lines pass through.
     """
     try:
         outside = os.dup(_STDERR)
@@ -66,9 +62,8 @@ def _pass_on(reading: int, outside: int) -> None:
 def be_quiet(spark: SparkSession) -> None:
     """Hide pyspark's notice about pandas 3 and its JSON logs of failed queries until ``stop()``.
 
-    The notice comes in red at each ``toPandas()``; the filter stands last, so that any other for
-    it wins. The JSON, some 17 KB of it, repeats the exception; only the handler that pyspark adds
-    is silenced.
+    The filter is appended, so that any other for the notice wins. Only the log handler that pyspark
+    adds is silenced.
     """
     from pyspark.logger import PySparkLogger
 
@@ -94,11 +89,7 @@ def be_quiet(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
-    """Hide the warnings that a Connect server on this machine takes a setting only at its start.
-
-    It has them: pyspark starts the server with them, and then sets each once more. Of settings
-    that a person names the warning stays.
-    """
+    """Hide the warnings about our settings that a local Connect server took at its start."""
     told = "|".join(map(re.escape, names))
     with warnings.catch_warnings():
         refused = rf"Failed to set ({told}) to Some\(.*CANNOT_MODIFY(_STATIC)?_CONFIG"
@@ -108,10 +99,7 @@ def without_refused_settings(names: Iterable[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_query_log() -> Iterator[None]:
-    """Keep pyspark from logging as JSON a query error that it also raises.
-
-    Of what other threads do meanwhile, the log is kept.
-    """
+    """Keep pyspark from logging as JSON a query error that it also raises, in this thread."""
     from pyspark.logger import PySparkLogger
 
     # of pyspark's own class, which takes more arguments: whoever asks first decides it

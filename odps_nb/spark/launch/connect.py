@@ -1,8 +1,4 @@
-"""Finds the server of a Spark Connect session, or prepares one on this machine.
-
-A remote session is a client over gRPC: it has no JVM, no ``sparkContext`` and no settings but
-those of SQL. What `odps_nb.spark.session` does for it is here.
-"""
+"""Checks what a Spark Connect session needs, and which kind a session is."""
 
 from __future__ import annotations
 
@@ -33,10 +29,7 @@ _ANSWER = 10.0
 
 
 def check_connect() -> None:
-    """Raise unless the packages of a Spark Connect client are installed.
-
-    Raises `MissingDependencyError`: one of its libraries is not installed.
-    """
+    """Raise unless the packages of a Spark Connect client are installed."""
     for name in ("grpc", "grpc_status", "google.rpc"):
         try:
             importlib.import_module(name)
@@ -49,12 +42,9 @@ def check_connect() -> None:
 
 
 def check_server(url: str) -> None:
-    """Raise unless something listens at the address of a remote session.
+    """Raise if nothing listens at the address of a remote session: pyspark would try for minutes.
 
-    pyspark would try for minutes before it says so. Only a refusal counts: behind a proxy a
-    name may be unknown here.
-
-    Raises `ConfigError` or `ConnectError`.
+    Only a refusal counts: behind a proxy a name may be unknown here.
     """
     host, port = _address(url)
     try:
@@ -86,10 +76,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def check_free(port: int = PORT) -> None:
-    """Raise if the port of a local server is taken: pyspark uses only this one.
-
-    Raises `ConfigError`: another process has it.
-    """
+    """Raise if the port of a local server is taken: pyspark uses only this one."""
     with contextlib.closing(socket.socket(socket.AF_INET)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
         try:
@@ -113,11 +100,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def hide_keys(spark: SparkSession) -> None:
-    """Make a Connect session redact keys in plans; a classic one shows no options there.
-
-    The server writes the text of each plan to its event log and UI, and a plan of Connect holds
-    the options of ``spark.read``. What the session hides already stays hidden.
-    """
+    """Make a Connect session redact keys in plans, which hold the options of ``spark.read``."""
     if not is_connect(spark):
         return
     known = spark.conf.get(_REDACTION, "") or ""

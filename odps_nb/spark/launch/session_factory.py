@@ -1,7 +1,7 @@
 """`session`: starts a Spark session configured for notebooks.
 
 Each default setting prevents a known failure: workers that run another Python, a driver that
-binds to a VPN address, secrets that show in the event log. Knows nothing of tables.
+binds to a VPN address, secrets in the event log.
 """
 
 from __future__ import annotations
@@ -54,18 +54,15 @@ def session(
     Parameters
     ----------
     master
-        Spark master; by default that of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``. Loopback
-        addresses, the memory size and this process's Python are set for masters on this machine
-        only.
+        Spark master; by default that of ``ODPS_NB_SPARK_MASTER``, else ``local[*]``.
     remote
         Spark Connect instead of a master: ``"sc://host:15002"``, or ``"local[2]"`` for a server
         on this machine, which listens on loopback only. By default that of ``SPARK_REMOTE``.
         odps_nb must be installed where the server's Python workers run. A server elsewhere takes
         settings of ``spark.sql`` only.
     quiet
-        Hide Java's notice about incubator modules at the start, pyspark's notice that it does not
-        fully support pandas 3 yet, and its log of a failed query as JSON, which the exception
-        repeats. ``spark.stop()`` undoes this. Default: show all three.
+        Hide Java's notice about incubator modules, pyspark's notice about pandas 3, and its log of
+        a failed query as JSON. ``spark.stop()`` undoes this. Default: show all three.
     conf
         Spark settings, which win over ours: ``**{"spark.executor.memory": "2g"}``, or with
         underscores, ``spark_executor_memory="2g"``. Never put keys or tokens here: settings show
@@ -74,10 +71,9 @@ def session(
     Returns
     -------
     pyspark.sql.SparkSession
-        A session that is already active is returned untouched; then the arguments are
-        ignored. Only you stop it (``spark.stop()``). On this machine its Python workers are
-        forked from a process that has imported what tasks need
-        (`odps_nb.spark.launch.worker_daemon`).
+        A session that is already active is returned as it is, and the arguments are ignored. You
+        stop it (``spark.stop()``). On this machine its Python workers are forked from
+        `odps_nb.spark.launch.worker_daemon`.
 
     Raises
     ------
@@ -86,7 +82,7 @@ def session(
     ConfigError
         A setting's name is not one of Spark's, or both a master and a remote are named.
     ConnectError
-        Nobody listens at `remote`.
+        No server listens at `remote`.
 
     Examples
     --------
@@ -166,10 +162,7 @@ def _made(
 
 
 def pyspark_version() -> tuple[int, int]:
-    """Return (major, minor) of the installed pyspark.
-
-    Raises `MissingDependencyError`: it is not installed, or older than 4.0.
-    """
+    """Return (major, minor) of the installed pyspark."""
     hint = "pip install 'odps-nb[spark]'"
     try:
         import pyspark

@@ -1,9 +1,7 @@
 """Starts PySpark's worker daemon with what our tasks import already imported.
 
-The daemon forks each Python worker of a session. PySpark's own has next to nothing loaded, so each
-new worker spends 0.6 s of processor time on the same imports; the workers of this one inherit
-them. `session` names it where driver and executors share this machine, by
-``spark.python.daemon.module``, a setting of Spark's.
+The daemon forks each Python worker, which saves each new one 0.6 s of imports. `session` names it
+by ``spark.python.daemon.module`` where driver and executors share this machine.
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ LOADED = (
 
 
 def _print_error() -> None:
-    """Print the error that ends a worker, unless Spark did not want its remaining rows.
-
-    That happens after each ``show()`` and ``limit``, and a notebook shows it as a red box.
-    """
+    """Print the error that ends a worker, unless Spark did not want its remaining rows."""
     if not isinstance(sys.exc_info()[1], BrokenPipeError):
         traceback.print_exc()
 
@@ -43,7 +38,7 @@ if __name__ == "__main__":
     for name in LOADED:
         importlib.import_module(name)
     gc.freeze()  # the collection after every task need not walk over what is imported
-    # The daemon's own use of it only: this is a process that nobody else has a part in.
+    # Only the daemon's own use of it, in its own process.
     shown = SimpleNamespace(print_exc=_print_error, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = shown
     daemon.manager()

@@ -38,11 +38,7 @@ _log = logging.getLogger("odps_nb")
 
 
 def counter_of(spark: SparkSession, activity: Activity, progress: Progress) -> TaskCounter | None:
-    """Return where the tasks of an activity count; ``None`` where nothing would show it.
-
-    `progress` is told of every action over the activity; without one, each action has a new
-    listener that suits the place.
-    """
+    """Return where the tasks of an activity count; ``None`` where nothing would show it."""
     if is_connect(spark) or listener_of(progress) is silent:
         return None
     return runs_of(spark.sparkContext).counter(activity, partial(listener_of, progress))
@@ -57,20 +53,11 @@ def watched(
     activity: Activity | None = None,
     seen: bool = True,
 ) -> Iterator[TaskCounter | None]:
-    """Run a Spark action with progress, so that it can be cancelled.
+    """Run a Spark action with progress; an interrupt or `cancel` ends what this thread started.
 
-    An interrupt, or `cancel`, ends what this thread has started inside. The caller ends `tracker`.
-
-    Parameters
-    ----------
-    activity
-        What the action itself does, e.g. a write: only what is counted by the counter that is
-        given goes to `tracker` then, and what it reads is shown as ever. Without one, `tracker`
-        gets the reads of all DataFrames of `odps_nb.spark` in the action.
-    seen
-        Whether `tracker` is shown; nothing is counted otherwise.
-
-    Raises `CancelledError`: `cancel` was cancelled.
+    With ``activity``, what the action itself does, only what its counter counts goes to `tracker`.
+    Without it, `tracker` gets the reads of all DataFrames of `odps_nb.spark` in the action. Unless
+    ``seen``, nothing is counted.
     """
     cancel = CancelToken() if cancel is None else cancel
     cancel.check()
@@ -162,10 +149,7 @@ class _Operation:
 
 
 def token_of(odps: Connection | Profile | str | None) -> CancelToken:
-    """Return a token for work that begins now, which `Connection.cancel` cancels, too.
-
-    Raises `StateError`: the connection is closed.
-    """
+    """Return a token for work that begins now, which `Connection.cancel` cancels, too."""
     from odps_nb.access.connection import Connection
 
     return odps.storage.operation() if isinstance(odps, Connection) else CancelToken()

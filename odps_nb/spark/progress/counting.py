@@ -1,8 +1,7 @@
 """Counts what a task reads, writes or fetches, in an accumulator of Spark's.
 
-Spark delivers an accumulator with the task that has succeeded, before the action returns: a task
-that fails, is killed, or whose rows are not wanted to the end counts nothing. Nothing here opens a
-connection. Runs on executors, and in the processes that plan and commit ``format("odps")``.
+Spark delivers it with a task that has succeeded, before the action returns. Runs on executors, and
+in the processes that plan and commit ``format("odps")``.
 """
 
 from __future__ import annotations
@@ -122,10 +121,7 @@ class TaskCounter:
 def counted(
     counter: TaskCounter | None, *, part: int | None = None
 ) -> Iterator[ProgressTracker | None]:
-    """Count the work of a task on one part; ``None`` where nobody looks.
-
-    ``part`` is the number of the split, by default that of Spark's partition.
-    """
+    """Count the work of a task on a split, by default Spark's partition; ``None``: not shown."""
     if counter is None:
         yield None
         return

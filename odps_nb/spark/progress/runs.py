@@ -1,10 +1,8 @@
 """Shows the Spark actions over our reads, writes and blob maps: one run for each.
 
-One `Runs` for each SparkContext. A run begins when the first task of an action has finished, since
-that brings the first figures (`odps_nb.spark.progress.counting`); how many tasks there are and
-whether they still run is asked of Spark's ``statusTracker``, five times a second while there is a
-run. A task that Spark computes again in the same stage replaces its figures; what an action reads
-in two stages (a sort samples its input first) is read twice, and counted so.
+A run begins with the figures of the first finished task (`odps_nb.spark.progress.counting`); the
+number of tasks is asked of Spark's ``statusTracker``. A task that is computed again in its stage
+replaces its figures; rows that are read in two stages (a sort samples them first) count twice.
 """
 
 from __future__ import annotations
@@ -147,10 +145,7 @@ class Runs:
     def watched(
         self, tracker: ProgressTracker, tag: str, activity: Activity | None
     ) -> Iterator[TaskCounter | None]:
-        """Send what is counted inside to a tracker.
-
-        That is what the activity counts, or without one all that runs in jobs with the tag.
-        """
+        """Send to a tracker what the activity counts, or all that runs in jobs with the tag."""
         run = _Run(tracker, query=tag if activity is None else "")
         with self._lock:
             counter = None if activity is None else self._counter(activity, run)
@@ -353,11 +348,7 @@ class Runs:
         return list(found)
 
     def _has_ended(self, run: _Run) -> bool:
-        """Whether its stages have ended, and all that was counted in them was taken.
-
-        Spark ends a stage after it has handed over the figures of its tasks, so the inbox is looked
-        at last.
-        """
+        """Whether its stages have ended, and then all that was counted in them was taken."""
         return not self._is_active(run) and not self._inbox
 
     def _is_active(self, run: _Run) -> bool:

@@ -1,23 +1,17 @@
 """Finds the columns of a table that a query may use.
 
-A column that the query does not name can be used only by a construct that means all columns: a
-star, a natural join, a pivot, or columns taken by position. Constructs that are not known here
-count as such.
+A column that the query does not name is used only by a construct that means all columns: a star, a
+natural join, a pivot, or columns taken by position. Unknown constructs count as such.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.parse import WORD, ParsedQuery, Reference, cte_of, fold, tables_of
-
-# What a value costs on the wire, roughly; what is not here costs more.
-_CHEAP = (
-    *(TypeCode.BOOLEAN, TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.DATE),
-    *(TypeCode.FLOAT, TypeCode.BIGINT, TypeCode.DOUBLE, TypeCode.DATETIME, TypeCode.TIMESTAMP),
-    *(TypeCode.TIMESTAMP_NTZ, TypeCode.DECIMAL, TypeCode.CHAR, TypeCode.VARCHAR),
-)
+from odps_nb.spark.pushdown.scopes import parts_of
+from odps_nb.type_facts import TYPE_FACTS
 
 
 def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) -> tuple[str, ...]:
@@ -26,23 +20,14 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
         return schema.names
     named = [column for column in schema if _is_named(query, fold(column.name))]
     if not any(column in schema.columns for column in named):
-        named.append(cheapest(schema))  # rows without any data column cannot be asked for
+        # rows without any data column cannot be asked for
+        named.append(min(schema.columns, key=lambda one: TYPE_FACTS[one.type.code].width or 64))
     return tuple(column.name for column in schema if column in named)
 
 
 def _is_named(query: ParsedQuery, name: str) -> bool:
     # A name that is no single word is not looked for: it cannot be among them.
     return name in query.words or not WORD.fullmatch(name)
-
-
-def cheapest(schema: TableSchema) -> Column:
-    """Return a data column whose values cost little on the wire."""
-
-    def cost(column: Column) -> int:
-        code = column.type.code
-        return _CHEAP.index(code) if code in _CHEAP else len(_CHEAP)
-
-    return min(schema.columns, key=cost)
 
 
 def _all_used(tree: Any, relation: Any) -> bool:
@@ -57,11 +42,9 @@ def _all_used(tree: Any, relation: Any) -> bool:
         if isinstance(select, exp.Subquery) and select.args.get("alias") is not None:
             return True
         place, select = select, select.parent
-    if not isinstance(select, exp.Select) or place.arg_key not in ("from", "from_", "joins"):
+    if not isinstance(select, exp.Select) or place.arg_key not in ("from_", "joins"):
         return True
-    if _by_place(relation) or any(
-        _by_common_names(join) for join in select.args.get("joins") or ()
-    ):
+    if _by_place(relation) or any(map(_by_common_names, select.args.get("joins") or ())):
         return True
     if any(one.args.get("pivots") for one in select.find_all(exp.Table, exp.Subquery)):
         return True
@@ -96,10 +79,9 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 
 
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
-    """Whether there is a star inside an expression, other than that of ``count(*)``.
+    """Whether an expression, or a select in it, has a star for relations of this select.
 
-    Stars of selects inside count as well, unless they mean a relation of their own: ``lateral
-    (select a.*)``.
+    That of ``count(*)`` is none.
     """
     from sqlglot import exp
 
@@ -117,11 +99,7 @@ def _is_counted(star: Any) -> bool:
     from sqlglot import exp
 
     count = star.parent
-    return (
-        isinstance(count, exp.Count)
-        and star.arg_key == "this"
-        and not count.args.get("expressions")
-    )
+    return isinstance(count, exp.Count) and parts_of(count) <= {"this", "big_int"}
 
 
 def _is_of(select: Any, star: Any) -> bool:
@@ -137,11 +115,7 @@ def _is_of(select: Any, star: Any) -> bool:
 
 
 def _by_output(select: Any) -> bool:
-    """Whether the clauses of a select depend on the columns that its stars expand to.
-
-    So do DISTINCT, groups (of ALL, by place, or of columns that a star may not show), and orders
-    of ALL or by place.
-    """
+    """Whether DISTINCT, groups or orders depend on the columns that stars expand to."""
     from sqlglot import exp
 
     if any(select.args.get(part) is not None for part in ("distinct", "group", "having")):
@@ -156,7 +130,9 @@ def _output_used(tree: Any, select: Any) -> bool:
     from sqlglot import exp
 
     place: Any = select
-    while isinstance(place.parent, exp.Subquery) and not _is_relation(place.parent):
+    while isinstance(place.parent, exp.Subquery) and not isinstance(
+        place.parent.parent, (exp.From, exp.Join)
+    ):
         place = place.parent
     parent = place.parent
     if isinstance(parent, exp.Exists):
@@ -169,9 +145,3 @@ def _output_used(tree: Any, select: Any) -> bool:
         users = (table for table in tables_of(tree) if cte_of(table) is parent)
         return any(_all_used(tree, user) for user in users)
     return True  # the result itself, or unions, which go by place
-
-
-def _is_relation(subquery: Any) -> bool:
-    from sqlglot import exp
-
-    return isinstance(subquery.parent, (exp.From, exp.Join))

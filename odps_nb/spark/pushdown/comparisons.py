@@ -1,15 +1,9 @@
-"""Which comparisons of a column with a literal mean the same for Spark and for ``where=``.
+"""Which comparisons of a column with a literal mean the same for Spark and for `odps_nb.filters`.
 
-Spark runs the whole query over what was read, so a condition may keep more rows than the query
-does, and never fewer. Beyond `takes_value`, which other engines share, these are
-
-- times: a text or a typed literal is an instant in the zone of Spark's session;
-- dates as text: ``'2024-01-31'``, with all digits;
-- FLOAT and DOUBLE: for Spark NaN is greater than any number, elsewhere it compares to none;
-- VARCHAR as STRING; CHAR by ``=`` and ``in`` only, since it is filtered without blanks at its end;
-- ``_`` of a pattern, which is one character in both.
-
-What of it the service is asked to apply, says `odps_nb.filters.sent`.
+A condition may keep more rows than the query does, never fewer. Beyond `takes_value`: a text or
+typed literal of a time is an instant in the zone of Spark's session; NaN is greater than any number
+for Spark; VARCHAR is compared as STRING; CHAR by ``=`` and ``in`` only, since it is filtered
+without blanks at its end; ``_`` of a pattern is one character in both.
 """
 
 from __future__ import annotations
@@ -23,10 +17,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from odps_nb.access.engines.comparable import Value, takes_pattern, takes_value
+from odps_nb.filters import compare as filters
+from odps_nb.filters.parse import column_value
+from odps_nb.filters.tree import Constant, Like, Node, Not, ValueKind
 from odps_nb.schema import Column, PrimitiveType, TypeCode
-from odps_nb.spark.pushdown.conditions import Compare, Condition, IsIn, Like, Negation
 
 _STRING = PrimitiveType(TypeCode.STRING)
+_UTC = ZoneInfo("UTC")
+_EPOCH = datetime.datetime(1970, 1, 1)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(_DATE.pattern + r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?)?")
 #: Years that all calendars and tables of time zones agree on.
@@ -35,7 +33,6 @@ _ZONED = range(1970, 2038)
 _DIGITS = 15  # of a decimal that is the same number as DOUBLE in every way to it
 _EXACT = {TypeCode.FLOAT: 1 << 24, TypeCode.DOUBLE: 1 << 53}
 _INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
-_TEXTS = (TypeCode.CHAR, TypeCode.VARCHAR)
 
 _WHOLE = re.compile(r"[0-9]{1,40}")
 _EXPONENT = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?[eE][+-]?[0-9]{1,2}")  # a DOUBLE
@@ -52,7 +49,109 @@ class Moment:
     zoned: bool
 
 
-def moment_of(text: str) -> datetime.datetime | None:
+def compare(
+    column: Column, sign: str, value: Value | Moment, zone: str | None, *, negated: bool
+) -> Node | None:
+    """Return ``column sign value``; ``None`` where it may mean something else.
+
+    ``zone`` is that of Spark's session; without one nothing is said of instants. ``negated``: the
+    condition stands below a NOT, so that it must hold for no row more.
+    """
+    meant = _meant(column, sign, value, zone, negated=negated)
+    if meant is None:
+        return None
+    # What holds for NaN is written as the negation of what does not.
+    opposite = {">": "<=", ">=": "<", "<>": "="}.get(sign) if column.type.code in _EXACT else None
+    made = filters.compare(opposite or sign, column_value(column), _constant(meant), _UTC)
+    return made if opposite is None else Not(made)
+
+
+def is_in(
+    column: Column, values: Sequence[Value | Moment], zone: str | None, *, negated: bool
+) -> Node | None:
+    """Return ``column in (values)``; ``None`` as in `compare`."""
+    times = (*_INSTANTS, TypeCode.TIMESTAMP_NTZ)
+    if column.type.code in times and any(isinstance(value, str) for value in values):
+        return None  # without ANSI mode, Spark compares such a list as texts
+    meant = [_meant(column, "=", value, zone, negated=negated) for value in values]
+    known = tuple(_constant(value) for value in meant if value is not None)
+    if not known or len(known) < len(meant):
+        return None
+    return filters.is_among(column_value(column), known, _UTC)
+
+
+def like(column: Column, pattern: str) -> Node | None:
+    """Return ``column like pattern``; ``None`` as in `compare`."""
+    if column.type.code is TypeCode.VARCHAR:
+        column = replace(column, type=_STRING)
+    plain = pattern.replace("_", "")  # one character, whatever it is
+    return Like(column_value(column), pattern) if takes_pattern(column, plain) else None
+
+
+def _constant(value: Value) -> Constant:
+    if isinstance(value, datetime.datetime):
+        microseconds = (value - _EPOCH) // datetime.timedelta(microseconds=1)
+        return Constant(ValueKind.CLOCK, microseconds * 1000)
+    if isinstance(value, float):
+        return Constant(ValueKind.DOUBLE, Decimal(repr(value)))
+    return Constant(_KINDS[type(value)], value)
+
+
+_KINDS = {
+    bool: ValueKind.BOOLEAN,
+    int: ValueKind.INTEGER,
+    Decimal: ValueKind.DECIMAL,
+    str: ValueKind.TEXT,
+    datetime.date: ValueKind.DATE,
+}
+
+
+def _meant(
+    column: Column, sign: str, value: Value | Moment, zone: str | None, *, negated: bool
+) -> Value | None:
+    """Return a literal in the type of the column; ``None`` where Spark may mean another value."""
+    code = column.type.code
+    if code in _EXACT:
+        return _number(column, value)
+    if code in _INSTANTS:
+        clock = value.clock if isinstance(value, Moment) and value.zoned else _clock(value)
+        return None if clock is None else _instant(clock, zone)
+    if code is TypeCode.TIMESTAMP_NTZ:
+        return value.clock if isinstance(value, Moment) and not value.zoned else _clock(value)
+    if isinstance(value, Moment):
+        return None
+    if code is TypeCode.DATE and isinstance(value, str):
+        value = _date(value) or value
+    if code is TypeCode.CHAR and (negated or sign != "="):
+        return None
+    if code in (TypeCode.CHAR, TypeCode.VARCHAR):
+        column = replace(column, type=_STRING)
+    return value if takes_value(column, value, sign) else None
+
+
+def _instant(clock: datetime.datetime, zone: str | None) -> datetime.datetime | None:
+    """Return a time of the session in UTC; ``None`` if the clock is set around it."""
+    if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
+        return clock
+    if zone is None or "/" not in zone or clock.year not in _ZONED:
+        return None
+    try:
+        known = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return None
+    offset, other = (clock.replace(tzinfo=known, fold=fold).utcoffset() for fold in (0, 1))
+    return None if offset is None or offset != other else clock - offset
+
+
+def _clock(value: Value | Moment) -> datetime.datetime | None:
+    if isinstance(value, str):
+        return _moment(value)
+    if type(value) is datetime.date and _FIRST <= value.year <= _LAST:
+        return datetime.datetime(value.year, value.month, value.day)
+    return None
+
+
+def _moment(text: str) -> datetime.datetime | None:
     """Return the clock that a text shows, in the forms that no version of Spark reads otherwise."""
     if not _TIME.fullmatch(text):
         return None
@@ -63,120 +162,25 @@ def moment_of(text: str) -> datetime.datetime | None:
     return clock if _FIRST <= clock.year <= _LAST else None
 
 
-@dataclass(frozen=True, slots=True)
-class Comparisons:
-    """Makes conditions as Spark means them, in a session whose zone is ``zone``.
-
-    Without a zone, nothing is said of instants.
-    """
-
-    zone: str | None = None
-
-    def compare(
-        self, column: Column, sign: str, value: Value | Moment, *, negated: bool
-    ) -> Condition | None:
-        """Return ``column sign value``; ``None`` where it may mean something else.
-
-        ``negated``: the condition stands below a NOT, so that it must hold for no row more.
-        """
-        code = column.type.code
-        if code in _EXACT:
-            return _of_numbers(column, sign, value)
-        if code in _TEXTS:
-            if isinstance(value, str) and _takes_text(column, value, sign, negated=negated):
-                return Compare(column.name, sign, value)
-            return None
-        meant = self._value(column, value)
-        if meant is None or not (
-            isinstance(meant, datetime.datetime) or takes_value(column, meant, sign)
-        ):
-            return None
-        return Compare(column.name, sign, meant)
-
-    def is_in(
-        self, column: Column, values: Sequence[Value | Moment], *, negated: bool
-    ) -> Condition | None:
-        """Return ``column in (values)``; ``None`` as in `compare`."""
-        times = (*_INSTANTS, TypeCode.TIMESTAMP_NTZ)
-        if column.type.code in times and any(isinstance(value, str) for value in values):
-            return None  # without ANSI mode, Spark compares such a list as texts
-        parts = [self.compare(column, "=", value, negated=negated) for value in values]
-        known = [part.value for part in parts if isinstance(part, Compare)]
-        return IsIn(column.name, tuple(known)) if known and len(known) == len(parts) else None
-
-    def like(self, column: Column, pattern: str) -> Condition | None:
-        """Return ``column like pattern``; ``None`` as in `compare`."""
-        if column.type.code is TypeCode.VARCHAR:
-            column = replace(column, type=_STRING)
-        plain = pattern.replace("_", "")  # one character, whatever it is
-        return Like(column.name, pattern) if takes_pattern(column, plain) else None
-
-    def _value(self, column: Column, value: Value | Moment) -> Value | None:
-        """Return a literal in the type of the column; ``None`` where Spark would not cast it so."""
-        code = column.type.code
-        if code in _INSTANTS:
-            clock = value.clock if isinstance(value, Moment) and value.zoned else _clock(value)
-            return None if clock is None else self._instant(clock)
-        if code is TypeCode.TIMESTAMP_NTZ:
-            return value.clock if isinstance(value, Moment) and not value.zoned else _clock(value)
-        if isinstance(value, Moment):
-            return None
-        if code is TypeCode.DATE and isinstance(value, str):
-            clock = moment_of(value) if _DATE.fullmatch(value) else None
-            return None if clock is None else clock.date()
-        return value
-
-    def _instant(self, clock: datetime.datetime) -> datetime.datetime | None:
-        """Return a time of the session in UTC; ``None`` if the clock is set around it."""
-        if self.zone in ("UTC", "Etc/UTC", "Z", "GMT"):
-            return clock
-        if self.zone is None or "/" not in self.zone or clock.year not in _ZONED:
-            return None
-        try:
-            zone = ZoneInfo(self.zone)
-        except (KeyError, ValueError, OSError):
-            return None
-        offsets = {clock.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1)}
-        (offset, *more) = offsets
-        return None if more or offset is None else clock - offset
+def _date(text: str) -> datetime.date | None:
+    clock = _moment(text) if _DATE.fullmatch(text) else None
+    return None if clock is None else clock.date()
 
 
-def _clock(value: Value | Moment) -> datetime.datetime | None:
-    if isinstance(value, str):
-        return moment_of(value)
-    if type(value) is datetime.date and _FIRST <= value.year <= _LAST:
-        return datetime.datetime(value.year, value.month, value.day)
-    return None
-
-
-def _of_numbers(column: Column, sign: str, value: Value | Moment) -> Condition | None:
-    """Write what holds for NaN as the negation of what does not, as it does elsewhere, too."""
+def _number(column: Column, value: Value | Moment) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
     if isinstance(value, int) and abs(value) > _EXACT[column.type.code]:
         return None
     if isinstance(value, Decimal) and len(value.as_tuple().digits) > _DIGITS:
         return None
-    number = float(value) + 0.0  # of the two zeros, the one without a sign
-    opposite = {">": "<=", ">=": "<", "<>": "="}.get(sign)
-    if opposite is not None:
-        return Negation(Compare(column.name, opposite, number))
-    return Compare(column.name, sign, number)
-
-
-def _takes_text(column: Column, value: str, sign: str, *, negated: bool) -> bool:
-    if column.type.code is TypeCode.CHAR and (negated or sign != "="):
-        return False
-    return takes_value(replace(column, type=_STRING), value, sign)
+    return float(value) + 0.0  # of the two zeros, the one without a sign
 
 
 def value_of(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
     """Return the value of a literal; ``None`` for any other expression.
 
-    Parameters
-    ----------
-    texts
-        What the query's literals surely say (`ParsedQuery.plain_texts`).
+    ``texts`` is what the query's literals surely say (`ParsedQuery.plain_texts`).
     """
     from sqlglot import exp
 
@@ -209,8 +213,7 @@ def _literal(tree: Any, texts: frozenset[str]) -> Value | None:
 def _concat(parts: Sequence[Any], texts: frozenset[str]) -> str | None:
     """Read what `odps_nb.access.binding` makes of text: ``concat('it', chr(39), 's')``.
 
-    Two literals side by side are none of its making: ``'it''s'`` is not the same text in all
-    versions of Spark.
+    Adjacent literals such as ``'it''s'`` differ between versions of Spark.
     """
     from sqlglot import exp
 
@@ -242,18 +245,9 @@ def _cast(tree: Any, texts: frozenset[str]) -> Value | Moment | None:
     if tree.to.this is exp.DataType.Type.DECIMAL:
         return _decimal(text.this, tree.to.expressions)
     if tree.to.this.name in _TIMES:
-        clock = moment_of(text.this)
+        clock = _moment(text.this)
         return None if clock is None else Moment(clock, zoned=_TIMES[tree.to.this.name])
     return None
-
-
-def _date(text: str) -> datetime.date | None:
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-        return None
-    try:
-        return datetime.date.fromisoformat(text)
-    except ValueError:
-        return None
 
 
 def _decimal(text: str, parameters: Sequence[Any]) -> Decimal | None:

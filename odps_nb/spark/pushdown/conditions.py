@@ -1,261 +1,210 @@
-"""Conditions of a Spark query that may be sent to the service: values, SQL text, evaluation.
+"""Conditions of a query over one table, as trees of `odps_nb.filters.tree`.
 
-Only conditions whose answer is the same for Spark and for the service
-(`odps_nb.access.engines.comparable`). `Condition.holds` tells the answer here as well, by which
-partitions are chosen.
+Only those that mean the same to Spark and to the service, and `Computed` ones over partitions,
+which only Spark can evaluate: ``ds = date_sub(now(), 1)``. The clock is read once, during planning,
+and its value is written into the text that Spark runs.
 """
 
 from __future__ import annotations
 
-import operator
+import itertools
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
-from odps_nb.access.binding.literals import literal
-from odps_nb.access.engines.comparable import Value
+from odps_nb import sql_parser
+from odps_nb.filters.tree import (
+    AllOf,
+    AnyOf,
+    ColumnValue,
+    IsNull,
+    Node,
+    Not,
+    ValueKind,
+    nodes_of,
+    with_columns,
+)
+from odps_nb.schema import Column, TypeCode
+from odps_nb.spark.pushdown.parse import ParsedQuery
+from odps_nb.spark.pushdown.scopes import parts_of
 
-_MAX_WHERE = 16_000  # characters; the engine applies what is longer
+#: Words for what the clock says, with the one of Spark that is asked for it.
+_CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
+#: Texts that Spark reads by the clock, and words that have another value each time or place.
+_SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
+_CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
+_ENDS = frozenset(
+    """
+    and group order having limit offset union except minus intersect qualify window sort cluster
+    distribute lateral join inner left right full cross semi anti natural where on
+    """.split()  # noqa: SIM905  # as a text it can be read
+)
+_BEGINS = frozenset(("and", "where", "on"))
+_TRIES = 10  # ends and beginnings: a bracket may be of a call, and `and` of `between`
+_NAME = re.compile(r"\w+")
 
-Row = Mapping[str, Value | None]
 
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq,
-    "<>": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_DIGITS = re.compile(r"0|[1-9][0-9]{0,8}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed(ColumnValue):
+    """A condition over partition columns as it is typed; its values come from Spark.
 
-
-class Condition(ABC):
-    """A condition over columns of one table; ``str`` writes it for the service.
-
-    One that is not ``is_sent`` chooses partitions only.
+    ``names`` are the columns in the text, each with the partition column that it means. ``clocks``
+    are the places in the query where the clock is asked, ``start`` that of the text.
     """
 
-    __slots__ = ()
-    is_sent: ClassVar[bool] = True
+    text: str
+    alias: str
+    names: tuple[tuple[str, Column], ...]
+    start: int
+    clocks: tuple[tuple[int, int, str], ...] = ()
 
-    @abstractmethod
-    def columns(self) -> frozenset[str]:
-        """Return the names of its columns."""
-
-    @abstractmethod
-    def holds(self, row: Row) -> bool | None:
-        """Return its truth for some values; ``None`` is SQL's unknown."""
-
-    @abstractmethod
-    def rejects_nulls(self) -> bool:
-        """Whether it never holds where all of its columns are null."""
-
-    @abstractmethod
-    def renamed(self, names: Mapping[str, str]) -> Condition:
-        """Return the same condition over columns with other names."""
+    def at(self, clock: Mapping[str, str]) -> str:
+        """Return the text with what the clock says in the place of its words."""
+        pieces, done = [], 0
+        for start, end, kind in self.clocks:
+            pieces += [self.text[done : start - self.start], clock[kind]]
+            done = end - self.start
+        return "".join([*pieces, self.text[done:]])
 
 
-@dataclass(frozen=True, slots=True)
-class _OnColumn(Condition):
-    """A condition over one column, which is unknown or false for a null."""
+def computed_in(condition: Node) -> Iterator[Computed]:
+    """Yield the conditions that Spark has to evaluate."""
+    return (one for one in nodes_of(condition) if isinstance(one, Computed))
 
-    column: str
 
-    def columns(self) -> frozenset[str]:
-        return frozenset({self.column})
+def columns_in(condition: Node) -> frozenset[str]:
+    """Return the names of the columns that a condition is about."""
+    found: set[str] = set()
+    for one in nodes_of(condition):
+        if isinstance(one, Computed):
+            found.update(column.name for _, column in one.names)
+        elif isinstance(one, ColumnValue):
+            found.add(one.name)
+    return frozenset(found)
 
-    def rejects_nulls(self) -> bool:
+
+def rejects_nulls(condition: Node) -> bool:
+    """Whether a condition never holds where all of its columns are null."""
+    if isinstance(condition, AllOf):
+        return any(map(rejects_nulls, condition.parts))
+    if isinstance(condition, AnyOf):
+        return all(map(rejects_nulls, condition.parts))
+    if isinstance(condition, Not) and isinstance(condition.value, IsNull):
         return True
-
-    def renamed(self, names: Mapping[str, str]) -> Condition:
-        return replace(self, column=names[self.column])
+    return not any(isinstance(one, (IsNull, Computed)) for one in nodes_of(condition))
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts(Condition):
-    parts: tuple[Condition, ...]
+def renamed(condition: Node, names: Mapping[str, str]) -> Node:
+    """Return the same condition over columns with other names."""
 
-    def columns(self) -> frozenset[str]:
-        return frozenset[str]().union(*(part.columns() for part in self.parts))
+    def change(column: ColumnValue) -> ColumnValue:
+        if not isinstance(column, Computed):
+            return replace(column, name=names[column.name])
+        meant = ((said, replace(one, name=names[one.name])) for said, one in column.names)
+        return replace(column, names=tuple(meant))
 
-    def renamed(self, names: Mapping[str, str]) -> Condition:
-        return type(self)(tuple(part.renamed(names) for part in self.parts))
-
-
-@dataclass(frozen=True, slots=True)
-class Compare(_OnColumn):
-    """``column sign value``."""
-
-    sign: str
-    value: Value
-
-    def holds(self, row: Row) -> bool | None:
-        """Compare; unknown for a null."""
-        value = row[self.column]
-        return None if value is None else _ORDER[self.sign](value, self.value)
-
-    def __str__(self) -> str:
-        return f"`{self.column}` {self.sign} {literal(self.value)}"
+    return with_columns(condition, change)
 
 
-@dataclass(frozen=True, slots=True)
-class CompareDigits(_OnColumn):
-    """``column sign number`` for partitions whose values are text: ``ds >= 20240101``.
+def computed_of(
+    query: ParsedQuery, tree: Any, alias: str, columns: Mapping[int, Column]
+) -> Computed | None:
+    """Return a conjunct as a computed condition; ``None`` where Spark's answer may change.
 
-    Spark casts the text; how depends on its settings. Of plain digits all casts make the same
-    number, and of anything else nothing is said here. Never sent: the service may cast otherwise.
+    ``columns`` has the partition column that each column of the conjunct means, by the node's id.
     """
+    from sqlglot import exp
 
-    is_sent: ClassVar[bool] = False
+    nodes = list(tree.find_all(exp.Column))
+    known = [(node, columns.get(id(node))) for node in nodes]
+    names = {node.name: column for node, column in known if column is not None}
+    if not nodes or any(column is None or len(node.parts) > 2 for node, column in known):
+        return None
+    if not all(map(_NAME.fullmatch, (alias, *names))):
+        return None
+    if tree.find(exp.Query, exp.Star, exp.Window, exp.AggFunc) is not None:
+        return None
+    span = _span(query, tree, nodes[0])
+    if span is None:
+        return None
+    tokens = query.tokens[span[0] : span[1]]
+    clocks = _clocks(tokens)
+    if clocks is None:
+        return None
+    start, end = tokens[0].start, tokens[-1].end + 1
+    text = query.text[start:end]
+    return Computed(
+        name=" ".join(text.split()),
+        kind=ValueKind.BOOLEAN,
+        code=TypeCode.BOOLEAN,
+        type_text="BOOLEAN",
+        text=text,
+        alias=alias,
+        names=tuple(names.items()),
+        start=start,
+        clocks=clocks,
+    )
 
-    sign: str
-    number: int
 
-    def holds(self, row: Row) -> bool | None:
-        """Compare plain digits; unknown for everything else."""
-        text = row[self.column]
-        if not isinstance(text, str) or not _DIGITS.fullmatch(text):
+def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:
+    """Return where the clock is asked; ``None`` if something else may change."""
+    found = []
+    said = ["" if _is_text(one) else one.text.lower() for one in tokens]
+    for place, (token, word) in enumerate(zip(tokens, said, strict=True)):
+        called = said[place + 1 : place + 3] == ["(", ")"]
+        if word in _CLOCKS and (called or word.startswith("current_")):
+            end = tokens[place + 2 if called else place].end + 1
+            found.append((token.start, end, _CLOCKS[word]))
+            continue
+        spoken = _is_text(token) and token.text.strip().lower() in _SPOKEN
+        if called or spoken or word in _CHANGING or word.startswith("current_"):
             return None
-        return _ORDER[self.sign](int(text), self.number)
-
-    def __str__(self) -> str:
-        return f"`{self.column}` {self.sign} {self.number}"
+    return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class IsIn(_OnColumn):
-    """``column in (values)``."""
-
-    values: tuple[Value, ...]
-
-    def holds(self, row: Row) -> bool | None:
-        """Look for the value; unknown for a null."""
-        value = row[self.column]
-        return None if value is None else value in self.values
-
-    def __str__(self) -> str:
-        return f"`{self.column}` in ({', '.join(literal(value) for value in self.values)})"
+def _is_text(token: Any) -> bool:
+    return bool(token.token_type.name == "STRING")
 
 
-@dataclass(frozen=True, slots=True)
-class Like(_OnColumn):
-    """``column like pattern``; see `takes_pattern` for the patterns."""
-
-    pattern: str
-
-    def holds(self, row: Row) -> bool | None:
-        """Match the whole text; unknown for a null."""
-        text = row[self.column]
-        if not isinstance(text, str):
-            return None
-        pattern = "".join({"%": ".*", "_": "."}.get(one) or re.escape(one) for one in self.pattern)
-        return re.fullmatch(pattern, text, re.DOTALL) is not None
-
-    def __str__(self) -> str:
-        return f"`{self.column}` like {literal(self.pattern)}"
+def _span(query: ParsedQuery, tree: Any, column: Any) -> tuple[int, int] | None:
+    """Return the tokens of a conjunct: of those around its column, what parses to the same."""
+    place = column.this.meta.get("start")
+    at = next((n for n, one in enumerate(query.tokens) if one.start == place), None)
+    if at is None:
+        return None
+    firsts = itertools.islice(_bounds(query.tokens, at, -1), _TRIES)
+    lasts = list(itertools.islice(_bounds(query.tokens, at, 1), _TRIES))
+    for first, last in itertools.product(firsts, lasts):
+        text = query.text[query.tokens[first].start : query.tokens[last].end + 1]
+        if _parses_to(text, tree):
+            return first, last + 1
+    return None
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull(_OnColumn):
-    """``column is null``."""
+def _bounds(tokens: Sequence[Any], at: int, step: int) -> Iterator[int]:
+    """Yield the tokens, forwards or backwards, before which a conjunct may end."""
+    opens, closes = ("(", ")") if step > 0 else (")", "(")
+    words, depth = _ENDS if step > 0 else _BEGINS, 0
+    while 0 <= (after := at + step) < len(tokens):
+        said = "" if _is_text(tokens[after]) else tokens[after].text.lower()
+        word = said.partition(" ")[0]  # "group by" is one token
+        if depth == 0 and (word == closes or word == ";" or word in words):
+            yield at
+            if word not in (closes, "and"):
+                return
+        depth = max(0, depth + (word == opens) - (word == closes))
+        at = after
+    yield at
 
-    def holds(self, row: Row) -> bool | None:
-        """Tell; never unknown."""
-        return row[self.column] is None
 
-    def rejects_nulls(self) -> bool:
-        """Return false: it looks for them."""
+def _parses_to(text: str, tree: Any) -> bool:
+    import sqlglot
+
+    try:
+        parsed = sql_parser.parse(f"select 1 where {text}", "spark")[0]
+    except (sqlglot.errors.SqlglotError, RecursionError):
         return False
-
-    def __str__(self) -> str:
-        return f"`{self.column}` is null"
-
-
-@dataclass(frozen=True, slots=True)
-class Negation(Condition):
-    """``not (inner)``."""
-
-    inner: Condition
-
-    def columns(self) -> frozenset[str]:
-        """Return the columns of what is negated."""
-        return self.inner.columns()
-
-    def holds(self, row: Row) -> bool | None:
-        """Turn the answer round; unknown stays unknown."""
-        found = self.inner.holds(row)
-        return None if found is None else not found
-
-    def rejects_nulls(self) -> bool:
-        """Tell; ``not (x = 1)`` is unknown for a null, as ``x = 1`` is."""
-        return isinstance(self.inner, (Compare, IsIn, IsNull, Like))
-
-    def renamed(self, names: Mapping[str, str]) -> Negation:
-        """Name other columns inside."""
-        return Negation(self.inner.renamed(names))
-
-    def __str__(self) -> str:
-        if isinstance(self.inner, IsNull):
-            return f"`{self.inner.column}` is not null"
-        return f"not ({self.inner})"
-
-
-@dataclass(frozen=True, slots=True)
-class AllOf(_Parts):
-    """``a and b and …``."""
-
-    def holds(self, row: Row) -> bool | None:
-        """Answer as SQL does: one false part decides."""
-        found = [part.holds(row) for part in self.parts]
-        return False if False in found else None if None in found else True
-
-    def rejects_nulls(self) -> bool:
-        """One part is enough."""
-        return any(part.rejects_nulls() for part in self.parts)
-
-    def __str__(self) -> str:
-        return " and ".join(_fenced(part) for part in self.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf(_Parts):
-    """``a or b or …``."""
-
-    def holds(self, row: Row) -> bool | None:
-        """Answer as SQL does: one true part decides."""
-        found = [part.holds(row) for part in self.parts]
-        return True if True in found else None if None in found else False
-
-    def rejects_nulls(self) -> bool:
-        """All parts have to."""
-        return all(part.rejects_nulls() for part in self.parts)
-
-    def __str__(self) -> str:
-        return " or ".join(_fenced(part) for part in self.parts)
-
-
-def may_be_sent(condition: Condition) -> bool:
-    """Whether the service may be asked to apply a condition."""
-    if isinstance(condition, (AllOf, AnyOf)):
-        return all(may_be_sent(part) for part in condition.parts)
-    if isinstance(condition, Negation):
-        return may_be_sent(condition.inner)
-    return condition.is_sent
-
-
-def within_length(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-    """Keep the filter within the length of a request; the engine applies the rest."""
-    kept, size = [], 0
-    for one in conditions:
-        length = len(str(one))
-        if size + length <= _MAX_WHERE:
-            kept.append(one)
-            size += length
-    return tuple(kept)
-
-
-def _fenced(part: Condition) -> str:
-    return f"({part})" if isinstance(part, (AllOf, AnyOf)) else str(part)
+    return parts_of(parsed) == {"expressions", "where"} and bool(
+        parsed.args["where"].this.unnest() == tree
+    )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from odps_nb.access.binding.literals import literal
 from odps_nb.access.engines.comparable import Value
 from odps_nb.spark.launch._quiet import without_query_log
-from odps_nb.spark.pushdown.computed import Computed, Evaluated, moments_of
-from odps_nb.spark.pushdown.conditions import AllOf, AnyOf, Condition, Negation
+from odps_nb.spark.pushdown.conditions import Computed, computed_in
 from odps_nb.spark.pushdown.parse import Reference
-from odps_nb.spark.pushdown.plan import TableRead, partition_rows, with_partitions
+from odps_nb.spark.pushdown.plan import Answers, TableRead, partition_rows, with_partitions
 from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:
@@ -20,9 +18,6 @@ if TYPE_CHECKING:
 
 #: Rows of a query, and values of a table that are asked for at all.
 _ROWS_PER_QUERY, _MOST_ROWS = 1000, 20_000
-_Answers = tuple[frozenset[tuple[Value | None, ...]], frozenset[tuple[Value | None, ...]]]
-
-
 #: Places in the text of a query, and what is written there instead.
 Fixed = tuple[tuple[int, int, str], ...]
 
@@ -34,61 +29,39 @@ def choose_partitions(
 ) -> tuple[dict[Reference, TableRead], Fixed]:
     """Return the reads with the partitions that they need, and what of the query is fixed for it.
 
-    Without a session, computed conditions choose nothing.
-
-    Parameters
-    ----------
-    known
-        The partitions of each table that has conditions on them.
+    Without a session, computed conditions choose nothing. ``known`` are the partitions of each
+    table that has conditions on them.
     """
-    computed = list(_computed(reads.values())) if spark is not None else []
-    clock = {} if spark is None else _clock(spark, computed)
-    made = {}
-    for reference, read in reads.items():
-        if not read.partition_conditions:
-            made[reference] = read
-            continue
-        if spark is not None and computed:
-            read = _evaluated(spark, read, known[read.table], clock)
-        made[reference] = with_partitions(read, known[read.table])
-    places = sorted(moments_of(computed).items())
-    return made, tuple((start, end, clock[kind]) for (start, end), kind in places)
-
-
-def _computed(reads: Iterable[TableRead]) -> Iterator[Computed]:
-    for read in reads:
+    wanted: dict[Computed, set[tuple[Value | None, ...]]] = {}
+    for read in reads.values():
         for condition in read.partition_conditions:
-            yield from _leaves(condition)
+            for one in computed_in(condition):
+                rows = partition_rows(read, known[read.table])
+                values = {tuple(row[column.name] for _, column in one.names) for row in rows}
+                wanted.setdefault(one, set()).update(some for some in values if None not in some)
+    if spark is None:
+        wanted = {}
+    places = {(start, end): kind for one in wanted for start, end, kind in one.clocks}
+    clock = _clock(spark) if spark is not None and places else {}
+    answers: Answers = {}
+    for one, some in wanted.items():
+        if spark is not None and 0 < len(some) <= _MOST_ROWS:
+            answers[one] = _ask(spark, one, list(some), clock)
+    made = {
+        ref: with_partitions(read, known[read.table], answers)
+        if read.partition_conditions
+        else read
+        for ref, read in reads.items()
+    }
+    return made, tuple((start, end, clock[kind]) for (start, end), kind in sorted(places.items()))
 
 
-def _clock(spark: SparkSession, conditions: Sequence[Computed]) -> dict[str, str]:
-    """Return what the clock says, as SQL; nothing if no condition asks for it."""
-    if not moments_of(conditions):
-        return {}
+def _clock(spark: SparkSession) -> dict[str, str]:
+    """Return what the clock says, as SQL."""
     row = spark.sql(
         "select cast(current_date() as string) day, unix_micros(current_timestamp()) micros"
     ).collect()[0]
     return {"date": f"date'{row.day}'", "time": f"timestamp_micros({row.micros})"}
-
-
-def _evaluated(
-    spark: SparkSession, read: TableRead, known: Sequence[PartitionSpec], clock: Mapping[str, str]
-) -> TableRead:
-    """Return the read with Spark's answers in the place of its computed conditions.
-
-    A condition that Spark refuses (a value that is no number, in ANSI mode) says nothing, as does
-    one over too many values: then the query itself decides.
-    """
-    rows = partition_rows(read, known)
-    made: dict[Computed, Condition] = {}
-    for one in dict.fromkeys(_computed([read])):
-        values = {tuple(row[column.name] for _, column in one.names) for row in rows}
-        wanted = [some for some in values if None not in some]
-        if 0 < len(wanted) <= _MOST_ROWS:
-            answers = _ask(spark, one, wanted, clock)
-            made[one] = one if answers is None else Evaluated(one, *answers)
-    conditions = (_with(one, made) for one in read.partition_conditions)
-    return dataclasses.replace(read, partition_conditions=tuple(conditions))
 
 
 def _ask(
@@ -96,21 +69,24 @@ def _ask(
     condition: Computed,
     wanted: Sequence[tuple[Value | None, ...]],
     clock: Mapping[str, str],
-) -> _Answers | None:
+) -> dict[tuple[Value | None, ...], bool | None]:
+    """Return Spark's answer for each value.
+
+    None for a condition that Spark refuses, such as a text that is no number in ANSI mode: then the
+    query itself decides.
+    """
     from pyspark.errors import PySparkException
 
-    holding: set[tuple[Value | None, ...]] = set()
-    failing: set[tuple[Value | None, ...]] = set()
+    found: dict[tuple[Value | None, ...], bool | None] = {}
     try:
         for first in range(0, len(wanted), _ROWS_PER_QUERY):
             some = wanted[first : first + _ROWS_PER_QUERY]
             with without_query_log():
                 rows = spark.sql(_question(condition, some, clock)).collect()
-            holding.update(some[row.n] for row in rows if row.holds is True)
-            failing.update(some[row.n] for row in rows if row.holds is False)
+            found.update((some[row.n], row.holds) for row in rows)
     except PySparkException:
-        return None
-    return frozenset(holding), frozenset(failing)
+        return {}
+    return found
 
 
 def _question(
@@ -127,25 +103,3 @@ def _question(
     places = ", ".join(f"_{place}" for place in range(len(condition.names)))
     inner = f"select n, {', '.join(given)} from values {', '.join(rows)} as v(n, {places})"
     return f"select n, ({condition.at(clock)}) as holds from ({inner}) as `{condition.alias}`"
-
-
-# -- trees of conditions --------------------------------------------------------------------------
-
-
-def _leaves(condition: Condition) -> Iterator[Computed]:
-    if isinstance(condition, Computed):
-        yield condition
-    elif isinstance(condition, (AllOf, AnyOf)):
-        for part in condition.parts:
-            yield from _leaves(part)
-    elif isinstance(condition, Negation):
-        yield from _leaves(condition.inner)
-
-
-def _with(condition: Condition, made: Mapping[Computed, Condition]) -> Condition:
-    again: Callable[[Condition], Condition] = lambda one: _with(one, made)  # noqa: E731
-    if isinstance(condition, Computed):
-        return made.get(condition, condition)
-    if isinstance(condition, (AllOf, AnyOf)):
-        return type(condition)(tuple(map(again, condition.parts)))
-    return Negation(again(condition.inner)) if isinstance(condition, Negation) else condition

@@ -1,10 +1,8 @@
 """Extracts the conditions of a query that may be applied when one table is read.
 
-Spark always runs the whole query over what was read, so a condition may be sent to the service
-when every row that it drops is dropped by the query anyway. Such are conjuncts of WHERE, and of
-ON where the join lets them; on the nullable side of an outer join only those that no null
-satisfies. Conditions on a subquery or ``with`` entry concern the tables inside where these let
-them through (`outer_predicates`).
+Spark runs the whole query over what was read, so a condition may be applied when the query drops
+the same rows anyway: conjuncts of WHERE, and of ON where the join lets them; on the nullable side
+of an outer join only those that no null satisfies.
 """
 
 from __future__ import annotations
@@ -13,20 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from odps_nb.access.engines.comparable import Value, may_be_null_tested
-from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.spark.pushdown.comparisons import Comparisons, Moment, value_of
-from odps_nb.spark.pushdown.computed import Computed, computed_of
+from odps_nb.filters.parse import column_value
+from odps_nb.filters.tree import AllOf, AnyOf, IsNull, Node, Not
+from odps_nb.schema import Column, TableSchema
+from odps_nb.spark.pushdown.comparisons import Moment, compare, is_in, like, value_of
 from odps_nb.spark.pushdown.conditions import (
-    AllOf,
-    AnyOf,
-    CompareDigits,
-    Condition,
-    IsNull,
-    Negation,
+    Computed,
+    columns_in,
+    computed_of,
+    rejects_nulls,
+    renamed,
 )
-from odps_nb.spark.pushdown.outer_predicates import outer_relations
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fold
-from odps_nb.spark.pushdown.scopes import FromClause, Outputs, from_clause_of, kind_of
+from odps_nb.spark.pushdown.scopes import (
+    FromClause,
+    Outputs,
+    from_clause_of,
+    kind_of,
+    outer_relations,
+    outputs_of,
+    parts_of,
+)
 
 # What the nodes of a condition may have; anything else would give it another meaning.
 _KNOWN_ARGS = frozenset(
@@ -37,7 +42,7 @@ _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def conditions_of(
     query: ParsedQuery, reference: Reference, schemas: Mapping[Reference, TableSchema]
-) -> tuple[Condition, ...]:
+) -> tuple[Node, ...]:
     """Return the conditions to send when reading one table reference."""
     if not (query.is_regular and query.is_repeatable):
         return ()
@@ -47,9 +52,9 @@ def conditions_of(
 
 def _conditions(
     query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
-) -> Iterator[Condition]:
+) -> Iterator[Node]:
     """Yield the conditions on a relation, from its own select and outer ones."""
-    clause = from_clause_of(query, node, schemas)
+    clause = from_clause_of(node, schemas)
     if clause is None:
         return
     reader = _Extractor(query, clause)
@@ -59,14 +64,14 @@ def _conditions(
     )
     found = [
         [
-            one.renamed(outer.names)
+            renamed(one, outer.names)
             for one in _conditions(query, outer.node, {**schemas, id(outer.node): outer.schema})
         ]
         for outer in outers
     ]
     nullable = clause.nullable(len(clause.all))
     for one in _wanted_by_all(found):
-        if one.rejects_nulls() or not nullable:
+        if rejects_nulls(one) or not nullable:
             yield one
 
 
@@ -75,30 +80,20 @@ def _outputs(query: ParsedQuery, select: Any, schemas: Mapping[int, TableSchema]
     from sqlglot import exp
 
     first = select.args.get("from_") if isinstance(select, exp.Select) else None
-    clause = None if first is None else from_clause_of(query, first.this, schemas)
-    if clause is None or len(clause.all) > 1 or clause.shared or clause.own.schema is None:
+    clause = None if first is None else from_clause_of(first.this, schemas)
+    if clause is None or clause.own.schema is None:
         return None
-    reader, found = _Extractor(query, clause), list[tuple[str, Column | None]]()
-    for one in select.expressions:
-        if isinstance(one, exp.Star) and not any(one.args.values()):
-            found += [(column.name, column) for column in clause.own.schema]
-        elif isinstance(one, (exp.Column, exp.Alias)) and one.find(exp.Star) is None:
-            found.append((one.alias_or_name, reader.column(one.unalias())))
-        else:
-            return None  # what may be several columns
-    return found
+    found, is_all = outputs_of(clause, _Extractor(query, clause).column)
+    return found if is_all else None
 
 
-def _wanted_by_all(found: Sequence[Sequence[Condition]]) -> Iterator[Condition]:
-    """Yield conditions that keep every row that any of several outer relations needs.
-
-    Those over the same columns are put together, so that partitions are still chosen by them.
-    """
+def _wanted_by_all(found: Sequence[Sequence[Node]]) -> Iterator[Node]:
+    """Yield conditions that keep every row that any of several outer relations needs."""
     if len(found) == 1:
         yield from found[0]
         return
-    for columns in dict.fromkeys(one.columns() for one in (found[0] if found else ())):
-        parts = [tuple(one for one in some if one.columns() == columns) for some in found]
+    for columns in dict.fromkeys(columns_in(one) for one in (found[0] if found else ())):
+        parts = [tuple(one for one in some if columns_in(one) == columns) for some in found]
         if all(parts):
             yield AnyOf(tuple(AllOf(part) if len(part) > 1 else part[0] for part in parts))
 
@@ -108,7 +103,7 @@ def where_is_covered(
 ) -> bool:
     """Whether the conditions that may be sent are equivalent to the select's whole WHERE."""
     known = {id(one.node): schema for one, schema in schemas.items()}
-    clause = from_clause_of(query, reference.node, known)
+    clause = from_clause_of(reference.node, known)
     if clause is None:
         return False
     reader = _Extractor(query, clause)
@@ -135,7 +130,6 @@ class _Extractor:
         from sqlglot import exp
 
         self._query, self._texts, self._clause = query, query.plain_texts, clause
-        self._meanings = Comparisons(query.zone)
         self._own = clause.own
         assert self._own.schema is not None  # it is ours
         self._schema = self._own.schema
@@ -144,7 +138,7 @@ class _Extractor:
         if isinstance(node, exp.Table) and node.args.get("alias") is None:
             self._qualifiers.append([fold(part.name) for part in node.parts])
 
-    def conditions(self) -> Iterator[Condition]:
+    def conditions(self) -> Iterator[Node]:
         """Yield the conditions that may be sent."""
         clause = self._clause
         where = clause.select.args.get("where")
@@ -158,21 +152,18 @@ class _Extractor:
     def _may_use(self, place: int, kind: str) -> bool:
         """Whether the ON of the join at ``place`` filters the rows of the relation."""
         own = self._clause.place
-        if own > place or self._behind_a_comma(own, place):
+        between = self._clause.all[own + 1 : place + 1]
+        # the ON cannot refer to a relation before a comma, which binds less than a join
+        if own > place or any(kind_of(one.join) == "cross" for one in between):
             return False
         if own == place:
             return kind in ("inner", "left", "semi", "anti")
         return kind in ("inner", "right", "semi")
 
-    def _behind_a_comma(self, own: int, place: int) -> bool:
-        """Whether the ON cannot refer to the relation, since a comma binds less than a join."""
-        between = self._clause.all[own + 1 : place + 1]
-        return any(kind_of(one.join) == "cross" for one in between)
-
-    def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Condition]:
+    def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Node]:
         for part in _conjuncts(tree):
             condition = self.read(part) or self._computed(part)
-            if condition is not None and (condition.rejects_nulls() or not nullable):
+            if condition is not None and (rejects_nulls(condition) or not nullable):
                 yield condition
 
     def _computed(self, tree: Any) -> Computed | None:
@@ -183,13 +174,10 @@ class _Extractor:
         columns = {id(node): found for node, found in nodes if found is not None and found in keys}
         return computed_of(self._query, tree, self._own.alias, columns) if columns else None
 
-    # -- one condition ------------------------------------------------------------------------
-
-    def read(self, tree: Any, *, negated: bool = False) -> Condition | None:
+    def read(self, tree: Any, *, negated: bool = False) -> Node | None:
         """Return an expression as a condition; ``None`` if any part has an unknown form.
 
-        It holds for every row that the expression holds for; ``negated``, below a NOT: only for
-        those.
+        It holds for every row that the expression holds for; ``negated``: only for those.
         """
         from sqlglot import exp
 
@@ -198,8 +186,8 @@ class _Extractor:
             tree = tree.copy()
             tree.set("negate", None)
             inner = self.read(tree, negated=True)
-            return None if inner is None else Negation(inner)
-        if {key for key, value in tree.args.items() if value} - _KNOWN_ARGS:
+            return None if inner is None else Not(inner)
+        if parts_of(tree) - _KNOWN_ARGS:
             return None
         if isinstance(tree, (exp.And, exp.Or)):
             parts = [self.read(part, negated=negated) for part in tree.flatten()]
@@ -208,7 +196,7 @@ class _Extractor:
             return kind(known) if len(known) == len(parts) else None
         if isinstance(tree, exp.Not):
             inner = self.read(tree.this, negated=True)
-            return None if inner is None else Negation(inner)
+            return None if inner is None else Not(inner)
         if isinstance(tree, exp.Column):
             return self._compare(tree, "=", True, negated=negated)
         if isinstance(tree, exp.Is):
@@ -221,7 +209,7 @@ class _Extractor:
             return self._is_like(tree)
         return self._comparison(tree, negated=negated)
 
-    def _comparison(self, tree: Any, *, negated: bool) -> Condition | None:
+    def _comparison(self, tree: Any, *, negated: bool) -> Node | None:
         from sqlglot import exp
 
         signs = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
@@ -233,37 +221,32 @@ class _Extractor:
             return self._compare(left, sign, value_of(right, self._texts), negated=negated)
         return self._compare(right, _MIRRORED[sign], value_of(left, self._texts), negated=negated)
 
-    def _is_null(self, tree: Any) -> Condition | None:
+    def _is_null(self, tree: Any) -> Node | None:
         from sqlglot import exp
 
         column = self.column(tree.this.unnest())
         if column is None or not isinstance(tree.expression, exp.Null):
             return None
-        return IsNull(column.name) if may_be_null_tested(column) else None
+        return IsNull(column_value(column)) if may_be_null_tested(column) else None
 
-    def _is_in(self, tree: Any, *, negated: bool) -> Condition | None:
+    def _is_in(self, tree: Any, *, negated: bool) -> Node | None:
         column = self.column(tree.this.unnest())
         values = [value_of(one.unnest(), self._texts) for one in tree.expressions]
         known = [value for value in values if value is not None]
         if column is None or not values or len(known) < len(values):
             return None
-        found = self._meanings.is_in(column, known, negated=negated)
-        if found is not None:
-            return found
-        digits = [self._digits(column, "=", value) for value in known]
-        parts = tuple(part for part in digits if part is not None)
-        return AnyOf(parts) if len(parts) == len(values) else None
+        return is_in(column, known, self._query.zone, negated=negated)
 
-    def _is_like(self, tree: Any) -> Condition | None:
+    def _is_like(self, tree: Any) -> Node | None:
         from sqlglot import exp
 
         column, pattern = self.column(tree.this.unnest()), tree.expression.unnest()
         if column is None or not isinstance(pattern, exp.Literal):
             return None
         text = value_of(pattern, self._texts)
-        return self._meanings.like(column, text) if isinstance(text, str) else None
+        return like(column, text) if isinstance(text, str) else None
 
-    def _between(self, tree: Any, *, negated: bool) -> Condition | None:
+    def _between(self, tree: Any, *, negated: bool) -> Node | None:
         column = tree.this.unnest()
         low, high = (value_of(tree.args[one].unnest(), self._texts) for one in ("low", "high"))
         first = self._compare(column, ">=", low, negated=negated)
@@ -272,18 +255,11 @@ class _Extractor:
 
     def _compare(
         self, tree: Any, sign: str, value: Value | Moment | None, *, negated: bool
-    ) -> Condition | None:
+    ) -> Node | None:
         column = self.column(tree)
         if column is None or value is None:
             return None
-        found = self._meanings.compare(column, sign, value, negated=negated)
-        return self._digits(column, sign, value) if found is None else found
-
-    def _digits(self, column: Column, sign: str, value: Value | Moment) -> Condition | None:
-        text = column.type.code is TypeCode.STRING and column in self._schema.partition_columns
-        if text and type(value) is int and abs(value) < 1 << 31:
-            return CompareDigits(column.name, sign, value)
-        return None
+        return compare(column, sign, value, self._query.zone, negated=negated)
 
     def column(self, tree: Any) -> Column | None:
         """Return the column of the relation that a name certainly refers to."""

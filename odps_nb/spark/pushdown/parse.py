@@ -1,7 +1,6 @@
-"""Parses a Spark query: its kind, the tables that it names and their places in the text.
+"""Parses a Spark query with sqlglot: its kind, and the tables that it names with their places.
 
-sqlglot reads the text; nothing is written by it. Spark gets the text as it was typed, with the
-names of tables replaced at their places.
+Spark gets the text as it was typed, with the names of tables replaced at their places.
 """
 
 from __future__ import annotations
@@ -54,14 +53,10 @@ class Reference:
 class ParsedQuery:
     """A parsed query.
 
-    ``references`` are in the order of the text; names of its own ``with`` are not among them.
-    ``words`` are all words outside of quotes, folded: no column is used that is not among them.
-    ``plain_texts`` are literals whose characters are sure. ``is_regular`` is false where the tree
-    may not be what the text says, so that nothing may be concluded from it. ``is_repeatable`` is
-    false where fewer rows may give other values, so that no row may be left out. ``zone`` is that
-    of Spark's session, in which it reads times; ``None``: not known. ``tokens`` are those of the
-    parser, with their places. ``fixed`` are places (start, end) whose text Spark is not given but
-    another in its stead.
+    ``words`` are all words outside of quotes, folded: no other column is used. ``plain_texts`` are
+    literals whose characters are sure. ``is_regular`` is false where the tree may not show what the
+    text says, ``is_repeatable`` where fewer rows may give other values. ``zone`` is that of Spark's
+    session, ``None`` if unknown. ``fixed`` are places (start, end) and what Spark is given there.
     """
 
     text: str
@@ -77,10 +72,7 @@ class ParsedQuery:
 
 
 def parse_query(text: str) -> ParsedQuery:
-    """Parse one query.
-
-    Raises `ArgumentError` or `MissingDependencyError`.
-    """
+    """Parse one query."""
     try:
         import sqlglot
     except ImportError:
@@ -116,9 +108,6 @@ def parse_query(text: str) -> ParsedQuery:
 def fold(name: str) -> str:
     """Return a name normalised for comparison: Spark and MaxCompute ignore case."""
     return name.casefold()
-
-
-# -- what kind of statement -------------------------------------------------------------------
 
 
 def _check_kind(tokens: Sequence[Any]) -> None:
@@ -171,9 +160,6 @@ def _unreadable(error: Any) -> ArgumentError:
     )
 
 
-# -- tables -----------------------------------------------------------------------------------
-
-
 def tables_of(tree: Any) -> Iterator[Any]:
     """Yield the table nodes of a tree, except names in hints."""
     from sqlglot import exp
@@ -219,7 +205,6 @@ def cte_of(table: Any) -> Any | None:
     while child.parent is not None:
         parent = child.parent
         clause = parent if isinstance(parent, exp.With) else parent.args.get("with_")
-        clause = clause or parent.args.get("with")
         if isinstance(clause, exp.With) and not isinstance(child, exp.With):
             seen = clause.expressions
             if child in seen and parent is clause:  # entries see those before them
@@ -235,21 +220,16 @@ def cte_of(table: Any) -> Any | None:
 def fill(query: ParsedQuery, placeholders: Mapping[Reference, str]) -> str:
     """Return the text for ``spark.sql(text, **frames)``, with some places replaced.
 
-    A name becomes ``({placeholder} as `name`)``: in brackets a table may be followed by whatever
-    a name may (an alias, a sample, a pivot). Other braces are doubled, as formatting wants them.
+    In brackets a table may be followed by whatever a name may: an alias, a sample, a pivot.
     """
+    names = {ref: f"({{{key}}} as `{ref.alias}`)" for ref, key in placeholders.items()}
+    cuts = [(ref.start, ref.end, name) for ref, name in names.items()]
+    cuts += [(start, end, "") for start, end in _prefixes(query, placeholders)]
     pieces, done = [], 0
-    for start, end, instead in cuts(query, {r: f"{{{key}}}" for r, key in placeholders.items()}):
+    for start, end, instead in sorted([*cuts, *query.fixed]):
         pieces += [_braced(query.text[done:start]), instead]
         done = end
     return "".join([*pieces, _braced(query.text[done:])])
-
-
-def cuts(query: ParsedQuery, names: Mapping[Reference, str]) -> list[tuple[int, int, str]]:
-    """Return what is replaced in the text, in order: start, end, and what stands there instead."""
-    found = [(ref.start, ref.end, f"({name} as `{ref.alias}`)") for ref, name in names.items()]
-    found += [(start, end, "") for start, end in _prefixes(query, names)]
-    return sorted([*found, *query.fixed])
 
 
 def _braced(text: str) -> str:
@@ -271,9 +251,6 @@ def _prefixes(query: ParsedQuery, placeholders: Iterable[Reference]) -> set[tupl
     return found
 
 
-# -- literals ---------------------------------------------------------------------------------
-
-
 def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
     """Return the texts of literals that every Spark version reads the same way."""
     sure: set[str] = set()
@@ -286,13 +263,7 @@ def _plain_texts(text: str, strings: Sequence[Any]) -> frozenset[str]:
 
 
 def value_of_text(raw: str) -> str | None:
-    r"""Return what a literal says, quotes included in ``raw``; ``None`` where versions differ.
-
-    >>> value_of_text("'it\\'s'")
-    "it's"
-    >>> value_of_text(r"'\u0041'") is None
-    True
-    """
+    """Return what a literal says, quotes included in ``raw``; ``None`` where versions differ."""
     if len(raw) < 2 or raw[0] not in "'\"" or raw[-1] != raw[0]:
         return None
     inner = raw[1:-1]

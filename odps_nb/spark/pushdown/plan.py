@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from odps_nb.access.engines.comparable import MAX_PARTITIONS, partition_value
+import pyarrow as pa
+
+from odps_nb.access.engines.comparable import MAX_PARTITIONS, Value, partition_value
+from odps_nb.filters.evaluate import mask_of
+from odps_nb.filters.tree import ColumnValue, Node, text_of, with_columns
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.columns import used_columns
-from odps_nb.spark.pushdown.conditions import Condition, Row, may_be_sent, within_length
+from odps_nb.spark.pushdown.conditions import Computed, columns_in, computed_in
 from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.spark.pushdown.scopes import parts_of
+from odps_nb.terms import PartitionSpec, TableName, shorten
 
 _SHOWN = 200
+Row = Mapping[str, Value | None]
+#: What Spark says of computed conditions, by the values of their columns.
+Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRead:
     """The planned read of one table reference.
 
-    ``partitions`` is ``None`` for all of them; ``known_partitions`` counts what there are, where
-    they were listed. ``conditions`` are applied by the service, ``partition_conditions`` chose
-    the partitions (or will, before they are listed).
+    ``partitions`` is ``None`` for all, ``known_partitions`` the number of them where they were
+    listed. ``conditions`` are applied to the rows, ``partition_conditions`` choose partitions.
     """
 
     name: str
     table: TableName
     schema: TableSchema = field(repr=False)
     columns: tuple[str, ...]
-    conditions: tuple[Condition, ...] = ()
-    partition_conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Node, ...] = ()
+    partition_conditions: tuple[Node, ...] = ()
     partitions: tuple[PartitionSpec, ...] | None = None
     known_partitions: int | None = None
     limit: int | None = None
-
-    @property
-    def where(self) -> str | None:
-        """The filter that is sent."""
-        texts = [f"({one})" for one in self.conditions]
-        return " and ".join(texts) if len(texts) > 1 else texts[0][1:-1] if texts else None
 
     @property
     def is_empty(self) -> bool:
@@ -66,9 +66,8 @@ class TableRead:
         return f"{self.name}: {', '.join(self.summary())}"
 
 
-def _short(conditions: Sequence[Condition]) -> str:
-    text = " and ".join(map(str, conditions)).replace("`", "")
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+def _short(conditions: Sequence[Node]) -> str:
+    return shorten(" and ".join(map(text_of, conditions)), _SHOWN)
 
 
 def plan_reads(
@@ -77,87 +76,86 @@ def plan_reads(
     *,
     limit: int | None = None,
 ) -> dict[Reference, TableRead]:
-    """Return what to read for each reference; partitions are not chosen yet.
-
-    Parameters
-    ----------
-    tables
-        The references that are tables of ours.
-    limit
-        How many rows of the result are wanted at most.
-    """
+    """Return what to read for each reference to a table of ours; partitions are chosen later."""
     schemas = {reference: schema for reference, (_, schema) in tables.items()}
     reads = {}
     for reference, (table, schema) in tables.items():
         keys = {column.name for column in schema.partition_columns}
         found = conditions_of(query, reference, schemas)
-        chooses = tuple(one for one in found if one.columns() <= keys)
-        sent = within_length(tuple(one for one in found if one not in chooses and may_be_sent(one)))
+        chooses = tuple(one for one in found if columns_in(one) <= keys)
         reads[reference] = TableRead(
             name=str(reference),
             table=table,
             schema=schema,
             columns=used_columns(query, reference, schema),
-            conditions=sent,
+            conditions=tuple(one for one in found if one not in chooses),
             partition_conditions=chooses,
             limit=_limit(query, reference, schemas, limit) if len(chooses) == len(found) else None,
         )
     return reads
 
 
-def with_partitions(read: TableRead, known: Sequence[PartitionSpec]) -> TableRead:
+def with_partitions(
+    read: TableRead, known: Sequence[PartitionSpec], answers: Answers | None = None
+) -> TableRead:
     """Choose the partitions that the query may need.
 
     A partition goes only if its own values say so. Where too many are left to be named, or one
     that no request can name without doubt, the service is given the condition instead.
     """
-    kept = tuple(spec for spec in known if _may_hold(read, spec))
+    found = _held(read, known, answers or {})
+    kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
+    decided = all(False in held or all(held) for held in found)
     read = replace(read, known_partitions=len(known), partitions=kept)
-    if len(kept) == len(known) and kept:
-        read = replace(read, partitions=None)
-    elif len(kept) > MAX_PARTITIONS or not all(spec.has_name for spec in kept):
-        sent = tuple(one for one in read.partition_conditions if may_be_sent(one))
-        read = replace(
-            read, partitions=None, conditions=within_length((*read.conditions, *sent)), limit=None
-        )
-    if read.limit is not None and not _decides(read, known):
+    if not decided:
         read = replace(read, limit=None)
-    return read
+    if len(kept) == len(known) and kept:
+        return replace(read, partitions=None)
+    if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
+        return read
+    sent = (one for one in read.partition_conditions if not any(computed_in(one)))
+    return replace(read, partitions=None, conditions=(*read.conditions, *sent), limit=None)
 
 
 def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:
     """Return the values of partitions, ``None`` where one is not sure."""
-    return [_values(read, spec) for spec in known]
+    rows: list[Row] = []
+    for spec in known:
+        texts = {key.casefold(): value for key, value in spec}
+        rows.append(
+            {
+                column.name: partition_value(column, texts.get(column.name.casefold(), "__"))
+                for column in read.schema.partition_columns
+            }
+        )
+    return rows
 
 
-def _values(read: TableRead, spec: PartitionSpec) -> Row:
-    texts = {key.casefold(): value for key, value in spec}
-    return {
-        column.name: partition_value(column, texts.get(column.name.casefold(), "__"))
-        for column in read.schema.partition_columns
-    }
+def _held(
+    read: TableRead, known: Sequence[PartitionSpec], answers: Answers
+) -> list[list[bool | None]]:
+    """Return what each condition says of each partition; ``None`` where that is not sure."""
+    rows = partition_rows(read, known)
+    found = [_holds(condition, rows, answers) for condition in read.partition_conditions]
+    return [[values[place] for values in found] for place in range(len(rows))]
 
 
-def _may_hold(read: TableRead, spec: PartitionSpec) -> bool:
-    row = _values(read, spec)
-    return not any(
-        one.holds(row) is False
-        for one in read.partition_conditions
-        if all(row[name] is not None for name in one.columns())
-    )
+def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
+    names = columns_in(condition)
+    sure = [row for row in rows if all(row[name] is not None for name in names)]
+    columns = {name: pa.array([row[name] for row in sure]) for name in names}
 
+    def as_column(one: ColumnValue) -> ColumnValue:
+        if not isinstance(one, Computed):
+            return one
+        keys = (tuple(row[column.name] for _, column in one.names) for row in sure)
+        name = f"{len(columns)} computed"
+        columns[name] = pa.array([answers.get(one, {}).get(key) for key in keys], pa.bool_())
+        return ColumnValue(name, one.kind, one.code, one.type_text)
 
-def _decides(read: TableRead, known: Sequence[PartitionSpec]) -> bool:
-    """Whether every row of the chosen partitions satisfies the conditions."""
-    rows = [_values(read, spec) for spec in known if _may_hold(read, spec)]
-    return all(
-        all(row[name] is not None for name in one.columns()) and one.holds(row) is True
-        for row in rows
-        for one in read.partition_conditions
-    )
-
-
-# -- limit ------------------------------------------------------------------------------------
+    tree = with_columns(condition, as_column)
+    mask = iter(mask_of(tree, columns, len(sure)).to_pylist() if sure else [])
+    return [next(mask) if all(row[n] is not None for n in names) else None for row in rows]
 
 
 def _limit(
@@ -175,27 +173,18 @@ def _limit(
     tree = query.tree
     if not (query.is_regular and query.is_repeatable and isinstance(tree, exp.Select)):
         return None
-    parts = {key for key, value in tree.args.items() if value}
-    if parts - {"expressions", "from", "from_", "where", "limit"}:
+    if parts_of(tree) - {"expressions", "from_", "where", "limit"}:
         return None
-    plain = (exp.Star, exp.Column)
-    if not all(isinstance(one.unalias(), plain) for one in tree.expressions):
-        return None
-    if reference.node.parent.parent is not tree:
+    plain = all(isinstance(one.unalias(), (exp.Star, exp.Column)) for one in tree.expressions)
+    if not plain or reference.node.parent.parent is not tree:
         return None
     if not where_is_covered(query, reference, schemas):
         return None
     said = tree.args.get("limit")
     if said is None:
         return wanted
-    count = _whole_number(said.expression)
-    if count is None:  # an expression is Spark's
+    count = said.expression
+    text = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
+    if not (text.isascii() and text.isdecimal()):  # an expression is Spark's
         return None
-    return count if wanted is None else min(count, wanted)
-
-
-def _whole_number(tree: Any) -> int | None:
-    from sqlglot import exp
-
-    text = str(tree.this) if isinstance(tree, exp.Literal) and not tree.is_string else ""
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return int(text) if wanted is None else min(int(text), wanted)

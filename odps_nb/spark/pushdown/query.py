@@ -1,9 +1,7 @@
 """`sql` and `explain_sql`: run or plan a Spark query over ODPS tables.
 
-The names of tables become views for the time of one call. What the query can use of each (its
-columns, the rows that a simple condition leaves, its partitions) is worked out in `plan` and
-asked of the service by a read session of its own: Spark itself pushes nothing into Python
-sources that could be trusted. Spark then runs the whole query over these views.
+Each table gets a read session of what the query can use of it (`plan`), since Spark pushes nothing
+into Python sources that could be trusted, and Spark runs the whole query over these views.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker, silent
 from odps_nb.errors import StateError
+from odps_nb.filters.tree import AllOf
 from odps_nb.spark.launch._quiet import without_pandas_notice, without_query_log
 from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import token_of, watched
@@ -32,7 +31,7 @@ from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, fill, parse_que
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads
 from odps_nb.spark.reading.casting import in_zone
 from odps_nb.spark.tasks.credentials import profile_of
-from odps_nb.terms import TableName, TimeUnit
+from odps_nb.terms import TableName, TimeUnit, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,12 +64,12 @@ def sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> DataFrame:
-    """Run a Spark query whose tables are ODPS tables; the result is a DataFrame.
+    """Run a Spark query whose tables are ODPS tables; return a DataFrame.
 
     A name in the query means, in this order: a ``with`` entry of the query, a view or table that
     Spark knows, a table of the service (``table``, ``project.table``, ``project.schema.table``).
-    Of each table only those columns, partitions and rows are read that the query can use;
-    `explain_sql` tells which. Nothing is left in Spark's catalog.
+    Only columns, partitions and rows that the query can use are read; `explain_sql` tells which.
+    Nothing is left in Spark's catalog.
 
     Parameters
     ----------
@@ -81,16 +80,14 @@ def sql(
     params
         Values for ``:name`` in the text, quoted safely, and names of tables and columns for
         ``{name}``, as for `Connection.sql`. A time with digits below a microsecond is refused.
-        Without them the text is left as it is.
     limit
-        Rows of the result at most.
+        Maximum number of rows of the result.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        Each table in it is a snapshot of now, as of `read`. A table that is named twice is read
-        twice, unless both need the same of it. A condition that chooses partitions by the clock
-        (``ds = date_format(current_date(), 'yyyyMMdd')``) means the day of this call, also later.
+        Each table is a snapshot of now, as of `read`. A condition that chooses partitions by the
+        clock (``ds = date_format(current_date(), 'yyyyMMdd')``) means the day of this call.
 
     Raises
     ------
@@ -124,12 +121,11 @@ def explain_sql(
     params: Mapping[str, object] | None = None,
     limit: int | None = None,
 ) -> SparkQuery:
-    """Return the query planned: what it will read of each table. Opens no read session.
+    """Return the plan of a query: what it will read of each table. Opens no read session.
 
-    Costs a request for each table, and one for the partitions of each that a condition chooses
-    from; what only Spark can say of them it is asked, without a job. Parameters and errors are
-    those of `sql`; ``spark`` may be ``None``, for the session that is active. Where there is none,
-    every table is looked for on the service.
+    Sends a request for each table, and one for its partitions if a condition chooses among them.
+    Parameters and errors are those of `sql`; ``spark`` may be ``None`` for the active session.
+    Without one, every table is looked for on the service.
 
     Examples
     --------
@@ -175,9 +171,9 @@ def explain_sql(
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SparkQuery:
-    """A query over ODPS tables, planned; made by `explain_sql`.
+    """A planned query, made by `explain_sql`; ``reads`` says what is read of each table.
 
-    ``reads`` says what is read of each table, in the order of the text. Each result reads anew.
+    Each result reads again.
     """
 
     text: str
@@ -191,10 +187,7 @@ class SparkQuery:
     _running: WeakSet[CancelToken] = field(default_factory=WeakSet, compare=False)
 
     def to_spark(self, *, progress: Progress = None) -> DataFrame:
-        """Open a read session for each table, side by side, and return the DataFrame.
-
-        Its actions show the reads of each table as those of `read` do.
-        """
+        """Open a read session for each table and return the DataFrame."""
         return self._frame(self._session(), progress)
 
     def _session(self) -> SparkSession:
@@ -215,19 +208,12 @@ class SparkQuery:
         text = self.text
         if frames:
             text = fill(self._query, {ref: key for ref, (key, _) in frames.items()})
-        with (
-            query_errors(self.reads, self._query, self._references),
-            without_pandas_notice(),
-            without_query_log(),
-        ):
+        with query_errors(self.reads), without_pandas_notice(), without_query_log():
             result = spark.sql(text, **given)
         return result if self.limit is None else result.limit(self.limit)
 
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
-        """Run the query and return its rows; they have to fit into this process.
-
-        Raises `CancelledError`: `cancel` was called.
-        """
+        """Run the query and return its rows; raises `CancelledError` after `cancel`."""
         token = self._token()
         self._running.add(token)
         listener = listener_of(progress, on_cancel=self.cancel)
@@ -236,7 +222,7 @@ class SparkQuery:
             with (
                 # Over Spark Connect already making the DataFrame is an operation of the server.
                 watched(spark, tracker, cancel=token, seen=listener is not silent),
-                query_errors(self.reads, self._query, self._references),
+                query_errors(self.reads),
                 without_pandas_notice(),
                 without_query_log(),
             ):
@@ -246,24 +232,22 @@ class SparkQuery:
                 return frame.toArrow()
 
     def to_pandas(self, *, progress: Progress = None) -> pd.DataFrame:
-        """Run the query and return its rows, with dtypes as a read of a table has them.
+        """Run the query and return its rows, with the dtypes of a table read.
 
-        Instants are in the zone of the connection (without one: UTC, and no zone is named), as
-        everywhere, and not in that of Spark's session.
+        Instants are in the zone of the connection, or naive UTC without one.
         """
         from odps_nb.convert.pandas_frame import to_pandas
 
         return to_pandas(in_zone(self.to_arrow(progress=progress), self._profile.timezone))
 
     def cancel(self) -> None:
-        """Stop what runs of `to_arrow` and `to_pandas`, from any thread."""
+        """Stop running calls of `to_arrow` and `to_pandas`, from any thread."""
         for token in list(self._running):
             token.cancel()
 
     @property
     def _title(self) -> str:
-        line = " ".join(self.text.split())
-        return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
+        return shorten(" ".join(self.text.split()), TITLE)
 
     def summary(self) -> tuple[tuple[str, str], ...]:
         """Describe what is read of each table."""
@@ -357,7 +341,7 @@ def _open(
     progress: Progress,
 ) -> list[DataFrame]:
     """Open the read sessions at about the same moment, then make the DataFrames."""
-    from odps_nb.spark.reading.dataframe import count_read, session_dataframe
+    from odps_nb.spark.reading.dataframe import session_dataframe
     from odps_nb.spark.reading.plan import open_session
     from odps_nb.spark.tasks.types import spark_schema
 
@@ -372,9 +356,7 @@ def _open(
             with without_pandas_notice():
                 frames.append(spark.createDataFrame([], spark_schema(found)))
         else:
-            session = sessions[read]
-            counter = count_read(spark, session, progress)
-            made = session_dataframe(spark, storage, session, plan=plans[read], counter=counter)
+            made = session_dataframe(spark, storage, sessions[read], plans[read], progress)
             frames.append(made)
     return frames
 
@@ -394,18 +376,15 @@ def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:
 
     options = ReadOptions(
         columns=read.columns,
-        where=read.where,
         limit=read.limit,
         timestamp_unit=TimeUnit.MICRO,  # Spark has no other
     )
     plan = plan_read(read.table, lambda: read.schema, options, storage)
-    # As the service listed them: what it spells in its own way is no mistake of anybody.
-    return dataclasses.replace(plan, partitions=read.partitions or ())
+    # As the service listed them: what it spells in its own way is not checked.
+    condition = AllOf(read.conditions) if read.conditions else None
+    return dataclasses.replace(plan, partitions=read.partitions or (), condition=condition)
 
 
 def _side_by_side(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
-    items = list(items)
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(items)), "odps-nb-sql") as pool:
+    with ThreadPoolExecutor(_SIDE_BY_SIDE, "odps-nb-sql") as pool:
         return list(pool.map(work, items))

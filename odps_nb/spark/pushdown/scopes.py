@@ -1,31 +1,34 @@
-"""Describes the FROM clause of a select as seen from one of its relations.
+"""Describes the FROM clause of a select, and finds the outer relations that read the select.
 
-A *relation* is a node of the tree that gives rows: a table, the name of a CTE, a subquery.
+A *relation* is a node of the tree that gives rows: a table, the name of a CTE, a subquery. A select
+lets a condition on it through where it returns the column unchanged, and its result for other rows
+does not depend on those that are dropped: no limit, no window, of a grouping only the keys.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from odps_nb.schema import Column, TableSchema
-from odps_nb.spark.pushdown.parse import ParsedQuery, fold
+from odps_nb.spark.pushdown.parse import cte_of, fold, tables_of
 
-# Parts of a select that leave the meaning of its WHERE alone.
-_KNOWN_PARTS = frozenset(
+# Parts of a select that let a condition through, and those that leave the meaning of its WHERE
+# alone.
+_OPEN_PARTS = frozenset(
     {
-        *("expressions", "from", "from_", "joins", "laterals", "where", "group", "having"),
-        *("order", "sort", "cluster", "distribute", "limit", "offset", "distinct", "windows"),
-        *("hint", "with", "with_", "qualify"),
+        *("expressions", "from_", "joins", "laterals", "where", "group", "having", "order"),
+        *("sort", "cluster", "distribute", "distinct", "hint", "with_"),
     }
 )
+_KNOWN_PARTS = _OPEN_PARTS | {"limit", "offset", "windows", "qualify"}
 _KNOWN_TABLE_PARTS = frozenset({"this", "db", "catalog", "alias"})
+_SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_"})
 
 #: What a select gives, by place: names, and the columns that are given unchanged.
 Outputs = Sequence[tuple[str, Column | None]]
-_SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with", "with_"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,29 +83,26 @@ def kind_of(join: Any) -> str:
     return "cross" if kind == "cross" else "inner" if side == "" and kind != "outer" else "unknown"
 
 
-def from_clause_of(
-    query: ParsedQuery, node: Any, schemas: Mapping[int, TableSchema]
-) -> FromClause | None:
+def parts_of(node: Any) -> set[str]:
+    """Return the names of the parts that a node has."""
+    return {key for key, value in node.args.items() if value}
+
+
+def from_clause_of(node: Any, schemas: Mapping[int, TableSchema]) -> FromClause | None:
     """Return the FROM clause around a relation; ``None`` where its form is not known.
 
-    Parameters
-    ----------
-    schemas
-        Known schemas of relations, by the id of their nodes.
+    ``schemas`` are those of known relations, by the id of their nodes.
     """
     from sqlglot import exp
 
     select = node.parent.parent if isinstance(node.parent, (exp.From, exp.Join)) else None
-    if not isinstance(select, exp.Select):
-        return None
-    if {key for key, value in select.args.items() if value} - _KNOWN_PARTS:
+    if not isinstance(select, exp.Select) or parts_of(select) - _KNOWN_PARTS:
         return None
     alias = node.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         return None
-    first: Any = select.args.get("from_") or select.args.get("from")
     joins = select.args.get("joins") or []
-    items = [(first.this, None), *((join.this, join) for join in joins)]
+    items = [(select.args["from_"].this, None), *((join.this, join) for join in joins)]
     if any(kind_of(join) == "unknown" for _, join in items):
         return None
     if any(_has_more_than_a_name(item) for item, _ in items):
@@ -123,14 +123,11 @@ def from_clause_of(
 
 
 def _has_more_than_a_name(item: Any) -> bool:
-    """Whether filtering a relation, or one beside it, may change its other rows.
-
-    A pivot is that of all relations before it, a join in brackets has names of its own.
-    """
+    """Whether filtering a relation, or one beside it, may change its other rows."""
     from sqlglot import exp
 
-    parts = {key for key, value in item.args.items() if value}
-    return isinstance(item, (exp.Table, exp.Subquery)) and bool(parts - _KNOWN_TABLE_PARTS)
+    known = isinstance(item, (exp.Table, exp.Subquery))
+    return known and bool(parts_of(item) - _KNOWN_TABLE_PARTS)
 
 
 def _shared_names(select: Any) -> Iterator[str]:
@@ -144,7 +141,89 @@ def _shared_names(select: Any) -> Iterator[str]:
             yield fold(name.name)
 
 
-def whole_operation(select: Any) -> Any | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OuterRelation:
+    """A relation of an outer select; ``schema`` has its columns of ours, ``names`` those inside."""
+
+    node: Any = field(repr=False)
+    schema: TableSchema
+    names: Mapping[str, str]
+
+
+def outer_relations(
+    tree: Any,
+    clause: FromClause,
+    column: Callable[[Any], Column | None],
+    outputs: Callable[[Any], Outputs | None],
+) -> list[OuterRelation]:
+    """Return the outer relations that read a select; empty unless all of them are known.
+
+    ``column`` tells which column of the relation an expression is, ``outputs`` what another select
+    of a set operation gives.
+    """
+    from sqlglot import exp
+
+    select, inside = clause.select, clause.own.schema
+    windows = any(one.find(exp.Window) is not None for one in select.expressions)
+    if windows or inside is None or parts_of(select) - _OPEN_PARTS:
+        return []
+    given, whole = _unchanged(clause, column), _whole_operation(select)
+    if given and whole is not None and whole is not select:
+        in_result = _names_in_result(whole, select, outputs)
+        given = {name: one for name, one in in_result.items() if one in given.values()}
+    if not given or whole is None:
+        return []
+    shown = [(replace(one, name=name), one) for name, one in given.items()]
+    schema = TableSchema(
+        columns=tuple(out for out, one in shown if one in inside.columns),
+        partition_columns=tuple(out for out, one in shown if one in inside.partition_columns),
+    )
+    names = {name: one.name for name, one in given.items()}
+    return [
+        OuterRelation(node=node, schema=schema, names=names) for node in _referring(tree, whole)
+    ]
+
+
+def _unchanged(clause: FromClause, column: Callable[[Any], Column | None]) -> dict[str, Column]:
+    """Return the columns of the relation that are output unchanged, by output name."""
+    if kind_of(clause.own.join) in ("semi", "anti") or clause.natural:
+        return {}
+    shown, _ = outputs_of(clause, column)
+    count = Counter(fold(name) for name, _ in shown)
+    found = {name: one for name, one in shown if one is not None and count[fold(name)] == 1}
+    group = clause.select.args.get("group")
+    if group is None:
+        return {} if clause.select.args.get("having") is not None else found
+    if parts_of(group) - {"expressions"}:
+        return {}  # cubes and the like put nulls in the place of values
+    keys = [column(one) for one in group.expressions]
+    return {name: one for name, one in found.items() if one in keys}
+
+
+def outputs_of(clause: FromClause, column: Callable[[Any], Column | None]) -> tuple[Outputs, bool]:
+    """Return what a select gives, with its columns of the relation, and whether that is all."""
+    from sqlglot import exp
+
+    inside, is_all = clause.own.schema, len(clause.all) == 1 and not clause.shared
+    found: list[tuple[str, Column | None]] = []
+    for one in clause.select.expressions:
+        star = one if isinstance(one, exp.Star) else getattr(one, "this", None)
+        if isinstance(one, (exp.Star, exp.Column)) and isinstance(star, exp.Star):
+            qualifier = fold(one.table) if isinstance(one, exp.Column) else clause.own.alias
+            if inside is None or parts_of(star) or qualifier != clause.own.alias:
+                is_all = False
+            else:
+                found += [(c.name, c) for c in inside if fold(c.name) not in clause.shared]
+        elif isinstance(one, (exp.Column, exp.Alias)):
+            found.append((one.alias_or_name, column(one.unalias())))
+            is_all = is_all and one.find(exp.Star) is None
+        else:  # what may be several columns
+            found += [(str(name), None) for name in getattr(one, "aliases", ())]
+            is_all = False
+    return found, is_all
+
+
+def _whole_operation(select: Any) -> Any | None:
     """Return the set operation around a select, or the select; ``None`` if it has a limit."""
     from sqlglot import exp
 
@@ -155,21 +234,15 @@ def whole_operation(select: Any) -> Any | None:
             parent = parent.parent
         if not isinstance(parent, exp.SetOperation):
             return top
-        if {key for key, value in parent.args.items() if value} - _SET_PARTS:
+        if parts_of(parent) - _SET_PARTS:
             return None
         top = parent
 
 
-def names_in_result(
+def _names_in_result(
     operation: Any, select: Any, outputs: Callable[[Any], Outputs | None]
 ) -> dict[str, Column]:
-    """Return the columns of a select by their names in the result of the operation around it.
-
-    Parameters
-    ----------
-    outputs
-        Tells what a select gives; ``None`` where that is not sure.
-    """
+    """Return the columns of a select by their names in the result of the operation around it."""
     selects = list(_selects(operation))
     found = [outputs(one) for one in selects]
     known = [one for one in found if one is not None]
@@ -202,6 +275,24 @@ def _selects(tree: Any) -> Iterator[Any]:
 def _only_brackets(node: Any) -> bool:
     from sqlglot import exp
 
-    if not isinstance(node, exp.Subquery):
-        return False
-    return not {key for key, value in node.args.items() if value} - {"this"}
+    return isinstance(node, exp.Subquery) and parts_of(node) <= {"this"}
+
+
+def _referring(tree: Any, select: Any) -> list[Any]:
+    """Return the relations that refer to a query; empty if anything else uses it."""
+    from sqlglot import exp
+
+    parent = select.parent
+    while isinstance(parent, exp.Subquery) and isinstance(parent.parent, exp.Subquery):
+        if not _only_brackets(parent):
+            return []
+        parent = parent.parent
+    if isinstance(parent, exp.Subquery):
+        return [parent]
+    clause = parent.parent if isinstance(parent, exp.CTE) else None
+    if clause is None or clause.args.get("recursive"):
+        return []
+    alias = parent.args.get("alias")
+    if alias is None or alias.args.get("columns"):
+        return []
+    return [table for table in tables_of(tree) if cte_of(table) is parent]

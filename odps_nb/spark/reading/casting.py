@@ -1,8 +1,6 @@
 """Casts Arrow batches of a read session to the exact schema that Spark expects.
 
-Spark takes a worker's batches by position and believes their types: two columns in another order
-come back silently swapped. So everything is selected by name here and cast to the exact type.
-Pure: Arrow in, Arrow out; no pyspark, no I/O.
+Spark takes a worker's batches by position and does not check their types.
 """
 
 from __future__ import annotations
@@ -55,12 +53,9 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
     if source.equals(target):
         return array
     try:
-        if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-            return _rescaled(array, pa.timestamp(source.unit), pa.timestamp(target.unit)).view(
-                target
-            )
-        if pa.types.is_duration(source) and pa.types.is_duration(target):
-            return _rescaled(array, source, target)
+        for is_time in (pa.types.is_timestamp, pa.types.is_duration):
+            if is_time(source) and is_time(target):
+                return _rescaled(array, source.unit, target)
         if pa.types.is_nested(source) and pa.types.is_nested(target):
             return _nested(array, target, column)
         return array.cast(target)
@@ -74,10 +69,7 @@ def cast_array(array: pa.Array, target: pa.DataType, *, column: str) -> pa.Array
 
 
 def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
-    """Convert timestamps with a zone to the zone that a table read returns.
-
-    That is in the zone of the connection, or, without one, in UTC and named by no zone.
-    """
+    """Convert timestamps with a zone to that of the connection; without one, to naive UTC."""
     for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz is not None:
             unit = field.type.unit
@@ -88,25 +80,20 @@ def in_zone(table: pa.Table, timezone: str | None) -> pa.Table:
     return table
 
 
-def _rescaled(array: pa.Array, source: pa.DataType, target: pa.DataType) -> pa.Array:
-    """Change the time unit; one pass if no digit is lost, several to truncate."""
+def _rescaled(array: pa.Array, source: str, target: pa.DataType) -> pa.Array:
+    """Change the unit of times or durations; digits that are lost are cut towards the past."""
     try:
-        return array.view(source).cast(target)
+        times = array.view(pa.timestamp(source)).cast(pa.timestamp(target.unit))
     except pa.ArrowInvalid:
-        return _rescale(array, source.unit, target.unit).view(target)
-
-
-def _rescale(array: pa.Array, source: str, target: str) -> pa.Array:
-    """Return int64 counts of the target unit, rounded down where digits are lost."""
-    counts = array.view(pa.int64())
-    have, want = _PER_SECOND[source], _PER_SECOND[target]
-    if want >= have:
-        return counts if want == have else pc.multiply_checked(counts, want // have)
-    # Arrow's integer division rounds to zero; before 1970 that would round up.
-    step = have // want
-    quotient = pc.divide(counts, step)
-    lost = pc.subtract(counts, pc.multiply(quotient, step))
-    return pc.subtract(quotient, pc.cast(pc.less(lost, 0), pa.int64()))
+        step = _PER_SECOND[source] // _PER_SECOND[target.unit]
+        if not step:
+            raise
+        # Arrow's integer division rounds to zero; before 1970 that would round up.
+        counts = array.view(pa.int64())
+        quotient = pc.divide(counts, step)
+        is_over = pc.less(counts, pc.multiply(quotient, step))
+        times = pc.subtract(quotient, pc.cast(is_over, pa.int64()))
+    return times.view(target)
 
 
 def _nested(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:

@@ -1,7 +1,6 @@
 """`read` and `read_scan`: return a table as a Spark DataFrame, one task per split.
 
-The session is opened here, in the driver: its rows and splits are known at once, and all tasks
-read one snapshot. The rows go from the service to the tasks and never through the driver.
+The driver opens the session, so all tasks read one snapshot; no row passes through the driver.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from odps_nb.client.calls.progress import Progress
 from odps_nb.spark.launch._quiet import without_pandas_notice
 from odps_nb.spark.launch.connect import check_session
 from odps_nb.spark.progress.actions import counter_of
-from odps_nb.spark.progress.counting import TaskCounter
 from odps_nb.spark.reading.plan import (
     cut_session,
     open_session,
@@ -62,12 +60,11 @@ def read(
     char_padding: bool = False,
     progress: Progress = None,
 ) -> DataFrame:
-    """Return a table as a DataFrame; one request now, the rows when an action asks for them.
+    """Return a table as a DataFrame; the rows are read when an action needs them.
 
-    The read session is opened here and pinned to the DataFrame: every action sees the same rows,
-    until the session expires (then the action raises `SessionExpiredError`: read again). What the
-    session tells at once is in `facts`: ``count()`` of this DataFrame is answered from it, without
-    a job, and Spark plans joins with its size. ``explain()`` names what is read.
+    The read session is opened here: every action sees the same rows, until the session expires
+    and actions raise `SessionExpiredError`. `facts` has what the session reports; ``count()`` of
+    this DataFrame is answered from it, without a job. ``explain()`` names what is read.
 
     Parameters
     ----------
@@ -76,26 +73,22 @@ def read(
     odps
         A connection, a `Profile`, a profile's name, or ``None`` for the environment's. Keys reach
         the tasks inside the pickled task and are in no plan, setting or event log. With
-        ``ODPS_NB_SPARK_KEYS=executor`` in the environment they stay here: tasks find their own, by
-        the profile's name or in their environment.
+        ``ODPS_NB_SPARK_KEYS=executor`` in the environment tasks find their own keys.
     columns, partitions, where, params
-        What to read, as in `Table.read`: the service leaves out what it can, and each task looks
-        at the rows that came. Spark's own ``select`` and ``filter`` work as well, but after all
-        rows have been sent. `odps_nb.spark.sql` finds these out from a query.
+        What to read, as in `Table.read`. Spark's own ``select`` and ``filter`` apply only after all
+        rows have been sent; `odps_nb.spark.sql` derives these arguments from a query.
     limit
-        The first rows only, exactly that many if there are as many.
+        Maximum number of rows.
     splits, split_bytes
-        About how many tasks, or how much each reads.
+        Approximate number of tasks, or bytes that each reads.
     text
-        What to do with text that is not UTF-8, as in `Table.read`: with ``"replace"`` a text has
-        U+FFFD in place of such bytes, with ``"binary"`` all text of data columns is Spark's
-        ``binary``.
+        Handling of text that is not UTF-8, as in `Table.read`: ``"replace"`` puts U+FFFD in place
+        of such bytes, ``"binary"`` returns all text of data columns as ``binary``.
     char_padding
-        Keep the blanks at the end of CHAR(n), as in `Table.read`. Default: strip them, so that
-        ``c = 'ab'`` finds rows.
+        Keep the blanks at the end of CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
     progress
-        Told of every action from its first finished task on: by default a card in a notebook, in
-        the cell of the action, a line in a terminal, else nothing; ``False``: nothing.
+        Progress display of every action. By default a card in a notebook, in the cell of the
+        action, and a line in a terminal; ``False`` disables it.
 
     Raises
     ------
@@ -104,8 +97,8 @@ def read(
     ArgumentError
         An argument that makes no sense.
     ConversionError
-        Spark has no type for a column that ``columns`` names. Without ``columns``, one warning
-        names those that are left out.
+        Spark has no type for a column that ``columns`` names. Without ``columns``, such columns are
+        left out with a warning.
 
     Examples
     --------
@@ -136,10 +129,7 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        counter = count_read(spark, session, progress)
-        return count_from_facts(
-            session_dataframe(spark, storage, session, plan=plan, counter=counter)
-        )
+        return count_from_facts(session_dataframe(spark, storage, session, plan, progress))
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
@@ -155,18 +145,12 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)
-    counter = count_read(spark, session, progress)
     with StorageClient(scan.profile) as storage:
-        return count_from_facts(
-            session_dataframe(spark, storage, session, plan=scan.plan, counter=counter)
-        )
+        return count_from_facts(session_dataframe(spark, storage, session, scan.plan, progress))
 
 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
-    """Return local rows as a DataFrame, with the types that a table read returns.
-
-    Left to itself Spark takes what has no zone for times of its session's zone, wall clocks too.
-    """
+    """Return local rows as a DataFrame, with the types that a table read returns."""
     from odps_nb.spark.tasks.types import columns_for_spark, spark_schema
 
     kept = columns_for_spark(schema)
@@ -178,24 +162,19 @@ def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) ->
         return spark.createDataFrame(rows.rename_columns([one.name for one in kept]), found)
 
 
-def count_read(spark: SparkSession, session: ReadSession, progress: Progress) -> TaskCounter | None:
-    """Return where the tasks of a read count; ``None`` where nothing would show it."""
-    return counter_of(spark, read_activity(session), progress)
-
-
 def session_dataframe(
     spark: SparkSession,
     storage: StorageClient,
     session: ReadSession,
-    *,
-    plan: ReadPlan | None = None,
-    counter: TaskCounter | None = None,
+    plan: ReadPlan,
+    progress: Progress = None,
 ) -> DataFrame:
     """Return the DataFrame that reads the splits of a session, columns as its plan orders them."""
     from odps_nb.spark.tasks.types import arrow_schema, columns_for_spark, spark_schema
 
+    counter = counter_of(spark, read_activity(session), progress)
     task = ReadTask.of(TaskProfile.of(storage), session, counter=counter)
-    if plan is not None and plan.columns:
+    if plan.columns:
         found = map(session.schema.find, plan.columns)
         schema = spark_schema(column for column in found if column is not None)
     else:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.progress import Phase
 from odps_nb.errors import visible
+from odps_nb.filters.tree import text_of
 from odps_nb.schema import has_blob
 from odps_nb.spark.progress.counting import Activity
-from odps_nb.terms import TableName, TimeUnit
+from odps_nb.terms import TableName, TimeUnit, shorten
 
 if TYPE_CHECKING:
     from odps_nb.access.reading.planning import ReadOptions
@@ -51,7 +52,7 @@ def open_session(storage: StorageClient, plan: ReadPlan) -> ReadSession:
 
 
 def cut_session(session: ReadSession, plan: ReadPlan) -> ReadSession:
-    """Return the session cut into tasks of few rows where it reads blobs and nobody said how."""
+    """Return the session cut into tasks of few rows if it reads blobs and no size is given."""
     from odps_nb.client.read.session import cut_for_blobs
 
     free = plan.splits is None and plan.split_bytes is None and plan.increment is None
@@ -70,29 +71,27 @@ def read_activity(session: ReadSession) -> Activity:
     )
 
 
-def read_name(session: ReadSession, plan: ReadPlan | None) -> str:
-    """Return the name of a read's function in plans, another one for each session.
-
-    ``explain()``, Spark's UI and its event log show it: table, columns, partitions, condition,
-    limit and session; no endpoint, no key.
-    """
+def read_name(session: ReadSession, plan: ReadPlan) -> str:
+    """Return the name of a read's function in plans, unique to its session; no endpoint, no key."""
     told = [_columns(session, plan)]
-    if plan is not None and plan.partitions:
+    if plan.partitions:
         told.append(_short(" or ".join(map(str, plan.partitions))))
-    if plan is not None and plan.where:
+    if plan.where:
         told.append(f"where {_short(' '.join(plan.where.split()))}")
+    elif plan.condition is not None:
+        told.append(f"where {_short(text_of(plan.condition))}")
     if session.limit is not None:
         told.append(f"limit {session.limit}")
     told.append(f"session {session.session_id}")
     return visible(f"odps {session.table} [{'; '.join(told)}]")
 
 
-def _columns(session: ReadSession, plan: ReadPlan | None) -> str:
-    count, known = len(session.schema), None if plan is None else plan.schema
-    if known is not None:
-        return f"{count} of {len(known)} columns"
+def _columns(session: ReadSession, plan: ReadPlan) -> str:
+    count = len(session.schema)
+    if plan.schema is not None:
+        return f"{count} of {len(plan.schema)} columns"
     return f"{count} columns" if session.selects else f"all {count} columns"
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return shorten(text, _SHOWN)

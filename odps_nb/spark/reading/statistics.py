@@ -1,8 +1,7 @@
 """Statistics of a DataFrame before any row is read, its count, and the size that Spark plans with.
 
-The service counts rows and estimates bytes when a read session is opened. PySpark cannot pass
-statistics to the planner, which assumes that a Python function's output is as large as its
-input. So the input, one row per split, is padded to the size of the table (`split_rows`).
+PySpark cannot pass statistics to the planner, which takes a Python function's output to be as large
+as its input. So the input, one row per split, is padded to the size of the table (`split_rows`).
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 class ReadFacts:
     """Row count, size and expiry of a read session, as reported when it was opened.
 
-    ``row_count`` is exact, and ``None`` where the service cannot count (a filter). ``size_bytes``
-    is the service's estimate of what the session holds before any filter. ``expires_at`` is in
-    seconds of the epoch: after that, actions raise `SessionExpiredError`.
+    ``row_count`` is exact, or ``None`` with a filter. ``size_bytes`` is the service's estimate
+    before any filter. ``expires_at`` is in seconds of the epoch.
 
     Examples
     --------
@@ -69,9 +67,6 @@ class ReadFacts:
 def facts(df: DataFrame) -> ReadFacts:
     """Return the statistics of a DataFrame of `odps_nb.spark.read`; no request, no job.
 
-    ``facts(df).row_count`` is what ``df.count()`` answers without a job; of a DataFrame made from
-    it, ``count()`` has to bring every column of every row to Spark.
-
     Raises
     ------
     StateError
@@ -100,10 +95,9 @@ def attach_facts(df: DataFrame, session: ReadSession) -> DataFrame:
 
 
 def count_from_facts(df: DataFrame) -> DataFrame:
-    """Let ``df.count()`` say the row count of the session where it is known; return ``df``.
+    """Let ``df.count()`` of this DataFrame say the row count of the session, if it is known.
 
-    Of this DataFrame alone, not of those made from it. One that is to be cached counts its rows,
-    since that is how people fill the cache.
+    One that is to be cached counts its rows, since that is how users fill the cache.
     """
     rows, this = facts(df).row_count, weakref.ref(df)
     if rows is None:
@@ -123,9 +117,6 @@ def count_from_facts(df: DataFrame) -> DataFrame:
 def planned_size(session: ReadSession) -> int:
     """Return the size in bytes that Spark should plan with; overestimated if unsure.
 
-    Rows times the width of the chosen columns where the rows are counted (before a condition, which
-    nobody knows the effect of) and the values of each column have one width; otherwise the
-    service's estimate, which may count columns that were not chosen.
     A join broadcasts the side that is small enough; a table that is not must never look so.
     """
     rows = session.stored_rows if session.row_count is None else session.row_count
@@ -141,9 +132,8 @@ def planned_size(session: ReadSession) -> int:
 def split_rows(spark: SparkSession, count: int, size: int) -> DataFrame:
     """Return one row per split, its number, in a partition each, padded to that total size.
 
-    The number is the first column; the others are null and only look large. What they do not
-    make up is made up by numbers that are counted and dropped inside the JVM: 17 million of
-    them, a few nanoseconds each, for a table that is too large for any broadcast.
+    Further columns are null and only look large. The rest is made up by numbers that the JVM counts
+    and drops: 17 million, a few nanoseconds each, for a table too large for any broadcast.
     """
     step = max(1, -(-size * _ROW // (_CELL * _PADDED * max(1, count))))
     numbers = spark.range(0, count * step, 1, max(1, count)).filter(f"id % {step} = 0")

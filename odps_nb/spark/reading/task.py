@@ -1,9 +1,4 @@
-"""`read_split`: reads one split as Arrow batches in the schema that Spark expects.
-
-The one function behind both front ends, `odps_nb.spark.read` and ``format("odps")``. What a task
-needs is a `ReadTask`: frozen, picklable, of constant size however many splits there are. Runs on
-executors: sees no session of Spark's, no pandas and no notebook.
-"""
+"""`read_split`: reads one split as Arrow batches in the schema that Spark expects, in a task."""
 
 from __future__ import annotations
 
@@ -33,10 +28,7 @@ _EXPIRED = (
 
 @dataclass(frozen=True, slots=True)
 class SplitList:
-    """All splits of a session, by number; equal row ranges are computed, not stored.
-
-    A hundred thousand splits would otherwise travel with every task.
-    """
+    """All splits of a session; equal row ranges are computed, since all travel with every task."""
 
     count: int
     rows: int | None = None  # cut evenly into `count` ranges; None: the server's splits, by index

@@ -1,18 +1,9 @@
 """`CommitLog`: records which write session commits each micro-batch.
 
-A file per micro-batch in the query's checkpoint, written before the service is asked to commit:
-
-::
-
-    <checkpointLocation>/odps_nb/<batch>-<digest>.json   {"table": …, "session": …, "streams": […]}
-    <checkpointLocation>/odps_nb/<batch>-<digest>.done   an empty file, once it is committed
-
-Spark writes its own mark after the commit. Who starts the query again between the two finds the
-first file, and asks for the same commit once more (unless the second is there) instead of writing
-the rows again. The digest is of the files in which Spark says what query this is and what the
-batch reads: a checkpoint that was emptied by hand counts its batches from 0 again, and must not
-take an old file for its own.
-Driver only. No keys: the id of a session is worth nothing without one.
+In the checkpoint, ``odps_nb/<batch>-<digest>.json`` is written before the service is asked to
+commit, ``….done`` after that. A query that is restarted in between repeats the same commit instead
+of writing the rows again. The digest is of Spark's files about the query and the batch, since a
+checkpoint that was emptied by hand counts its batches from 0 again. Driver only; no keys.
 """
 
 from __future__ import annotations
@@ -59,10 +50,7 @@ class Intent:
 
     @classmethod
     def decode(cls, content: bytes, path: str) -> Intent:
-        """Read the content of the file.
-
-        Raises `StateError`.
-        """
+        """Read the content of the file."""
         try:
             found = json.loads(content)
             streams = tuple((str(name), int(version)) for name, version in found["streams"])
@@ -75,19 +63,9 @@ class Intent:
 
 
 class CommitLog:
-    """The files of one checkpoint.
+    """The files of one checkpoint: a path or URI that ``pyarrow.fs`` or a library of fsspec opens.
 
-    Parameters
-    ----------
-    checkpoint
-        A path or URI as Spark has it: what ``pyarrow.fs`` opens (local, HDFS, S3, GCS), or what
-        an installed library of fsspec does (``oss://`` with ossfs). Keys and endpoint of a
-        store are those of its library, e.g. ``AWS_ACCESS_KEY_ID`` and ``AWS_ENDPOINT_URL``.
-
-    Raises
-    ------
-    ConfigError
-        It cannot be opened from here.
+    Keys and endpoint of a store are those of its library, such as ``AWS_ENDPOINT_URL``.
     """
 
     def __init__(self, checkpoint: str) -> None:
@@ -110,12 +88,7 @@ class CommitLog:
     def note(self, batch: int, intent: Intent, *, instead_of: Intent | None = None) -> None:
         """Record a commit about to be requested; on disk when this returns.
 
-        Parameters
-        ----------
-        instead_of
-            What `find` gave: a commit that can never be made any more.
-
-        Raises `StateError`.
+        ``instead_of`` is what `find` returned: a commit that can never succeed.
         """
         path = self.path(batch)
         if self.find(batch) != instead_of:
@@ -222,7 +195,7 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
 
 
 def _endpoint(scheme: str, query: str) -> str:
-    """Return the query of a URI with the endpoint of the environment, which Arrow looks not for."""
+    """Return the query of a URI with the endpoint of the environment, which Arrow ignores."""
     named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if scheme != "s3" or not named or "endpoint_override" in query:
         return query

@@ -1,12 +1,8 @@
 """``format("odps")``: the data source for SQL, views and ``df.write``.
 
-Slower than `odps_nb.spark.read`, since Spark copies every row twice more. It has no filter
-pushdown on purpose: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with
-the rows of an earlier filter. What to read is said in options.
-
-Spark makes these objects in Python processes of its own and pickles them from one to the next:
-nothing here may hold a connection, and what is set after ``__init__`` is lost. Each of these
-processes loads this module and does one thing, so each method imports what it needs.
+No filter pushdown: with it, pyspark 4.1 and 4.3 answer later queries of the same DataFrame with the
+rows of an earlier filter. Spark makes these objects in Python processes of its own and pickles them
+from one to the next: what is set after ``__init__`` is lost, and each method imports what it needs.
 """
 
 from __future__ import annotations
@@ -51,14 +47,14 @@ if TYPE_CHECKING:
     from odps_nb.spark.writing.task import Written
 
 
-class Options(dict[str, str]):
+class SourceOptions(dict[str, str]):
     """Options of a reader or writer: a dict whose repr shows no values."""
 
     def __repr__(self) -> str:
-        return f"Options({', '.join(self)})"
+        return f"SourceOptions({', '.join(self)})"
 
 
-def options(odps: Connection | Profile | str | None = None) -> Options:
+def options(odps: Connection | Profile | str | None = None) -> SourceOptions:
     """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
 
     `register` with a connection needs none of them. Options of a DataFrame reader or writer are
@@ -73,7 +69,7 @@ def options(odps: Connection | Profile | str | None = None) -> Options:
     >>> spark.read.format("odps").options(**connected, columns="id").load("orders").columns
     ['id']
     """
-    return Options(profile_of(odps).as_options())
+    return SourceOptions(profile_of(odps).as_options())
 
 
 def register(
@@ -107,9 +103,7 @@ def register(
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
-    `progress` is told of every action that reads or writes so, from its first finished task on:
-    by default a card in a notebook, in the cell of the action, a line in a terminal, else nothing.
-    Streams are silent, and so is all of it under Spark Connect.
+    `progress` is as of `odps_nb.spark.read`. Streams are silent, and so is Spark Connect.
 
     Examples
     --------
@@ -347,8 +341,7 @@ class OdpsWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Drop the session, unless it may be committed.
 
-        Spark comes here after a commit that raised, too, and then with a message for every
-        partition; such a session is left to the service, which knows what became of it.
+        Spark also calls this after a commit that raised, then with a message for every partition.
         """
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import abort_write

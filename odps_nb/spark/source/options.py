@@ -1,8 +1,4 @@
-"""Parses and checks the options of ``format("odps")``.
-
-Spark hands options over as text, with keys in lower case. A name that is not known is refused:
-a typing error in ``partition`` would otherwise read, or replace, a whole table.
-"""
+"""Parses the options of ``format("odps")``; refuses unknown ones, which might replace a table."""
 
 from __future__ import annotations
 
@@ -30,49 +26,31 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan
 
-_NOW = (
+#: What to use in place of options of other formats.
+_HINTS = {
     "a table is read as it is now; odps.table(name).read(since=…, until=…) reads what versions "
-    "added"
-)
-_COLUMNS = "a write changes no columns: run alter table … add columns with odps.sql(…)"
-_PARTITIONS = (
+    "added": ("timestampasof", "versionasof"),
+    "a write changes no columns: run alter table … add columns with odps.sql(…)": (
+        *("mergeschema", "overwriteschema"),
+    ),
     '.option("overwrite", "partitions") with mode overwrite replaces the partitions that get '
-    'rows, .option("partition", "ds=x") that one'
-)
-_START = (
+    'rows, .option("partition", "ds=x") that one': ("partitionoverwritemode", "replacewhere"),
     "starting_version takes 'earliest', 'latest' or the number of a version; versions are not "
-    "found by time"
-)
-_LIMIT = "max_versions_per_trigger or max_rows_per_trigger limit what a micro-batch reads"
-_CHANGES = "changes are read by odps.table(name).read(since=…, changes=True)"
-_TABLE = 'name the table: .option("table", "project.table"), or .load("project.table")'
-
-#: By the folded name of the option.
-INSTEAD = {
-    "changes": _CHANGES,
-    "dataset": _TABLE,
-    "dbtable": _TABLE,
-    "filter": "where is the option for a condition",
-    "ignorechanges": "skip_overwrites leaves out versions that replaced rows",
-    "ignoredeletes": "skip_overwrites leaves out versions that replaced rows",
-    "maxbytespertrigger": _LIMIT,
-    "maxfilespertrigger": _LIMIT,
-    "maxoffsetspertrigger": _LIMIT,
-    "mergeschema": _COLUMNS,
-    "overwriteschema": _COLUMNS,
-    "partitionoverwritemode": _PARTITIONS,
-    "query": "odps_nb.spark.sql(spark, odps, …) runs a query, odps.sql(…) does on the service",
-    "readchangedata": _CHANGES,
-    "readchangefeed": _CHANGES,
-    "replacewhere": _PARTITIONS,
-    "skipchangecommits": "skip_overwrites leaves out versions that replaced rows",
-    "starting_timestamp": _START,
-    "startingoffsets": _START,
-    "startingtimestamp": _START,
-    "startingversion": _START,
-    "timestampasof": _NOW,
-    "versionasof": _NOW,
+    "found by time": ("startingoffsets", "startingtimestamp", "startingversion"),
+    "max_versions_per_trigger or max_rows_per_trigger limit what a micro-batch reads": (
+        *("maxbytespertrigger", "maxfilespertrigger", "maxoffsetspertrigger"),
+    ),
+    "changes are read by odps.table(name).read(since=…, changes=True)": (
+        *("changes", "readchangedata", "readchangefeed"),
+    ),
+    "skip_overwrites leaves out versions that replaced rows": (
+        *("ignorechanges", "ignoredeletes", "skipchangecommits"),
+    ),
+    'name the table: .option("table", "project.table"), or .load("project.table")': ("dbtable",),
+    "odps_nb.spark.sql(spark, odps, …) runs a query, odps.sql(…) does on the service": ("query",),
+    "where is the option for a condition": ("filter",),
 }
+INSTEAD = {name: hint for hint, names in _HINTS.items() for name in names}
 
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
@@ -82,11 +60,8 @@ _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
     {
-        "max_rows_per_trigger",
-        "max_versions_per_trigger",
-        "poll_seconds",
-        "skip_overwrites",
-        "starting_version",
+        *("max_rows_per_trigger", "max_versions_per_trigger", "poll_seconds"),
+        *("skip_overwrites", "starting_version"),
     }
 )
 _STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
@@ -101,7 +76,7 @@ def _checked(options: Mapping[str, str], known: frozenset[str], verb: str) -> di
     if any(key.startswith(_CATALOG_PREFIX) for key in given):
         # It would be made, and then be read without any of its options.
         raise ConfigError(
-            "a table of Spark's catalog cannot stand for one of odps: Spark loses its options",
+            "an ODPS table cannot be created in Spark's catalog, which drops its options",
             option="table",
             hint="create temporary view … using odps options (…) works",
         )
@@ -138,20 +113,16 @@ def _connection(given: Mapping[str, str]) -> tuple[Profile, TableName]:
     return profile, profile.table(table)
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
+def _number(given: Mapping[str, str], name: str, *, at_least: int | None = None) -> int | None:
     text = given.get(name)
     if text is None:
         return None
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise ConfigError(f"{name} {text!r} is not a whole number", option=name) from None
-
-
-def _positive(given: Mapping[str, str], name: str) -> int | None:
-    number = _number(given, name)
-    if number is not None and number < 1:
-        raise ConfigError(f"{name} is {number}; it must be at least 1", option=name)
+    if at_least is not None and number < at_least:
+        raise ConfigError(f"{name} is {number}; it must be at least {at_least}", option=name)
     return number
 
 
@@ -165,10 +136,7 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadSettings:
-        """Read the options of a reader.
-
-        Raises `ConfigError`: an option is unknown, missing, or not what it must be.
-        """
+        """Read the options of a reader."""
         return cls._of(_checked(options, _READ, "reader"))
 
     @classmethod
@@ -204,10 +172,7 @@ class ReadSettings:
         return cls(profile=profile, table=table, options=options)
 
     def chosen(self, schema: TableSchema) -> TableSchema:
-        """Return the selected columns, data columns first.
-
-        Raises `NotFoundError`: the table has no such column; close names are in the hint.
-        """
+        """Return the selected columns, data columns first."""
         if self.options.text is TextMode.BINARY:
             schema = text_as_binary(schema)
         if self.options.columns is None:
@@ -238,10 +203,7 @@ class WriteSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteSettings:
-        """Read the options of a writer.
-
-        Raises `ConfigError`: an option is unknown, missing, or not what it must be.
-        """
+        """Read the options of a writer."""
         return cls._of(_checked(options, _WRITE, "writer"))
 
     @classmethod
@@ -300,13 +262,10 @@ class StreamReadSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
-        """Read the options of a stream reader.
-
-        Raises `ConfigError`.
-        """
+        """Read the options of a stream reader."""
         given = _checked(options, _STREAM_READ, "stream reader")
-        max_versions = _positive(given, "max_versions_per_trigger")
-        max_rows = _positive(given, "max_rows_per_trigger")
+        max_versions = _number(given, "max_versions_per_trigger", at_least=1)
+        max_rows = _number(given, "max_rows_per_trigger", at_least=1)
         if max_versions is not None and max_rows is not None:
             raise ConfigError(
                 "max_versions_per_trigger and max_rows_per_trigger do not go together",
@@ -388,10 +347,7 @@ class StreamWriteSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> StreamWriteSettings:
-        """Read the options of a stream writer.
-
-        Raises `ConfigError`: an option is unknown, missing, or not what it must be.
-        """
+        """Read the options of a stream writer."""
         given = _checked(options, _STREAM_WRITE, "stream writer")
         checkpoint = given.get(_CHECKPOINT)
         if not checkpoint:

@@ -1,19 +1,9 @@
 """``df.writeStream.format("odps")``: writes each micro-batch into a table exactly once.
 
-One write session per micro-batch, so that it is visible as a whole or not at all. Spark tells a
-sink the number of a batch only when it asks for the commit; so the rows are written first, and
-then it is settled whether they are the first ones of that number:
-
-::
-
-    rows written -> intent noted (`commit_log`) -> service commits -> Spark notes the batch
-                 ^ a crash here: written again    ^ or here: the noted commit is asked for again
-
-A commit that is asked for twice happens once (``docs/protocol.md`` section 3.7). What neither the
-checkpoint nor the service can tell is an error, never a guess.
-
-Spark makes a writer twice per micro-batch: once to pickle it for the tasks, which is when its
-session is opened, and once to commit, which learns the session from the tasks' messages.
+One write session per micro-batch: rows are written, the commit is noted in the checkpoint
+(`commit_log`), the service commits, Spark notes the batch. A noted commit is repeated after a
+crash, and happens once (``docs/protocol.md`` section 3.7). Spark makes a writer twice per
+micro-batch: to pickle it for the tasks, which opens the session, and to commit.
 """
 
 from __future__ import annotations
@@ -173,14 +163,8 @@ def commit_batch(
 ) -> None:
     """Commit a micro-batch exactly once, however often it is written.
 
-    Parameters
-    ----------
-    session, written
-        What was written this time; dropped if an earlier try is committed.
-    replaces
-        Whether a micro-batch without rows means something: an empty table.
-
-    Raises `StateError`.
+    What was written this time is dropped if an earlier attempt is committed. ``replaces``: a
+    micro-batch without rows empties the table.
     """
     earlier = log.find(batch)
     if earlier is not None and _finished(storage, log, batch, session, earlier):

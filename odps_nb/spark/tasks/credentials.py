@@ -1,9 +1,7 @@
-"""`TaskProfile`: carries a profile, with its keys, to the executors.
+"""`TaskProfile`: the one value that carries a profile, with its keys, to the executors.
 
-A `Profile` refuses to be pickled. A `TaskProfile` is the one value that carries keys to tasks; it
-travels inside the pickled function of a task or the pickled options of a data source, which are
-in no plan, no event log and no UI, and it never goes into a Spark setting or SQL text. Where
-executors have keys themselves, it carries a profile's name instead.
+It travels inside the pickled function of a task or the pickled options of a data source, which are
+in no plan, event log or UI, and never in a Spark setting or SQL text.
 """
 
 from __future__ import annotations
@@ -27,16 +25,20 @@ _EXECUTOR = "executor"
 
 
 def profile_of(odps: Connection | Profile | str | None) -> Profile:
-    """Return the profile of a connection, a profile's name, or (``None``) of the environment.
-
-    Raises `ConfigError` or `ArgumentError`.
-    """
+    """Return the profile of a connection, a profile's name, or (``None``) of the environment."""
     if isinstance(odps, Profile):
         return odps
     if isinstance(odps, str):
         return Profile.resolve(odps)
     if odps is None:
-        return _of_environment()
+        try:
+            return Profile.resolve(None)
+        except ConfigError as error:
+            error.add_note("no connection was passed, so the environment was asked")
+            error.hint = "pass the connection: odps=odps" + (
+                f"; or {error.hint}" if error.hint else ""
+            )
+            raise
     profile = getattr(odps, "profile", None)  # Spark's objects have one, too
     if not isinstance(profile, Profile):
         raise ArgumentError(
@@ -47,22 +49,12 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
     return profile
 
 
-def _of_environment() -> Profile:
-    try:
-        return Profile.resolve(None)
-    except ConfigError as error:
-        error.add_note("no connection was passed, so the environment was asked")
-        error.hint = "pass the connection: odps=odps" + (f"; or {error.hint}" if error.hint else "")
-        raise
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskProfile:
     """The settings of a profile as a value that Spark may pickle, keys included.
 
     With ``ODPS_NB_SPARK_KEYS=executor`` in the driver's environment no key is among them: a task
-    finds its own, as a connection would there (``finds_keys``), and renews them where they end.
-    Its repr shows endpoint and project only.
+    finds its own (``finds_keys``). Its repr shows endpoint and project only.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -82,21 +74,17 @@ class TaskProfile:
 
     @property
     def profile(self) -> Profile:
-        """The profile, rebuilt on an executor.
-
-        Raises `ConfigError`: the task shall find its keys there, and there are none.
-        """
+        """The profile, rebuilt on an executor."""
         return (
             _found(self.settings) if self.finds_keys else Profile.from_options(dict(self.settings))
         )
 
     @contextmanager
     def open(self, *, retries: int | None = None) -> Iterator[StorageClient]:
-        """Lend a client for the time of a task, which retries as often as ever, or as told.
+        """Lend a client for the time of a task.
 
-        A worker of Spark's runs one task after the other: it keeps the client, and its connection,
-        for the next task with these settings. Elsewhere, after an error, and where ``retries`` are
-        told, it is closed.
+        A worker of Spark's keeps it for the next task with these settings; after an error, and with
+        ``retries``, it is closed.
         """
         from pyspark import TaskContext
 
@@ -118,7 +106,9 @@ class TaskProfile:
         except BaseException:
             storage.close()
             raise
-        _keep(storage)
+        while _kept:
+            _kept.pop().close()
+        _kept.append(storage)
 
     def __repr__(self) -> str:
         known = dict(self.settings)
@@ -127,12 +117,6 @@ class TaskProfile:
 
 # The client of the last task, unless a task has it.
 _kept: list[StorageClient] = []
-
-
-def _keep(storage: StorageClient) -> None:
-    while _kept:
-        _kept.pop().close()
-    _kept.append(storage)
 
 
 # Profiles whose keys a program renews, by their settings: one worker runs many tasks, and the

@@ -1,8 +1,7 @@
 """Carries our errors through Spark, from task to driver.
 
-Spark hands an exception of a task to the driver as the text of a Python traceback. So an error
-is given its whole story as text before it leaves a task (`for_spark`), and becomes a typed error
-again where we run the job ourselves (`from_spark`).
+Spark hands an exception of a task to the driver as the text of a traceback. So an error is written
+out as text before it leaves a task (`for_spark`), and parsed in the driver (`from_spark`).
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ def for_spark(error: OdpsNbError) -> OdpsNbError:
 
 
 def from_spark(failure: BaseException) -> OdpsNbError | None:
-    """Return our error found in the text of a Spark exception, or ``None``.
-
-    Where executors run a Python that cannot do our work, that is an error of ours, too.
-    """
+    """Return our error found in the text of a Spark exception, or ``None``."""
     told = str(failure)
     found = _OURS.search(told)
     kind = getattr(errors, found.group(1), None) if found else None
@@ -84,15 +80,9 @@ def _wrong_python(told: str) -> OdpsNbError | None:
 
 @contextlib.contextmanager
 def task_errors(what: str, *, expired: str = "") -> Iterator[None]:
-    """Let errors leave a task as complete text, with what the task was doing.
+    """Let errors leave a task as complete text, with ``what`` the task was doing.
 
-    Parameters
-    ----------
-    what
-        E.g. ``split 3 of demo.orders``.
-    expired
-        The hint for a session that is over: a task never opens another one, which would see
-        another snapshot than its neighbours.
+    ``expired`` is the hint for a session that is over.
     """
     try:
         yield

@@ -1,12 +1,8 @@
 """Ships functions to executors where odps_nb may not be installed, one after another in one worker.
 
-Spark unpickles a task's function before anything of ours runs, so a missing package ends in a
-long Java story around ``No module named 'odps_nb'``. What is shipped is therefore a function that
-needs nothing of ours, with ours inside as bytes.
-
-Spark gives each ``mapInArrow`` of a task a Python worker of its own, between which all rows go
-through the JVM. So a function of ours over the DataFrame of another runs in the worker of that
-one (`map_in_arrow`).
+What is shipped needs nothing of ours, and has our function inside as bytes, so that a missing
+package is a clear error. Spark gives each ``mapInArrow`` a Python worker of its own, between which
+all rows go through the JVM; so a step of ours over another one runs in the same worker.
 """
 
 from __future__ import annotations
@@ -39,12 +35,9 @@ class _Made(NamedTuple):
 def map_in_arrow(
     df: DataFrame, step: Step, schema: StructType, *, name: str | None = None
 ) -> DataFrame:
-    """Return ``df.mapInArrow``; where a step of ours made `df`, one worker runs both.
+    """Return ``df.mapInArrow``; where a step of ours made `df` and it is not cached, in one worker.
 
     ``name`` is what plans show of it, by default the function's own name.
-
-    Not if the DataFrame is cached, and not of what Spark made of it since (a filter, a selection):
-    those rows are in the JVM.
     """
     made, name = vars(df).get(_KEPT), name or step.__name__
     if isinstance(made, _Made) and not df.is_cached:
@@ -65,10 +58,7 @@ def _one_after_another(first: Step, second: Step) -> Step:
 
 
 def shipped(function: Batches, *, name: str | None = None) -> Batches:
-    """Wrap a function for ``mapInArrow``, to raise a clear error where ours cannot be loaded.
-
-    ``name`` is what plans show of it, by default its own name.
-    """
+    """Wrap a function for ``mapInArrow``, to raise a clear error where ours cannot be loaded."""
     from pyspark import cloudpickle
 
     payload: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]  # no types there

@@ -1,28 +1,6 @@
-"""Converts between TableSchema and Spark StructType.
+"""Converts between TableSchema and Spark StructType; ``docs/types-and-times.md`` has the table.
 
-Pure: no session is needed, and nothing here reads or writes. Names are looked up without regard
-to case, as both sides do.
-
-========================  ==============================  =====================================
-MaxCompute                Spark                           remark
-========================  ==============================  =====================================
-TINYINT … BIGINT          tinyint … bigint
-FLOAT, DOUBLE, BOOLEAN    float, double, boolean
-DECIMAL(p, s)             decimal(p, s)                   bare: decimal(38, 18); p > 38 refused
-STRING, CHAR, VARCHAR     string                          metadata ``odps.type`` keeps the rest
-JSON                      string                          metadata ``odps.type`` = json
-BINARY                    binary
-GEOGRAPHY                 binary                          WKB; metadata ``odps.type`` = geography
-VECTOR(float, n)          array<float>                    also of double; metadata has the length
-DATE                      date
-DATETIME, TIMESTAMP       timestamp                       instants; whole microseconds
-TIMESTAMP_NTZ             timestamp_ntz                   wall clock, in no session's zone
-INTERVAL_DAY_TIME         interval day to second          whole microseconds
-INTERVAL_YEAR_MONTH       int                             months: Spark's own type cannot be sent
-                                                          to Python workers
-ARRAY, MAP, STRUCT        array, map, struct
-BLOB                      string                          the reference, as base64 text
-========================  ==============================  =====================================
+INTERVAL_YEAR_MONTH is a number of months, since Spark cannot send its own type to Python workers.
 """
 
 from __future__ import annotations
@@ -59,43 +37,23 @@ TYPE_KEY = "odps.type"
 _BARE_DECIMAL = (38, 18)
 
 _TABLE: dict[type[spark.DataType], TypeCode] = {
-    spark.ByteType: TypeCode.TINYINT,
-    spark.ShortType: TypeCode.SMALLINT,
-    spark.IntegerType: TypeCode.INT,
-    spark.LongType: TypeCode.BIGINT,
-    spark.FloatType: TypeCode.FLOAT,
-    spark.DoubleType: TypeCode.DOUBLE,
-    spark.BooleanType: TypeCode.BOOLEAN,
-    spark.StringType: TypeCode.STRING,
-    spark.CharType: TypeCode.STRING,
-    spark.VarcharType: TypeCode.STRING,
-    spark.BinaryType: TypeCode.BINARY,
-    spark.DateType: TypeCode.DATE,
+    # of types that share one of Spark's, the first
+    **{getattr(spark, one.spark): c for c, one in reversed(TYPE_FACTS.items()) if one.spark},
     spark.TimestampType: TypeCode.TIMESTAMP,
-    spark.TimestampNTZType: TypeCode.TIMESTAMP_NTZ,
-    spark.DayTimeIntervalType: TypeCode.INTERVAL_DAY_TIME,
     spark.YearMonthIntervalType: TypeCode.INTERVAL_YEAR_MONTH,
-    spark.NullType: TypeCode.STRING,  # as of a pandas column without any value
+    # NullType is that of a pandas column without any value
+    **dict.fromkeys((spark.CharType, spark.VarcharType, spark.NullType), TypeCode.STRING),
 }
-
 # Spark's type alone does not say these.
-_TOLD_BY_METADATA = {
-    TypeCode.CHAR,
-    TypeCode.VARCHAR,
-    TypeCode.JSON,
-    TypeCode.BLOB,
-    TypeCode.DATETIME,
-    TypeCode.INTERVAL_YEAR_MONTH,
-    TypeCode.GEOGRAPHY,
-    TypeCode.VECTOR,
+_TOLD_BY_METADATA = {TypeCode.VECTOR} | {
+    code
+    for code, one in TYPE_FACTS.items()
+    if one.spark and _TABLE[getattr(spark, one.spark)] is not code
 }
 
 
 def spark_type(kind: OdpsType, *, column: str = "") -> spark.DataType:
-    """Return the Spark type of a MaxCompute type.
-
-    Raises `ConversionError`.
-    """
+    """Return the Spark type of a MaxCompute type."""
     if isinstance(kind, DecimalType):
         precision, scale = _BARE_DECIMAL if kind.precision is None else (kind.precision, kind.scale)
         if precision > 38:
@@ -131,13 +89,7 @@ def columns_for_spark(columns: Iterable[Column]) -> tuple[Column, ...]:
 
 
 def spark_schema(columns: Iterable[Column]) -> spark.StructType:
-    """Return the Spark schema of columns, e.g. of a whole `TableSchema`.
-
-    Comments become Spark's ``comment`` metadata; types that Spark knows less exactly are kept
-    under `TYPE_KEY`.
-
-    Raises `ConversionError`.
-    """
+    """Return the Spark schema of columns, with comments and inexact types in its metadata."""
     fields: list[spark.StructField] = []
     problem: ConversionError | None = None
     for column in columns:
@@ -176,10 +128,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def table_type(kind: spark.DataType, *, column: str = "") -> OdpsType:
-    """Return the MaxCompute type in which values of a Spark type are kept whole.
-
-    Raises `ConversionError`.
-    """
+    """Return the MaxCompute type in which values of a Spark type are kept whole."""
     if isinstance(kind, spark.DecimalType):
         return DecimalType(kind.precision, kind.scale)
     if isinstance(kind, spark.ArrayType):

@@ -1,8 +1,4 @@
-"""Checks a DataFrame's columns and mode against its target table before any task runs.
-
-A job that fails in its last task because of a type is an hour lost; so names, types and what may
-be replaced are settled here, on the driver, and everything wrong is said at once.
-"""
+"""Checks a DataFrame's columns against its target table before any task runs."""
 
 from __future__ import annotations
 
@@ -15,7 +11,8 @@ from pyspark.sql import types as spark
 from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.new_columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
-from odps_nb.client.catalog import create_table, fetch_table, table_exists
+from odps_nb.client.catalog import fetch_table, table_exists
+from odps_nb.client.table_changes import create_table
 from odps_nb.convert.arrow_schema import match_columns
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
@@ -50,10 +47,7 @@ NEW_BLOB_FIELDS: dict[str, type[spark.DataType]] = {
 
 
 def check_frame(frame: spark.StructType, target: Target) -> None:
-    """Raise unless a DataFrame's columns fit a table.
-
-    Raises `ConversionError` or `ArgumentError`.
-    """
+    """Raise unless a DataFrame's columns fit a table."""
     fixed = {key.casefold() for key, _ in target.fixed}
     offered = spark.StructType([f for f in frame.fields if f.name.casefold() not in fixed])
     kinds = {field.name.casefold(): field.dataType for field in offered.fields}
@@ -168,10 +162,7 @@ def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
 def table_columns(frame: spark.StructType) -> TableSchema:
     """Return the columns of a table that holds every value of a DataFrame.
 
-    A column as `odps_nb.spark.read` gives it has the type of its table (metadata ``odps.type``);
-    a struct of ``data``, ``mime_type`` and ``file_name`` becomes a BLOB.
-
-    Raises `ConversionError`: a column for which there is no type.
+    The metadata ``odps.type`` says the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB.
     """
     columns = tuple(Column(name=f.name, type=_type(f)) for f in frame.fields)
     names = [column.name.casefold() for column in columns]
@@ -203,10 +194,7 @@ def create_if_missing(
     partition: PartitionSpec,
     partitioned_by: str | Sequence[str] | None,
 ) -> bool:
-    """Create the table unless it is there; return whether it was created.
-
-    Raises `ArgumentError` or `ConversionError`.
-    """
+    """Create the table unless it is there; return whether it was created."""
     if table_exists(storage, table):
         if partitioned_by is not None:
             check_same_partitions(partitioned_by, fetch_table(storage, table).schema, table)

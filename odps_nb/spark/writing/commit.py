@@ -1,9 +1,6 @@
-"""How a Spark write commits: once, in the driver, the streams of the attempts that Spark counts.
+"""Limits of what a Spark write commits: the streams of the attempts that Spark counts.
 
-What a failed, killed or late attempt wrote is in no commit; a write without rows names an empty
-stream (`odps_nb.client.write.session.named_streams`). Its users: `odps_nb.spark.write`
-(``writing.dataframe``), ``df.write.format("odps")`` (``source.data_source``), and the sink of
-streams (``source.stream_writer``), which notes each commit in the checkpoint first.
+What a failed, killed or late attempt wrote is in no commit.
 """
 
 from __future__ import annotations
@@ -28,10 +25,7 @@ MAX_PARTITIONS = 512
 def check_written(
     table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
 ) -> None:
-    """Refuse a commit of more streams or partitions than a session may have.
-
-    Raises `ArgumentError`: it is too many. Nothing has been committed.
-    """
+    """Refuse a commit of more streams or partitions than a session may have."""
     if len(done) > MAX_STREAMS:
         raise ArgumentError(
             f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
@@ -46,7 +40,7 @@ def check_written(
 def check_or_abort(
     storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
 ) -> None:
-    """Do `check_written` where nobody else aborts: Spark's `abort` leaves a whole write alone."""
+    """Abort if `check_written` refuses, since Spark's `abort` does not for a complete write."""
     from odps_nb.client.write.session import abort_write
 
     try:

@@ -1,9 +1,7 @@
 """`write`: writes a DataFrame into a table in one commit, all rows or none.
 
-A sink over ``mapInArrow``, as fast as a data source's Arrow writer, with the commit here in the
-notebook's process: it can be asked about when its answer was lost, its receipt comes back, and
-what fails is one of our errors. Spark hands each partition's result over once, whichever of its
-attempts made it; exactly those streams are committed (`odps_nb.spark.writing.task`).
+A sink over ``mapInArrow``, with the commit in the driver. Spark hands each partition's result over
+once, whichever of its attempts made it; exactly those streams are committed.
 """
 
 from __future__ import annotations
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.writing.upserting import Change
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.write.session import WriteSession
 
 _RESULT = "written binary"
@@ -86,37 +83,34 @@ def write(
     Parameters
     ----------
     df
-        What to write. Each of its partitions is one stream, up to 20,000, to which more are
-        brought down; none is sent through the driver.
+        The rows. Each of its partitions is one stream; more than 20,000 are coalesced.
     odps
         As in `odps_nb.spark.read`.
     partition
-        The partition to write into, made if it is not there. Keys that it leaves out are taken
-        from the rows, which are then brought together by partition first.
+        The partition to write into, created if missing. Keys that it leaves out are taken from the
+        rows, which are grouped by partition first.
     overwrite
         As for `Table.write`: ``True`` replaces the table, or the one whole `partition` that is
         named; ``"partitions"`` replaces those partitions that get rows, ``"all"`` drops the
         others as well, after the commit.
     max_partitions
-        The most partitions that the rows may name; a column of the wrong kind in the place of a
-        key would otherwise make thousands.
+        Maximum number of partitions that the rows may name.
     compression
         ``"zstd"`` or ``"lz4"`` inside the Arrow streams.
     decimals, text
         Conversions of values that do not fit as they are, as for `Table.write`.
     create, partitioned_by
-        Make the table if it is not there, as for `Table.write`; types are those of
-        ``odps_nb.spark.tasks.types``.
+        Create the table if it is missing, as for `Table.write`.
     progress
-        Told how far the tasks are: by default a card in a notebook, a line in a terminal, else
-        nothing. An interrupt ends the job and aborts the write.
+        Progress display. By default a card in a notebook and a line in a terminal; ``False``
+        disables it. An interrupt ends the job and aborts the write.
 
     Raises
     ------
     ConversionError
         Columns, types or values do not fit: nothing was written.
     ArgumentError
-        It was not said which partitions may be replaced, or the rows name more than
+        `overwrite` does not say which partitions to replace, or the rows name more than
         `max_partitions`: nothing was written.
     NotFoundError
         No such table, and ``create`` is not set.
@@ -154,33 +148,6 @@ def write(
             progress=progress,
             before_commit=None if made is None else made.keep,
         )
-
-
-def write_change(
-    df: DataFrame,
-    odps: Connection,
-    table: TableName,
-    *,
-    partition: PartitionSpec,
-    change: Change,
-    compression: Compression,
-    conversions: Conversions,
-    progress: Progress,
-) -> Receipt:
-    """Upsert or delete the rows of a DataFrame by their key, as ``table.upsert(df)`` says.
-
-    Rows of one key come together in one task first, since there is no order between streams.
-    """
-    return write_rows(
-        df,
-        odps,
-        table,
-        partition=partition,
-        change=change,
-        compression=compression,
-        conversions=conversions,
-        progress=progress,
-    )
 
 
 def write_rows(
@@ -230,7 +197,12 @@ def write_rows(
         with contextlib.ExitStack() as undo:
             undo.push(session)  # whatever ends the job early, an interrupt included, aborts
             seen = listener is not silent
-            done = _run_watched(_arranged(df, target, change), task, tracker, token, seen=seen)
+            activity = Activity(operation="write", title="", phase=Phase.WRITING)
+            with watched(
+                df.sparkSession, tracker, cancel=token, activity=activity, seen=seen
+            ) as counter:
+                rows = _arranged(df, target, change)
+                done = _run(rows, dataclasses.replace(task, counter=counter))
             check_written(name, done, max_partitions)
             undo.pop_all()
         # What the tasks wrote is exact, whatever they could report on their way.
@@ -285,13 +257,10 @@ def write_target(
 
 
 def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> DataFrame:
-    """Group rows by partition, so that not every task writes to every partition.
+    """Group rows by partition, and those that change others by the key of these.
 
-    Rows of one key go to one task where they change others by it.
-
-    Spark divides what is too large for one task again (rebalance), where plain repartitioning
-    would give a single partition to a single task. Without keys only the number of tasks is
-    bounded, which moves no row and leaves fewer tasks as they are.
+    Spark divides a large partition again (rebalance). Without keys only the number of tasks is
+    bounded.
     """
     from pyspark.sql import functions as F
 
@@ -304,14 +273,6 @@ def _arranged(df: DataFrame, target: Target, change: Change | None = None) -> Da
     if keys:
         return df.hint("rebalance", *keys).sortWithinPartitions(*keys)
     return df.coalesce(MAX_STREAMS)
-
-
-def _run_watched(
-    df: DataFrame, task: WriteTask, tracker: ProgressTracker, token: CancelToken, *, seen: bool
-) -> list[Written]:
-    activity = Activity(operation="write", title="", phase=Phase.WRITING)
-    with watched(df.sparkSession, tracker, cancel=token, activity=activity, seen=seen) as counter:
-        return _run(df, dataclasses.replace(task, counter=counter))
 
 
 def _run(df: DataFrame, task: WriteTask) -> list[Written]:

@@ -1,12 +1,12 @@
 """`write_partition`: writes the rows of one task into one stream of a write session.
 
-The one function behind both front ends, `odps_nb.spark.write` and ``df.write.format("odps")``.
 Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
-used twice. Runs on executors; `odps_nb.spark.writing.commit` says what the driver commits of it.
+used twice. Runs on executors.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,10 +72,7 @@ def partitions_of(done: Iterable[Written]) -> set[PartitionSpec]:
 
 
 def attempt_name() -> str:
-    """Return a stream id that is unique to this task attempt: partition, attempt.
-
-    The number of an attempt alone repeats when Spark runs a stage again; the id does not.
-    """
+    """Return a stream id that is unique to this task attempt, also if Spark runs a stage again."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -87,10 +84,7 @@ def attempt_name() -> str:
 def write_partition(
     task: WriteTask, batches: Iterable[pa.RecordBatch], name: str | None = None
 ) -> Written | None:
-    """Write batches into a new stream and close it; ``None``, and no stream, without rows.
-
-    Raises `ConversionError` or `ArgumentError`.
-    """
+    """Write batches into a new stream and close it; ``None``, and no stream, without rows."""
     name = attempt_name() if name is None else name
     with task_errors(f"stream {name} of {task.session.table}"):
         rows = (batch for batch in batches if batch.num_rows)
@@ -109,32 +103,27 @@ def write_partition(
                     column_ids=stream.schema.column_ids,
                     copy=lambda reference: Blob(storage, reference),
                 )
-                named = _Named(task)
-                fitted = named.watch(_fitted(first, rows, task.target, uploader))
+                named: set[str] = set()
+                fitted = _named(_fitted(first, rows, task.target, uploader), task, named)
                 stamped = (task.stamp.put(batch, stream.schema) for batch in fitted)
                 stream.write(stamped, task.compression)
             return Written(
                 stream=stream.close(),
                 blobs=uploader.count,
                 blob_size=uploader.size,
-                partitions=tuple(sorted(named.specs)),
+                partitions=tuple(sorted(named)),
             )
 
 
-@dataclass(slots=True)
-class _Named:
-    """Collects the partitions that rows name; raises when there are too many."""
-
-    task: WriteTask
-    specs: set[str] = field(default_factory=set)
-
-    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        target = self.task.target
-        for batch in batches:
-            self.specs.update(map(str, named_partitions(batch, target)))
-            if len(self.specs) > self.task.max_partitions:
-                raise too_many_partitions(target.table, self.specs, self.task.max_partitions)
-            yield batch
+def _named(
+    batches: Iterator[pa.RecordBatch], task: WriteTask, specs: set[str]
+) -> Iterator[pa.RecordBatch]:
+    """Collect the partitions that rows name in ``specs``; raise when there are too many."""
+    for batch in batches:
+        specs.update(map(str, named_partitions(batch, task.target)))
+        if len(specs) > task.max_partitions:
+            raise too_many_partitions(task.target.table, specs, task.max_partitions)
+        yield batch
 
 
 def _fitted(
@@ -148,8 +137,8 @@ def _fitted(
     aside = {*blobs, *(key.casefold() for key, _ in target.fixed)}
     kept = [name for name in first.schema.names if name.casefold() not in aside]
     places = match_names(kept, target.plain)
-    row, batch = 0, first
-    while batch is not None:
+    row = 0
+    for batch in itertools.chain([first], rest):
         check_fixed(batch, target)
         plain = fit_batch(
             batch.select(kept),
@@ -174,7 +163,6 @@ def _fitted(
                     )
                 )
         row += batch.num_rows
-        batch = next(rest, None)
 
 
 def _cells(batch: pa.RecordBatch, column: Column) -> list[Any]:

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.client.catalog import control_call
 from odps_nb.errors import ArgumentError, ConflictError, OdpsNbError
 from odps_nb.wire.control import GetTable
 
 
 def properties(odps: Connection, name: str) -> dict[str, str]:
     asked = GetTable(table=odps.table(name).name, extended=True)
-    return dict(control_call(odps.storage, asked).properties)
+    return dict(odps.storage.control(asked).properties)
 
 
 def test_a_table_is_what_was_asked_for(odps: Connection, new_name: Callable[[str], str]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-from odps_nb.client.blob.glances import iter_glances
+from odps_nb.client.blob.streamed import iter_glances
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import CancelledError, ChecksumError, NotFoundError, StateError
 from odps_nb.http.retry import RetryPolicy

@@ -93,23 +93,11 @@ def test_batches_are_bounded_by_count_and_none_has_a_single_blob():
     assert {len(batch) for batch in batches} <= {4, 5}
 
 
-def test_batches_are_bounded_by_bytes_where_sizes_are_known():
-    assert plan_batches(6, sizes=[1, 1, 9, 9, 1, 1], count=100, size=10, at_least=4) == [
-        (0, 2),
-        (2, 4),
-        (4, 6),
-    ]
-    assert plan_batches(3, sizes=[99, 99, 99], count=100, size=10, at_least=1) == [(0, 3)]
-    got, _, _ = fetch(8, sizes=SIZES, batch_bytes=10_000)
-    assert [record.data for record in got] == [content(n) for n in range(8)]
-
-
 @pytest.mark.parametrize("total", [0, 1, 2, 3, 5, 256, 257, 1000])
 def test_plans_cover_everything_once(total):
-    for sizes in (None, [7] * total):
-        bounds = plan_batches(total, sizes=sizes, count=256, size=100, at_least=4)
-        assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
-        assert all(high - low > 1 for low, high in bounds) or total == 1
+    bounds = plan_batches(total, count=256, at_least=4)
+    assert [n for low, high in bounds for n in range(low, high)] == list(range(total))
+    assert all(high - low > 1 for low, high in bounds) or total == 1
 
 
 def test_a_blob_named_twice_is_fetched_once():

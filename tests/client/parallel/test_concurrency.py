@@ -13,8 +13,12 @@ from hypothesis import strategies as st
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.parallel.concurrency import ITEMS_PER_LANE, AdaptiveConcurrency
-from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS, fan_out
+from odps_nb.client.parallel.fan_out import (
+    DEFAULT_WORKERS,
+    ITEMS_PER_LANE,
+    AdaptiveConcurrency,
+    fan_out,
+)
 from odps_nb.client.read.sizes import READ_WORKERS
 from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
 from odps_nb.errors import CancelledError, ThrottledError

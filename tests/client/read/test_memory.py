@@ -12,7 +12,7 @@ import pyarrow as pa
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob.many import open_blob
 from odps_nb.client.blob.streamed import iter_streamed_blobs
-from odps_nb.client.blob.upload import upload_blobs
+from odps_nb.client.blob.upload import BlobUploader
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
 from odps_nb.terms import BlobReference, PartitionSpec
@@ -115,16 +115,15 @@ def test_a_large_file_is_streamed_up(tmp_path):
         with StorageClient(profile) as storage:
 
             def write() -> None:
-                upload_blobs(
-                    storage,
-                    [(path, None, None)],
+                BlobUploader(
+                    storage=storage,
                     table=TABLE,
                     session_id="s",
                     stream_id="0",
                     version=1,
                     partition=PartitionSpec(),
                     column_id=1,
-                )
+                ).upload([(path, None, None)])
 
             assert peak_of(write) < 24 * MIB
     assert seen_bytes == [128 * MIB]

@@ -15,8 +15,9 @@ from PIL import Image
 
 import odps_nb
 from odps_nb.local.samples import orders, tables
-from odps_nb.local.samples.catalog import SAMPLES, Sample, SampleBlob
+from odps_nb.local.samples.every_sample import SAMPLES
 from odps_nb.local.samples.orders import PROBES
+from odps_nb.local.samples.values import Sample, SampleBlob
 from odps_nb.schema import ArrayType, DecimalType, LengthType, MapType, StructType, TypeCode
 
 SMALL = ["types_all", "media", "documents"]

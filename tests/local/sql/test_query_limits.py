@@ -161,9 +161,9 @@ def test_a_service_that_cannot_end_is_ended(tmp_path: Path) -> None:
     kept = tmp_path / "temporary"
     kept.mkdir()
     program = (
-        "import threading; from odps_nb.local.server.serve import HardEnd\n"
-        f"HardEnd(0.2, temporary={str(kept)!r}).begin()\n"
-        "threading.Thread(target=threading.Event().wait).start()"
+        "import pathlib, threading; from odps_nb.local.server.serve import end_hard\n"
+        "threading.Thread(target=threading.Event().wait).start()\n"
+        f"end_hard(threading.Event(), 0.2, pathlib.Path({str(kept)!r}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60

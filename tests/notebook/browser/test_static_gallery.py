@@ -252,7 +252,7 @@ def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
     assert page.locator("video[poster^='data:image/']").count() == 2
     sounds = [name for name in files if name.startswith(("song.", "call."))]
     assert page.locator("img[alt^='loudness of']").count() == len(sounds)
-    assert page.locator("img[alt^='first page of']").count() == 2
+    assert page.locator("img[alt*='page']").count() == 2
     assert_quiet(page, site)
     page.close()
 

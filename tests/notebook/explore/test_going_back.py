@@ -11,7 +11,7 @@ import pytest
 import odps_nb
 from odps_nb import Connection
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.access.looking.paging import Place
+from odps_nb.access.looking.paging import RowPlace
 from odps_nb.notebook.explore.pages import MOST_MARKS, Mark, PageMarks
 from odps_nb.notebook.explore.view import Choice, RowView
 from tests.support.compat.recorder import Recorder, recording
@@ -117,10 +117,10 @@ def test_marks_are_bounded_and_the_nearest_before_a_row_is_found():
     marks = PageMarks(100)
     assert marks.before(12_300) == Mark()
     for page in range(10 * MOST_MARKS):
-        marks.put(Mark(page * 100, Place(page), page))
+        marks.put(Mark(page * 100, RowPlace(page), page))
     assert marks.nbytes <= 300 * MOST_MARKS
     found = marks.before(333_300)
     assert 333_300 - 16 * 100 < found.start <= 333_300
-    assert found == Mark(found.start, Place(found.start // 100), found.start // 100)
+    assert found == Mark(found.start, RowPlace(found.start // 100), found.start // 100)
     marks.clear()
     assert marks.before(10**9) == Mark()

@@ -106,12 +106,12 @@ def test_every_cut_of_a_netcdf_3_header_is_told():
     whole = netcdf3()[:-200]
     for end in range(8, len(whole)):
         notes = drawn(whole[:end]).notes
-        assert notes == ("cut or damaged: its header ends early",), end
+        assert notes == ("cut or damaged: its bytes end early",), end
 
 
-def test_netcdf_3_that_promises_too_much_is_damaged():
+def test_netcdf_3_that_promises_too_much_is_refused():
     many = b"CDF\1" + struct.pack(">III", 1, 10, 0xFFFFFFF0)
-    assert drawn(many + bytes(100)).notes == ("cut or damaged: its header is none of netCDF",)
+    assert drawn(many + bytes(100)).notes == ("not decoded here: its header is none of netCDF",)
 
 
 # -- RAR ------------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ import pytest
 
 from fuzz.document_files import compound
 from fuzz.office_files import docx, eml, epub, odf, packed, pptx
-from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.kinds import message as message_kind
 from odps_nb.notebook.preview.parsers import document, xml_text
 from odps_nb.notebook.preview.registry import media_type, sniff
 from odps_nb.notebook.preview.shared import GRID, SINGLE
@@ -311,22 +309,3 @@ def test_many_attachments_are_counted_and_a_few_are_listed():
     made, page = drawn(head + part * 900 + b"--b--\n", size=GRID)
     assert "900 attachments" in made.text
     assert {"script", "img"}.isdisjoint(page.tags)
-
-
-def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
-    from odps_nb.parsing.client import Parsed
-
-    answer = {
-        "subject": "s",
-        "fields": [],
-        "lines": [],
-        "count": 1,
-        "attached": [["a", "no number"]],
-    }
-    monkeypatch.setattr(
-        message_kind, "parse", lambda *args, **options: Parsed(found=answer, data=b"")
-    )
-    made = message_kind.KIND.draw(
-        Excerpt(data=b"", whole=True), message_kind.KIND.formats[0], GRID, name="n"
-    )
-    assert "no number" not in made.html

@@ -15,8 +15,7 @@ from PIL import Image
 
 from fuzz import media_files
 from odps_nb.notebook.preview.drawing import Excerpt
-from odps_nb.notebook.preview.kind import differs
-from odps_nb.notebook.preview.registry import kinds, media_type, sniff
+from odps_nb.notebook.preview.registry import differs, kinds, media_type, sniff
 from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing.reasons import reason_of, refusal_of

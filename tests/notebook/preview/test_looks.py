@@ -24,7 +24,7 @@ def drawn(data, size=GRID):
 
 
 def hex_lines(data, size=SINGLE):
-    text = Seen(tile(Value(data), size=size).drawing).text
+    text = Seen(tile(Value(data), size=size).drawing.html).text
     return re.findall(r"(?m)^(?:[0-9a-f]{4,}  .*|\*)$", text)
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from odps_nb.notebook.preview.kind import HEAD, Format, differs
-from odps_nb.notebook.preview.registry import kinds, media_type, sniff
+from odps_nb.notebook.preview.kind import HEAD, Format
+from odps_nb.notebook.preview.registry import differs, kinds, media_type, sniff
 
 WHAT = {
     "mountains.jpg": "image/jpeg",

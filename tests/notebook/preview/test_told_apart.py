@@ -139,7 +139,7 @@ def test_a_paper_with_a_password_says_so():
         b"/Root", b"/ID [<41> <41>] /Encrypt << " + lock + b" >> /Root"
     )
     made = tile(Value(data))
-    assert made.notes == ("its first page is not drawn: it is locked by a password",)
+    assert made.notes == ("not decoded here: it is locked with a password",)
 
 
 def test_four_bytes_prove_no_font():

@@ -18,6 +18,7 @@ import pytest
 import odps_nb.spark
 from odps_nb.errors import StateError
 from odps_nb.filters.row_filter import RowFilter
+from odps_nb.filters.tree import AllOf
 from odps_nb.spark.pushdown.parse import parse_query
 from odps_nb.spark.pushdown.plan import plan_reads
 from odps_nb.terms import TableName
@@ -150,8 +151,8 @@ def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
         (reference,) = query.references
         read = plan_reads(query, {reference: (name, schema)})[reference]
         kept = rows.column("id").to_pylist()
-        if read.where is not None:
-            asked = RowFilter.parse(read.where, schema)
+        if read.conditions:
+            asked = RowFilter.of(AllOf(read.conditions), schema)
             batch = rows.select(["id", *asked.columns]).combine_chunks().to_batches()[0]
             kept = asked.apply(batch).column(0).to_pylist()
         holds = truth.column(f"c{number}").to_pylist()
@@ -159,7 +160,7 @@ def test_no_condition_that_is_asked_for_drops_a_row_that_spark_keeps(
             id_ for id_, is_true in zip(rows["id"].to_pylist(), holds, strict=True) if is_true
         }
         assert wanted <= set(kept), where
-        assert (read.where is not None) == (where not in LEFT), where
+        assert bool(read.conditions) == (where not in LEFT), where
         if where not in LEFT and not where.startswith("c "):
             assert wanted == set(kept), where
 

@@ -253,9 +253,9 @@ def test_a_missing_table_or_column_fails_at_once_and_without_java(
 def test_a_session_that_is_gone_says_so_and_is_never_opened_again(
     spark: SparkSession, odps: Connection
 ) -> None:
-    session = odps.table("types_all").read().session
-    gone = dataclasses.replace(session, session_id="gone")
-    frame = frames.session_dataframe(spark, odps.storage, gone)
+    scan = odps.table("types_all").read()
+    gone = dataclasses.replace(scan.session, session_id="gone")
+    frame = frames.session_dataframe(spark, odps.storage, gone, scan.plan)
     with pytest.raises(Exception, match="read the table again") as caught:
         frame.count()
     error = from_spark(caught.value)

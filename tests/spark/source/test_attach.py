@@ -9,7 +9,7 @@ import pytest
 
 import odps_nb.spark
 from odps_nb.errors import ArgumentError, ConfigError, NotFoundError
-from odps_nb.spark.source.catalog import _check_catalog
+from odps_nb.spark.source.attached import _check_catalog
 from odps_nb.spark.source.options import _READ, _STREAM_READ, _STREAM_WRITE, _WRITE, INSTEAD
 from odps_nb.terms import TableName
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_attached_is_said_before_anything_is_made(
         odps_nb.spark.attach(spark, odps, ["media", "no_such_table"], database=database)
     with pytest.raises(ArgumentError, match="would both be"):
         odps_nb.spark.attach(spark, odps, ["media", "other.media"], database=database)
-    with pytest.raises(ArgumentError, match="no name of a database"):
+    with pytest.raises(ArgumentError, match="not a valid name of a database"):
         odps_nb.spark.attach(spark, odps, "media", database="a b")
     assert not spark.catalog.databaseExists(database)
 

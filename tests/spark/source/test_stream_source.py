@@ -23,8 +23,7 @@ from odps_nb.errors import (
 )
 from odps_nb.spark.source.data_source import OdpsDataSource
 from odps_nb.spark.source.options import StreamReadSettings
-from odps_nb.spark.source.stream_reader import OdpsStreamReader
-from odps_nb.spark.source.versions import Offset, TableVersions
+from odps_nb.spark.source.stream_reader import OdpsStreamReader, Offset, TableVersions
 from tests.support.spark.altering import Altering
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odps_nb.filters.tree import text_of
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.parse import parse_query
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads
@@ -33,7 +34,12 @@ def reads(text: str, limit: int | None = None) -> list[TableRead]:
 def sent(text: str) -> list[str]:
     """What is sent for each reference; conditions on partitions are marked."""
     return [
-        "; ".join([*map(str, one.conditions), *(f"[{c}]" for c in one.partition_conditions)])
+        "; ".join(
+            [
+                *map(text_of, one.conditions),
+                *(f"[{text_of(c)}]" for c in one.partition_conditions),
+            ]
+        )
         for one in reads(text)
     ]
 

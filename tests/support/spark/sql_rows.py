@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from odps_nb.filters.row_filter import RowFilter
+from odps_nb.filters.tree import AllOf
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference, parse_query
 from odps_nb.spark.pushdown.plan import TableRead, plan_reads, with_partitions
@@ -103,19 +105,22 @@ def reads_less(reads: Iterable[TableRead]) -> bool:
 
 def left(read: TableRead) -> tuple[int, ...]:
     """The numbers of the rows that are read; of a limit the last ones, since any will do."""
-    found = ROWS[read.table.table]
-    kept = [number for number, row in enumerate(found) if _is_read(read, row)]
+    table, names = read.table.table, SCHEMAS[read.table.table].names
+    whole = arrow(table, names, range(len(ROWS[table]))).combine_chunks().to_batches()[0]
+    held = range(whole.num_rows)
+    if read.conditions:
+        held = RowFilter.of(AllOf(read.conditions), SCHEMAS[table]).rows(whole)
+    kept = [number for number in held if _is_read(read, ROWS[table][number])]
     if read.limit is not None:
         kept = kept[max(0, len(kept) - read.limit) :]
     return tuple(kept)
 
 
 def _is_read(read: TableRead, row: dict[str, Any]) -> bool:
-    if read.partitions is not None:
-        values = {(key, str(row[key])) for key in ("ds", "h")}
-        if not any(set(spec) == values for spec in read.partitions):
-            return False
-    return all(one.holds(row) for one in read.conditions)
+    if read.partitions is None:
+        return True
+    values = {(key, str(row[key])) for key in ("ds", "h")}
+    return any(set(spec) == values for spec in read.partitions)
 
 
 def arrow(name: str, columns: Iterable[str], numbers: Iterable[int]) -> pa.Table:

@@ -6,13 +6,11 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box, table_of
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.parsing import draw_parsed
 
 _START: Final = b"\x93NUMPY"
-_NPY = Format(mime="application/x-npy", label="NumPy", aliases=("application/x-numpy",))
+_NPY = Format("application/x-npy", "NumPy", aliases=("application/x-numpy",))
 _DRAWN: Final = 8 * MIB
 # RGB or RGBA with 8 bits, or 8 bits or truths in rows, as its header says
 _PICTURE: Final = re.compile(
@@ -27,17 +25,4 @@ def _recognise(head: Head) -> Format | None:
     return replace(_NPY, limit=_DRAWN) if _PICTURE.search(head.data[:256]) else _NPY
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    """Draw the picture, or the first rows of the array or of its first plane."""
-    whole = "yes" if excerpt.whole and format.limit else "no"
-    parsed = parse("array", excerpt.data, size, picture=whole)
-    facts = (parsed.text("fact"),)
-    if parsed.data:
-        return Drawing(html=picture_box(parsed.data, size, alt=f"{name}, {facts[0]}"), facts=facts)
-    rows = parsed.rows("rows")
-    head = [f"[{number}]" for number in range(max(map(len, rows)))] if rows else ["empty"]
-    html = table_of(head, rows, size, label=f"first values of {name}")
-    return Drawing(html=html, facts=facts)
-
-
-KIND = Kind(name="array", formats=(_NPY,), draw=_draw, recognise=_recognise)
+KIND = Kind(name="array", formats=(_NPY,), draw=draw_parsed, recognise=_recognise)

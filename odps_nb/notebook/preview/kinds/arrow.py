@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
-from odps_nb.notebook.preview.kinds import parquet
+from odps_nb.notebook.preview.parsing import draw_parsed
 
 _FILE = Format(
-    mime="application/vnd.apache.arrow.file",
-    label="Arrow file",
+    "application/vnd.apache.arrow.file",
+    "Arrow file",
     aliases=("application/x-feather",),
     starts=(b"ARROW1\x00\x00",),
 )
-_STREAM = Format(mime="application/vnd.apache.arrow.stream", label="Arrow stream")
+_STREAM = Format("application/vnd.apache.arrow.stream", "Arrow stream")
 
 
 def _recognise(head: Head) -> Format | None:
@@ -25,5 +25,10 @@ def _recognise(head: Head) -> Format | None:
 
 
 KIND = Kind(
-    name="arrow", formats=(_FILE, _STREAM), draw=parquet.draw, recognise=_recognise, limit=8 * MIB
+    name="arrow",
+    formats=(_FILE, _STREAM),
+    draw=draw_parsed,
+    whole=True,
+    recognise=_recognise,
+    limit=8 * MIB,
 )

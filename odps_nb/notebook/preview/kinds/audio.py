@@ -1,7 +1,7 @@
 """Sound: its waveform, and a player around the original bytes where the page has room for them.
 
-Levels are taken in the process aside, by PyAV (extra ``previews``), but for WAV; the sound itself
-plays in the browser. Length of WAV and FLAC stands in their first bytes.
+PyAV (extra ``previews``) decodes all formats but WAV in the parser process; the browser plays the
+sound. The first bytes of WAV and FLAC state their length.
 """
 
 from __future__ import annotations
@@ -13,50 +13,35 @@ from typing import Final
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import Html, data_url, element
 from odps_nb.notebook.preview.boxes import boxes, place_of_index
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, framed, reason_to_show
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size, length_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
-_WAV = Format(
-    mime="audio/wav", label="WAV", aliases=("audio/x-wav", "audio/wave", "audio/vnd.wave")
-)
-_MP3 = Format(mime="audio/mpeg", label="MP3", aliases=("audio/mp3", "audio/x-mpeg"))
-_FLAC = Format(mime="audio/flac", label="FLAC", aliases=("audio/x-flac",), starts=(b"fLaC",))
-_OGG = Format(
-    mime="audio/ogg",
-    label="Ogg",
-    aliases=("application/ogg", "audio/opus", "audio/vorbis"),
-)
+_WAV = Format("audio/wav", "WAV", aliases=("audio/x-wav", "audio/wave", "audio/vnd.wave"))
+_MP3 = Format("audio/mpeg", "MP3", aliases=("audio/mp3", "audio/x-mpeg"))
+_FLAC = Format("audio/flac", "FLAC", aliases=("audio/x-flac",), starts=(b"fLaC",))
+_OGG = Format("audio/ogg", "Ogg", aliases=("application/ogg", "audio/opus", "audio/vorbis"))
 _M4A = Format(
-    mime="audio/mp4",
-    label="M4A",
-    aliases=("audio/x-m4a", "audio/m4a", "video/mp4"),
-    brands=(b"M4A ", b"M4B "),
+    "audio/mp4", "M4A", aliases=("audio/x-m4a", "audio/m4a", "video/mp4"), brands=(b"M4A ", b"M4B ")
 )
-_AIFF = Format(mime="audio/aiff", label="AIFF", aliases=("audio/x-aiff",))
+_AIFF = Format("audio/aiff", "AIFF", aliases=("audio/x-aiff",))
 _AAC = Format(
-    mime="audio/aac",
-    label="AAC",
-    aliases=("audio/aacp", "audio/x-aac", "audio/x-hx-aac-adts", "audio/mp4"),
+    "audio/aac", "AAC", aliases=("audio/aacp", "audio/x-aac", "audio/x-hx-aac-adts", "audio/mp4")
 )
-_AC3 = Format(mime="audio/ac3", label="AC-3", aliases=("audio/x-ac3", "audio/vnd.dolby.dd-raw"))
-_WMA = Format(
-    mime="audio/x-ms-wma",
-    label="WMA",
-    aliases=("video/x-ms-asf", "audio/x-ms-asf", "audio/wma"),
-)
+_AC3 = Format("audio/ac3", "AC-3", aliases=("audio/x-ac3", "audio/vnd.dolby.dd-raw"))
+_WMA = Format("audio/x-ms-wma", "WMA", aliases=("video/x-ms-asf", "audio/x-ms-asf", "audio/wma"))
 _FORMATS = (
     _WAV,
     _AIFF,
     _AAC,
     _AC3,
-    Format(mime="audio/basic", label="AU", aliases=("audio/x-au",), starts=(b".snd\x00\x00\x00",)),
+    Format("audio/basic", "AU", aliases=("audio/x-au",), starts=(b".snd\x00\x00\x00",)),
     Format(
-        mime="audio/amr",
-        label="AMR",
+        "audio/amr",
+        "AMR",
         aliases=("audio/amr-wb", "audio/amr-nb", "audio/3gpp"),
         starts=(b"#!AMR\n", b"#!AMR-WB\n"),  # RFC 4867, 5.1
     ),
@@ -119,13 +104,9 @@ def _has_sound_alone(data: bytes) -> bool:
     for name, begin, end in boxes(data):
         if name == b"moov":
             index = data[begin:end]
-            handlers = {index[at + 12 : at + 16] for at in _places(index, b"hdlr")}
+            handlers = set(re.findall(rb"hdlr.{8}(.{4})", index, re.DOTALL))
             return end <= len(data) and b"soun" in handlers and b"vide" not in handlers
     return False
-
-
-def _places(data: bytes, mark: bytes) -> list[int]:
-    return [match.start() for match in re.finditer(re.escape(mark), data)]
 
 
 def _aac_frame(head: bytes, at: int) -> int | None:
@@ -161,30 +142,26 @@ def _mp3_frame(head: bytes, at: int) -> int | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _facts(excerpt.data, format)
-    wave, note, may_play = Html(""), "", True
-    played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
+    wave = note = player = ""
+    may_play = excerpt.whole
     if excerpt.whole:
         try:
             parsed = parse("sound", excerpt.data, size, mime=format.mime)
             # the codec is a fact where the format does not name it
             facts = tuple(fact for fact in parsed.texts("facts") if fact != format.label)
-            wave = _waveform(parsed.data, size, name=name)
-        except MissingDependencyError as error:
-            note = f"{error}: {error.hint}"
-        except UnshowableError as error:
-            note = str(error)
-            may_play = note.startswith(OTHER_CODEC)  # else a player would stay silent
-    if excerpt.whole and played and may_play and len(excerpt.data) + len(wave) <= excerpt.room:
-        source = data_url(format.mime, excerpt.data)
-        player = element(
-            "audio",
-            attributes={"controls": "", "preload": "metadata", "src": source, "aria-label": name},
-            style="width:92%",
-        )
-        return Drawing(html=_stacked(wave, player, size), facts=facts, note=note)
-    note = note or ("too large to play here" if played else "browsers do not play it")
-    if wave:
-        return Drawing(html=_stacked(wave, "", size), facts=facts, note=note)
+            wave = _waveform(parsed.data, size)
+        except (UnshowableError, MissingDependencyError) as error:
+            note = reason_to_show(error)
+            # else a player would stay silent
+            may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
+    played = format.mime in _PLAYED and _wav_code(excerpt.data, format) in _PLAYED_CODES
+    if may_play and played and len(excerpt.data) + len(wave) <= excerpt.room:
+        player = data_url(format.mime, excerpt.data)
+    elif not note:
+        note = "too large to play here" if played else "browsers do not play it"
+    if wave or player:
+        html = _stacked(wave, player, size, name=name)
+        return Drawing(html=html, facts=facts, note=note, picture=wave, player=player)
     if not facts and excerpt.whole:
         raise UnshowableError(note)
     shown = facts or ("large sound",)
@@ -192,8 +169,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if place is not None:
         shown = ("its index stands at its end",)
         note = f"no length: {format_bytes(place)} before its index would be fetched for it"
-    card = element("div", *(element("div", fact) for fact in shown), style="padding:12px")
-    return Drawing(html=framed(card, size), facts=facts, note=note)
+    return Drawing(html=card(format.label, shown, size), facts=facts, note=note)
 
 
 def _wav_code(data: bytes, format: Format) -> int:
@@ -203,16 +179,28 @@ def _wav_code(data: bytes, format: Format) -> int:
     return int.from_bytes(data[at + 8 : at + 10], "little") if is_told else 1
 
 
-def _stacked(wave: Html, player: Html | str, size: Size) -> Html:
-    return framed(element("div", wave, player, style="width:100%;text-align:center"), size)
+def _stacked(wave: str, player: str, size: Size, *, name: str) -> Html:
+    """Return the drawing of a waveform above a player, each where it has a ``data:`` URL."""
+    style = f"width:92%;height:{_height(size)}px;display:block;margin:0 auto 6px auto"
+    alt = f"loudness of {name} over time"
+    heard = {"controls": "", "preload": "metadata", "src": player, "aria-label": name}
+    parts = [
+        element("img", attributes={"src": wave, "alt": alt}, style=style) if wave else "",
+        element("audio", attributes={**heard}, style="width:92%") if player else "",
+    ]
+    return framed(element("div", *parts, style="width:100%;text-align:center"), size)
 
 
-def _waveform(levels: bytes, size: Size, *, name: str) -> Html:
-    """Return a drawing of pairs of bytes: the lowest and the highest level of each column."""
+def _height(size: Size) -> int:
+    return min(size.height // 2, 96)
+
+
+def _waveform(levels: bytes, size: Size) -> str:
+    """Draw pairs of bytes, the lowest and the highest level of each column, as a ``data:`` URL."""
     columns = min(len(levels) // 2, _COLUMNS)
     if not columns:
-        return Html("")
-    width, height = size.width, min(size.height // 2, 96)
+        return ""
+    width, height = size.width, _height(size)
     bars = "".join(
         f"M{(at + 0.5) * width / columns:.1f} {(255 - levels[2 * at + 1]) * height / 255 - 0.4:.1f}"
         f"V{(255 - levels[2 * at]) * height / 255 + 0.4:.1f}"
@@ -223,14 +211,7 @@ def _waveform(levels: bytes, size: Size, *, name: str) -> Html:
         f'width="{width}" height="{height}"><path stroke="#3b82f6" '
         f'stroke-width="{width / columns * 0.7:.2f}" d="{bars}"/></svg>'
     )
-    return element(
-        "img",
-        attributes={
-            "src": data_url("image/svg+xml", drawing.encode()),
-            "alt": f"loudness of {name} over time",
-        },
-        style=f"width:92%;height:{height}px;display:block;margin:0 auto 6px auto",
-    )
+    return data_url("image/svg+xml", drawing.encode())
 
 
 def _facts(data: bytes, format: Format) -> tuple[str, ...]:
@@ -284,10 +265,5 @@ def _length_in_index(data: bytes) -> float | None:
 
 
 KIND = Kind(
-    name="audio",
-    formats=_FORMATS,
-    draw=_draw,
-    recognise=_recognise,
-    limit=8 * MIB,
-    embedded=True,
+    name="audio", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=8 * MIB, embedded=True
 )

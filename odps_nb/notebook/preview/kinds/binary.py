@@ -4,67 +4,69 @@ from __future__ import annotations
 
 from typing import Final
 
-from odps_nb.notebook.display.html import MONO, element, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, text_box
 from odps_nb.notebook.preview.kind import LAST, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
-
-def _named(mime: str, label: str, start: bytes = b"", *aliases: str) -> Format:
-    return Format(mime=mime, label=label, aliases=aliases, starts=(start,) if start else ())
-
-
-_BINARY = Format(mime=UNKNOWN, label="binary")
+_BINARY = Format(UNKNOWN, "binary")
 # what old programs of Microsoft wrote: a compound file, told by the names of its streams
 _COMPOUND: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _STREAMS: Final = {
-    "WordDocument": _named("application/msword", "Word 97"),
-    "PowerPoint Document": _named("application/vnd.ms-powerpoint", "PowerPoint 97"),
-    "__properties_version1.0": _named("application/vnd.ms-outlook", "Outlook message"),
-    "": _named(
-        *("application/x-ole-storage", "compound file", b"", "application/vnd.ms-excel"),
-        *("application/msword", "application/vnd.ms-powerpoint", "application/vnd.ms-outlook"),
-        *("application/x-msi", "application/vnd.visio", "application/vnd.ms-office"),
+    "WordDocument": Format("application/msword", "Word 97"),
+    "PowerPoint Document": Format("application/vnd.ms-powerpoint", "PowerPoint 97"),
+    "__properties_version1.0": Format("application/vnd.ms-outlook", "Outlook message"),
+    "": Format(
+        "application/x-ole-storage",
+        "compound file",
+        aliases=(
+            *("application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
+            *("application/vnd.ms-outlook", "application/x-msi", "application/vnd.visio"),
+            "application/vnd.ms-office",
+        ),
     ),
 }
-_ISO_MEDIA = _named("application/mp4", "ISO media")
+_ISO_MEDIA = Format("application/mp4", "ISO media")
+_PCAP: Final = ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1")
 _FORMATS = (
-    _named("application/x-7z-compressed", "7z", b"7z\xbc\xaf\x27\x1c"),
-    _named("application/x-executable", "ELF program", b"\x7fELF", "application/x-elf"),
-    _named("application/vnd.microsoft.portable-executable", "Windows program", b"MZ"),
-    _named("application/x-lz4", "LZ4", b"\x04\x22\x4d\x18"),
-    _named("application/x-riff", "RIFF", b"RIFF"),
-    _named("application/vnd.las", "LAS", b"LASF", "application/vnd.laszip"),
-    _named("application/x-hdf", "HDF4", b"\x0e\x03\x13\x01"),
+    Format("application/x-7z-compressed", "7z", starts=(b"7z\xbc\xaf\x27\x1c",)),
     Format(
-        mime="application/vnd.tcpdump.pcap",
-        label="pcap",
+        "application/x-executable",
+        "ELF program",
+        aliases=("application/x-elf",),
+        starts=(b"\x7fELF",),
+    ),
+    Format("application/vnd.microsoft.portable-executable", "Windows program", starts=(b"MZ",)),
+    Format("application/x-lz4", "LZ4", starts=(b"\x04\x22\x4d\x18",)),
+    Format("application/x-riff", "RIFF", starts=(b"RIFF",)),
+    Format("application/vnd.las", "LAS", aliases=("application/vnd.laszip",), starts=(b"LASF",)),
+    Format("application/x-hdf", "HDF4", starts=(b"\x0e\x03\x13\x01",)),
+    Format(
+        "application/vnd.tcpdump.pcap",
+        "pcap",
         aliases=("application/x-pcap",),
-        starts=tuple(
-            bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1")
-        ),
+        starts=tuple(map(bytes.fromhex, _PCAP)),
     ),
 )
 # formats with marks elsewhere than at the start alone: sets of marks by place, one of which fits
 _MARKED: Final = (
     (
-        _named("application/vnd.shp", "shapefile", b"", "application/x-esri-shape"),
+        Format("application/vnd.shp", "shapefile", aliases=("application/x-esri-shape",)),
         ({0: b"\x00\x00\x27\x0a", 28: b"\xe8\x03\x00\x00"},),
     ),
     (
-        _named("application/x-nifti", "NIfTI"),
+        Format("application/x-nifti", "NIfTI"),
         ({344: b"n+1\x00"}, {344: b"ni1\x00"}, {4: b"n+2\x00\r\n\x1a\n"}),
     ),
-    (_named("application/x-grib", "GRIB"), ({0: b"GRIB", 7: b"\x01"},)),
+    (Format("application/x-grib", "GRIB"), ({0: b"GRIB", 7: b"\x01"},)),
     (
-        _named("application/x-grib2", "GRIB2", b"", "application/x-grib"),
+        Format("application/x-grib2", "GRIB2", aliases=("application/x-grib",)),
         ({0: b"GRIB", 7: b"\x02"},),
     ),
     (
-        _named("application/x-pcapng", "pcapng", b"", "application/vnd.tcpdump.pcap"),
-        tuple(
-            {0: b"\x0a\x0d\x0d\x0a", 8: order}
-            for order in (b"\x1a\x2b\x3c\x4d", b"\x4d\x3c\x2b\x1a")
+        Format("application/x-pcapng", "pcapng", aliases=("application/vnd.tcpdump.pcap",)),
+        (
+            {0: b"\x0a\x0d\x0d\x0a", 8: b"\x1a\x2b\x3c\x4d"},
+            {0: b"\x0a\x0d\x0d\x0a", 8: b"\x4d\x3c\x2b\x1a"},
         ),
     ),
 )
@@ -100,13 +102,8 @@ def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
             break
         letters = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in row)
         lines.append(f"{at:04x}  {row.hex(' '):<{each * 3 - 1}}  {letters}")
-    dump = element(
-        "pre",
-        "\n".join(lines),
-        style=f"margin:0;padding:8px 10px;white-space:pre;background:none;color:inherit;{MONO}",
-    )
-    box = scroller("div", dump, label=f"first bytes of {name}", style=size.box)
-    return Drawing(html=box)
+    dump = text_box("\n".join(lines), size, label=f"first bytes of {name}", wrap=False)
+    return Drawing(html=dump)
 
 
 KIND = Kind(

@@ -1,7 +1,6 @@
 """Source code and Markdown: the first lines, coloured; never drawn as a page.
 
-The text itself tells its language: marks that a line of it begins with. What has too few of them
-stays a plain text. Words are told apart in the process aside.
+The language is recognised by marks that lines begin with; a text with too few of them stays plain.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt
+from odps_nb.notebook.display.html import Html, element, escape, join
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, text_box
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import count_of
+from odps_nb.terms import count_of, shorten
 
 _JUDGED: Final = 16_384  # characters
 _LINES: Final = 400
@@ -25,7 +24,7 @@ _LINE: Final = 400
 
 
 def _language(mime: str, label: str, *aliases: str) -> Format:
-    return Format(mime=mime, label=label, aliases=(*aliases, "text/plain"))
+    return Format(mime, label, aliases=(*aliases, "text/plain"))
 
 
 _MARKDOWN = _language("text/markdown", "Markdown", "text/x-markdown")
@@ -172,23 +171,16 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     source = text_of(excerpt, format)
     lines = source.splitlines()
-    shown = "\n".join(line[: _LINE + 1] for line in lines[: size.lines])
+    shown = "\n".join(shorten(line, _LINE) for line in lines[: size.lines])
     language = _LEXERS.get(format.label, format.label.lower())
     try:
         parsed = parse("code", shown.encode("utf-8", "replace"), size, language=language)
     except (UnshowableError, MissingDependencyError):
         return text.draw(excerpt, format, size, name=name)
     body = join((_line(row) for row in parsed.rows("rows")), "\n")
-    inner = element(
-        "pre",
-        body,
-        attributes={"dir": "auto"},
-        style="margin:0;padding:8px 10px;white-space:pre-wrap;overflow-wrap:anywhere;"
-        f"background:none;color:inherit;{MONO}",
-    )
+    html = text_box(body, size, label=f"text of {name}")
     fact = count_of(len(lines), "line") if excerpt.whole else "first lines"
-    box = scroller("div", inner, label=f"text of {name}", style=size.box)
-    return Drawing(html=box, facts=(fact,))
+    return Drawing(html=html, facts=(fact,))
 
 
 def _line(row: tuple[str, ...]) -> Html:

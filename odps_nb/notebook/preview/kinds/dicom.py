@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box, table_of
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size
-from odps_nb.terms import shorten
+from odps_nb.notebook.preview.parsing import draw_parsed
 
-_DICOM = Format(mime="application/dicom", label="DICOM", aliases=("image/dicom-rle",))
+_DICOM = Format("application/dicom", "DICOM", aliases=("image/dicom-rle",))
 
 
 def _recognise(head: Head) -> Format | None:
@@ -16,23 +13,12 @@ def _recognise(head: Head) -> Format | None:
     return _DICOM if head.data.startswith(b"DICM\x02\x00", 128) else None
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    parsed = parse("dicom", excerpt.all_data, size)
-    facts = tuple(shorten(fact, 40) for fact in parsed.texts("facts"))
-    if parsed.data:
-        html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
-    else:
-        html = table_of(
-            ("element", "value"), parsed.rows("plain"), size, label=f"elements of {name}"
-        )
-    return Drawing(html=html, facts=facts, note=parsed.text("note"))
-
-
 KIND = Kind(
     name="dicom",
     formats=(_DICOM,),
-    draw=_draw,
+    draw=draw_parsed,
     recognise=_recognise,
     precedence=FIRST,  # the 128 bytes before its mark may be the header of a TIFF
+    whole=True,
     limit=16 * MIB,
 )

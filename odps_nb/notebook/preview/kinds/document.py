@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, headed_lines
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size
-from odps_nb.terms import count_of
+from odps_nb.notebook.preview.parsing import draw_parsed
 
 _OFFICE: Final = "application/vnd.openxmlformats-officedocument"
 _OPEN: Final = "application/vnd.oasis.opendocument"
 _WORD = Format(
-    mime=f"{_OFFICE}.wordprocessingml.document",
-    label="Word",
+    f"{_OFFICE}.wordprocessingml.document",
+    "Word",
     aliases=(
         *("application/zip", "application/msword"),
         f"{_OFFICE}.wordprocessingml.template",
@@ -24,8 +21,8 @@ _WORD = Format(
     ),
 )
 _POWER_POINT = Format(
-    mime=f"{_OFFICE}.presentationml.presentation",
-    label="PowerPoint",
+    f"{_OFFICE}.presentationml.presentation",
+    "PowerPoint",
     aliases=(
         *("application/zip", "application/vnd.ms-powerpoint"),
         f"{_OFFICE}.presentationml.slideshow",
@@ -34,11 +31,9 @@ _POWER_POINT = Format(
         "application/vnd.ms-powerpoint.slideshow.macroenabled.12",
     ),
 )
-_EPUB = Format(mime="application/epub+zip", label="EPUB", aliases=("application/zip",))
+_EPUB = Format("application/epub+zip", "EPUB", aliases=("application/zip",))
 _OPEN_DOCUMENTS = tuple(
-    Format(
-        mime=f"{_OPEN}.{name}", label=label, aliases=("application/zip", f"{_OPEN}.{name}-template")
-    )
+    Format(f"{_OPEN}.{name}", label, aliases=("application/zip", f"{_OPEN}.{name}-template"))
     for name, label in (
         ("text", "OpenDocument text"),
         ("presentation", "OpenDocument slides"),
@@ -69,21 +64,11 @@ def _recognise(head: Head) -> Format | None:
     return _BY_GROUP[found.lastindex or 3] if found else None
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    parsed = parse("document", excerpt.all_data, size, label=format.label)
-    title, author = parsed.text("title"), parsed.text("author")
-    heading = [text for text in (title, f"by {author}" if author else "") if text]
-    html = headed_lines(heading, parsed.texts("lines"), size, name=name)
-    facts = tuple(
-        count_of(int(number), unit) for number, unit in parsed.rows("counts") if number.isdecimal()
-    )
-    return Drawing(html=html, facts=facts)
-
-
 KIND = Kind(
     name="document",
     formats=(_WORD, _POWER_POINT, *_OPEN_DOCUMENTS, _EPUB),
-    draw=_draw,
+    draw=draw_parsed,
+    whole=True,
     recognise=_recognise,
     limit=8 * MIB,
 )

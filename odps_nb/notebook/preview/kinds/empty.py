@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from odps_nb.notebook.display.html import MUTED, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder
 from odps_nb.notebook.preview.kind import FIRST, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 
-_EMPTY = Format(mime="application/x-empty", label="empty")
+_EMPTY = Format("application/x-empty", "empty")
 
 
 def _recognise(head: Head) -> Format | None:
@@ -15,7 +14,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    return Drawing(html=framed(element("span", "no bytes", style=MUTED), size))
+    return placeholder("no bytes", size)
 
 
 KIND = Kind(name="empty", formats=(_EMPTY,), draw=_draw, recognise=_recognise, precedence=FIRST)

@@ -10,10 +10,9 @@ import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.display.html import MUTED, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, picture_box
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, placeholder
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.parsing import draw_answer, parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
@@ -21,13 +20,13 @@ from odps_nb.terms import format_bytes
 _LIMIT: Final = 16 * MIB
 _ALONE: Final = 64 * MIB
 
-_WEBP = Format(mime="image/webp", label="WebP")
-_BMP = Format(mime="image/bmp", label="BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
+_WEBP = Format("image/webp", "WebP")
+_BMP = Format("image/bmp", "BMP", aliases=("image/x-ms-bmp", "image/x-bmp"))
 _BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)  # bytes; 16 and 64 are of OS/2
-_ICO = Format(mime="image/vnd.microsoft.icon", label="ICO", aliases=("image/x-icon", "image/ico"))
+_ICO = Format("image/vnd.microsoft.icon", "ICO", aliases=("image/x-icon", "image/ico"))
 _PPM = Format(
-    mime="image/x-portable-anymap",
-    label="PPM",
+    "image/x-portable-anymap",
+    "PPM",
     aliases=(
         *("image/x-portable-pixmap", "image/x-portable-graymap", "image/x-portable-bitmap"),
         *("image/x-pnm", "image/x-ppm", "image/x-portable-greymap"),
@@ -36,43 +35,35 @@ _PPM = Format(
 # the kind, width and height (Netpbm); plain numbers (P1 to P3) are text
 _PPM_START = re.compile(rb"P[456]\s(?:\s|#[^\n]{0,200}\n){0,20}\d{1,6}\s{1,20}\d{1,6}\s")
 _PSD = Format(
-    mime="image/vnd.adobe.photoshop",
-    label="PSD",
+    "image/vnd.adobe.photoshop",
+    "PSD",
     aliases=("image/x-photoshop", "application/x-photoshop", "image/psd"),
     starts=(b"8BPS\x00\x01",),  # 2 is PSB, for large pictures, which Pillow does not read
 )
 _FORMATS = (
-    Format(mime="image/png", label="PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
+    Format("image/png", "PNG", aliases=("image/x-png",), starts=(b"\x89PNG\r\n\x1a\n",)),
+    Format("image/jpeg", "JPEG", aliases=("image/jpg", "image/pjpeg"), starts=(b"\xff\xd8\xff",)),
+    Format("image/gif", "GIF", starts=(b"GIF87a", b"GIF89a")),
     Format(
-        mime="image/jpeg",
-        label="JPEG",
-        aliases=("image/jpg", "image/pjpeg"),
-        starts=(b"\xff\xd8\xff",),
-    ),
-    Format(mime="image/gif", label="GIF", starts=(b"GIF87a", b"GIF89a")),
-    Format(
-        mime="image/tiff",
-        label="TIFF",
+        "image/tiff",
+        "TIFF",
         aliases=("image/tif",),
         starts=(b"II*\x00", b"MM\x00*", b"II+\x00\x08\x00\x00\x00", b"MM\x00+\x00\x08\x00\x00"),
     ),
-    Format(mime="image/avif", label="AVIF", brands=(b"avif", b"avis")),
+    Format("image/avif", "AVIF", brands=(b"avif", b"avis")),
     Format(
-        mime="image/heic",
-        label="HEIC",
-        aliases=("image/heif",),
-        brands=(b"heic", b"heix", b"heim", b"heis"),
+        "image/heic", "HEIC", aliases=("image/heif",), brands=(b"heic", b"heix", b"heim", b"heis")
     ),
     Format(
-        mime="image/jp2",
-        label="JPEG 2000",
+        "image/jp2",
+        "JPEG 2000",
         aliases=("image/jpx", "image/jpm", "image/j2k", "image/jpeg2000", "image/x-jp2-codestream"),
         # a file, and a bare stream of code (ITU-T T.800, annexes I and A)
         starts=(b"\x00\x00\x00\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51"),
     ),
     Format(
-        mime="image/vnd-ms.dds",
-        label="DDS",
+        "image/vnd-ms.dds",
+        "DDS",
         aliases=("image/x-dds", "image/dds"),
         starts=(b"DDS \x7c\x00\x00\x00",),
     ),
@@ -103,33 +94,19 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        return _card(excerpt, format, size)
-    parsed = parse("picture", excerpt.data, size, mime=format.mime)
-    facts = parsed.texts("facts")
-    html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
-    return Drawing(html=html, facts=facts, note=parsed.text("note"))
-
-
-def _card(excerpt: Excerpt, format: Format, size: Size) -> Drawing:
-    """Draw what the first bytes say of a picture that is larger than what is read of it."""
+    if excerpt.whole:
+        parsed = parse("picture", excerpt.data, size, mime=format.mime)
+        return draw_answer(parsed, size, name=name)
     facts: tuple[str, ...] = ()
     with contextlib.suppress(UnshowableError, MissingDependencyError):
-        facts = parse("picture", excerpt.data, size, mime=format.mime, whole="no").texts("facts")
+        facts = parse("picture", excerpt.data, size, mime=format.mime, whole=False).texts("facts")
     note = f"pictures of more than {format_bytes(_ALONE)} are not drawn"
     if size.layout != "single" and (excerpt.size or 0) <= _ALONE:
         read = f"tiles read {format_bytes(_LIMIT)}, a large preview {format_bytes(_ALONE)}"
         note = f"open it alone to see it: {read}"
-    return Drawing(
-        html=framed(element("em", "large picture", style=MUTED), size), facts=facts, note=note
-    )
+    return placeholder("large picture", size, facts=facts, note=note)
 
 
 KIND = Kind(
-    name="image",
-    formats=_FORMATS,
-    draw=_draw,
-    recognise=_recognise,
-    limit=_LIMIT,
-    alone=_ALONE,
+    name="image", formats=_FORMATS, draw=_draw, recognise=_recognise, limit=_LIMIT, alone=_ALONE
 )

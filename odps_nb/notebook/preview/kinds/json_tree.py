@@ -8,21 +8,19 @@ from typing import Any, Final
 
 from odps_nb.notebook.display.html import MONO, Html, element, escape, join, scroller
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
-from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, load_json, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.reasons import reason_of
-from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
 _JSON = Format(
-    mime="application/json",
-    label="JSON",
+    "application/json",
+    "JSON",
     aliases=("text/json", "application/geo+json", "application/ld+json", "text/plain"),
 )
 _LINES = Format(
-    mime="application/x-ndjson",
-    label="JSON lines",
+    "application/x-ndjson",
+    "JSON lines",
     aliases=("application/json", "application/jsonl", "application/x-jsonlines", "text/plain"),
 )
 # the head of a long one: an object begins with a quoted key, an array with a value
@@ -51,39 +49,27 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _parses(text: str) -> bool:
-    try:
-        # numbers stay text: a number of a million digits costs nothing
-        json.loads(text, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return load_json(text) is not None
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        return text.draw(excerpt, format, size, name=name)
-    value, facts = _parse(text_of(excerpt, format), lines=format.label == _LINES.label)
+    source = text_of(excerpt, format)
+    if format.label == _LINES.label:
+        rows = [line for line in source.splitlines() if line.strip()]
+        fact = count_of(len(rows), "line")
+        value: Any = [_load(row) for row in rows[:_NODES]]
+    else:
+        value = _load(source.removeprefix("\ufeff"))
+        fact = _summary(value)
     tree = _Tree()
     body = tree.node(value, None, 0)
     inner = element("div", body, style=f"padding:8px 10px;{MONO}")
     box = scroller("div", inner, label=f"content of {name}", style=size.box)
-    return Drawing(html=box, facts=(facts,), note="the first nodes" if tree.cut else "")
+    return Drawing(html=box, facts=(fact,), note="the first nodes" if tree.cut else "")
 
 
-def _parse(text: str, *, lines: bool) -> tuple[Any, str]:
-    def load(part: str) -> Any:
-        return json.loads(part, parse_int=_Number, parse_float=_Number)
-
-    try:
-        if lines:
-            rows = [line for line in text.splitlines() if line.strip()]
-            return [load(row) for row in rows[:_NODES]], count_of(len(rows), "line")
-        value = load(text.removeprefix("\ufeff"))
-    except RecursionError:
-        raise UnshowableError("nested too deeply") from None
-    except ValueError as error:
-        raise UnshowableError(f"not JSON: {reason_of(error)}") from None
-    return value, _summary(value)
+def _load(text: str) -> Any:
+    return json.loads(text, parse_int=_Number, parse_float=_Number)
 
 
 def _summary(value: Any) -> str:
@@ -138,7 +124,9 @@ KIND = Kind(
     name="json",
     formats=(_JSON, _LINES),
     draw=_draw,
+    fallback=text.draw,
     recognise=_recognise,
+    whole=True,
     precedence=TEXTS + 20,
     limit=256 * 1024,
 )

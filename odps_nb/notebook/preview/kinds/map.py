@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odps_nb.notebook.display.html import data_url, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
-from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.display.html import data_url
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, pictured
+from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, load_json, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _GEOJSON = Format(
-    mime="application/geo+json",
-    label="GeoJSON",
+    "application/geo+json",
+    "GeoJSON",
     aliases=("application/vnd.geo+json", "application/json", "text/plain"),
 )
 _SHAPES: Final = "Point|MultiPoint|LineString|MultiLineString|Polygon|MultiPolygon"
@@ -54,10 +53,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _loaded(source: str) -> dict[str, Any] | None:
-    try:
-        value = json.loads(source.removeprefix("\ufeff"), parse_int=_number)
-    except (ValueError, RecursionError):
-        return None
+    value = load_json(source.removeprefix("\ufeff"), _number)
     return value if isinstance(value, dict) and isinstance(value.get("type"), str) else None
 
 
@@ -66,11 +62,9 @@ def _number(digits: str) -> float:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        return text.draw(excerpt, format, size, name=name)
     found = _loaded(text_of(excerpt, format))
     if found is None:
-        return text.draw(excerpt, format, size, name=name)
+        raise UnshowableError("not JSON")
     shapes: list[_Shape] = []
     count = 0
     for shape in _shapes(found, 0):
@@ -81,21 +75,15 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     if not count:
         raise UnshowableError("no coordinates")
     west, south, east, north = bounds = _bounds(shapes)
-    picture = element(
-        "img",
-        attributes={
-            "src": data_url("image/svg+xml", _svg(shapes, bounds, size).encode()),
-            "alt": f"outlines of {name}",
-        },
-        style=f"max-width:100%;height:{size.height}px",
-    )
     features = found.get("features")
     what = count_of(len(features), "feature") if isinstance(features, list) else "one shape"
     box = f"{_degrees(west, 'E', 'W')} to {_degrees(east, 'E', 'W')}, " + (
         f"{_degrees(south, 'N', 'S')} to {_degrees(north, 'N', 'S')}"
     )
     note = f"the first {count:,} points" if count >= _POINTS else ""
-    return Drawing(html=framed(picture, size), facts=(what, box), note=note)
+    source = data_url("image/svg+xml", _svg(shapes, bounds, size).encode())
+    alt = f"outlines of {name}"
+    return pictured(source, size, alt=alt, facts=(what, box), note=note, backdrop=False)
 
 
 def _shapes(value: object, depth: int) -> Iterator[_Shape]:
@@ -107,33 +95,31 @@ def _shapes(value: object, depth: int) -> Iterator[_Shape]:
         for one in inner if isinstance(inner, list) else ():
             yield from _shapes(one, depth + 1)
     yield from _shapes(value.get("geometry"), depth + 1)
-    kind, coordinates = value.get("type"), value.get("coordinates")
+    kind, lines = value.get("type"), _lines([value.get("coordinates")])
     if kind in ("Point", "MultiPoint"):
-        points = [coordinates] if kind == "Point" else coordinates
-        yield from (_Shape([point]) for point in _points(points))
-    elif isinstance(kind, str):
-        nesting = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}.get(kind)
-        if nesting is not None:
-            for line in _lines(coordinates, nesting):
-                yield _Shape(_points(line), closed="Polygon" in kind)
+        yield from (_Shape([point]) for line in lines for point in line)
+    else:
+        yield from (_Shape(line, closed="Polygon" in str(kind)) for line in lines)
 
 
-def _lines(value: object, nesting: int) -> Iterator[object]:
-    if not nesting:
-        yield value
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _lines(inner, nesting - 1)
+def _lines(value: object) -> Iterator[list[_Point]]:
+    """Iterate over the lists of positions inside of nested lists."""
+    if not isinstance(value, list):
+        return
+    points = [(pair[0], pair[1]) for pair in value if _is_position(pair)]
+    if points:
+        yield points[:_POINTS]
+        return
+    for inner in value:
+        yield from _lines(inner)
 
 
-def _points(value: object) -> list[_Point]:
-    found = []
-    for pair in value if isinstance(value, list) else ():
-        if isinstance(pair, list) and len(pair) >= 2:
-            x, y = pair[:2]
-            if isinstance(x, float) and isinstance(y, float) and math.isfinite(x + y):
-                found.append((x, y))
-    return found[:_POINTS]
+def _is_position(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) >= 2
+        and all(isinstance(one, float) and math.isfinite(one) for one in value[:2])
+    )
 
 
 def _bounds(shapes: list[_Shape]) -> tuple[float, float, float, float]:
@@ -187,7 +173,9 @@ KIND = Kind(
     name="map",
     formats=(_GEOJSON,),
     draw=_draw,
+    fallback=text.draw,
     recognise=_recognise,
+    whole=True,
     precedence=TEXTS + 15,  # before JSON, which it is, too
     limit=2 * MIB,
 )

@@ -1,18 +1,15 @@
 """HTML and XML as escaped source; HTML drawn in a sandbox on request.
 
-A drawn page is rebuilt without links, forms and scripts (`parsers.page`), and gets
-``<iframe sandbox="">`` and a content security policy of its own: no script, no form, no navigation,
-no request, another origin, nothing to click. The source stays beside it, folded, since a notebook
-that is reopened untrusted loses the frame.
+A drawn page is rebuilt without links, forms and scripts (`parsers.page`) in a frame with an empty
+``sandbox`` and a policy of its own. Its source stays below, folded: a notebook that is reopened
+untrusted loses the frame.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
-from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import element, escape, join, scroller
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, source_box
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
@@ -21,10 +18,10 @@ from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 
-_HTML = Format(mime="text/html", label="HTML", aliases=("application/xhtml+xml", "text/plain"))
+_HTML = Format("text/html", "HTML", aliases=("application/xhtml+xml", "text/plain"))
 _XML = Format(
-    mime="application/xml",
-    label="XML",
+    "application/xml",
+    "XML",
     aliases=(
         *("text/xml", "application/rss+xml", "application/atom+xml"),
         *("application/xhtml+xml", "text/plain"),
@@ -71,14 +68,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
     if not excerpt.whole:
         raise UnshowableError("too large to draw")
     source = text_of(excerpt, format)
-    try:
-        parsed = parse("page", source.encode("utf-8", "replace"), size)
-    except (UnshowableError, MissingDependencyError) as error:
-        hint = getattr(error, "hint", "")
-        return replace(
-            text.draw(excerpt, format, size, name=name),
-            note=f"{error}: {hint}" if hint else str(error),
-        )
+    parsed = parse("page", source.encode("utf-8", "replace"), size)
     page = POLICY + parsed.data.decode("utf-8", "replace")
     # Clicks pass through the frame; so it is higher than its box, which scrolls in its place.
     frame = element(
@@ -88,7 +78,7 @@ def _draw_rendered(excerpt: Excerpt, format: Format, size: Size, *, name: str) -
         "background-color:#ffffff;pointer-events:none",
     )
     window = scroller("div", frame, label=f"{name}, drawn", style=size.box)
-    box, _ = source_box(source, size, label=f"source of {name}")
+    box = source_box(source, size, label=f"source of {name}")
     below = element("details", element("summary", escape("source"), style="padding:2px 10px"), box)
     dropped = parsed.text("styles") == "dropped"
     return Drawing(
@@ -103,6 +93,7 @@ KIND = Kind(
     formats=(_HTML, _XML),
     draw=text.draw,
     draw_rendered=_draw_rendered,
+    fallback=text.draw,
     recognise=_recognise,
     precedence=TEXTS + 10,  # after svg, which may begin with the same declarations
 )

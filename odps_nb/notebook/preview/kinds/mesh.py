@@ -7,20 +7,19 @@ import re
 import struct
 from typing import Final
 
-from odps_nb.notebook.display.html import element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
-_PLY = Format(mime="model/x-ply", label="PLY", aliases=("application/ply", "text/plain"))
+_PLY = Format("model/x-ply", "PLY", aliases=("application/ply", "text/plain"))
 _STL = Format(
-    mime="model/stl",
-    label="STL",
+    "model/stl",
+    "STL",
     aliases=("application/sla", "model/x.stl-ascii", "model/x.stl-binary", "text/plain"),
 )
-_OBJ = Format(mime="model/obj", label="OBJ", aliases=("application/x-tgif", "text/plain"))
+_OBJ = Format("model/obj", "OBJ", aliases=("application/x-tgif", "text/plain"))
 _PLY_START: Final = re.compile(rb"ply\r?\nformat (?:ascii|binary_(?:little|big)_endian) 1\.0\r?\n")
 _PLY_PART: Final = re.compile(rb"^element (\w{1,40}) (\d{1,12})\r?$", re.MULTILINE)
 _STL_START: Final = re.compile(rb"\s{0,100}solid[^\n]{0,200}\n\s{0,100}facet\s{1,20}normal\s")
@@ -69,8 +68,7 @@ def _is_obj(data: bytes) -> bool:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     facts = _COUNTS[format.label](excerpt)
-    rows = [element("div", fact) for fact in facts]
-    return Drawing(html=card("3-D", rows, size), facts=facts)
+    return Drawing(html=card("3-D", facts, size), facts=facts)
 
 
 def _of_ply(excerpt: Excerpt) -> tuple[str, ...]:

@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, headed_lines
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size
-from odps_nb.terms import count_of, format_bytes
+from odps_nb.notebook.preview.parsing import draw_parsed
 
-_MESSAGE = Format(
-    mime="message/rfc822", label="message", aliases=("text/plain", "application/mbox")
-)
+_MESSAGE = Format("message/rfc822", "message", aliases=("text/plain", "application/mbox"))
 # a field of the header, with the lines that continue it (RFC 5322, 2.2), or mbox's first line
 _FIELD: Final = re.compile(rb"([!-9;-~]{1,60})[ \t]*:[^\n]{0,2000}\n(?:[ \t][^\n]{0,2000}\n){0,50}")
 _MBOX: Final = re.compile(rb"From [^\n:]{1,200} [^\n]{10,60}\n")
@@ -43,25 +38,10 @@ def _recognise(head: Head) -> Format | None:
     return _MESSAGE if ended and known and names & _MARKS else None
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    whole = "yes" if excerpt.whole else "no"
-    parsed = parse("message", excerpt.data, size, whole=whole)
-    attached = [
-        f"attached: {called or 'without a name'} · {format_bytes(int(length))}"
-        for called, length in parsed.rows("attached")
-        if length.isdecimal()
-    ]
-    lines = [*parsed.texts("fields"), *attached, "", *parsed.texts("lines")]
-    subject = parsed.text("subject")
-    html = headed_lines([subject] if subject else [], lines, size, name=name)
-    facts = (count_of(parsed.number("count"), "attachment"),) if excerpt.whole else ()
-    return Drawing(html=html, facts=facts)
-
-
 KIND = Kind(
     name="message",
     formats=(_MESSAGE,),
-    draw=_draw,
+    draw=draw_parsed,
     recognise=_recognise,
     precedence=FIRST,  # most are text, but a part of a message may be of any encoding
     limit=8 * MIB,

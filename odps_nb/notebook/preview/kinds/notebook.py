@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from odps_nb.notebook.display.html import LINE, MONO, MUTED, SMALL, Html, element, scroller
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt
-from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.kind import MIB, TEXTS, Format, Head, Kind, load_json, text_of
 from odps_nb.notebook.preview.kinds import text
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
 _NOTEBOOK = Format(
-    mime="application/x-ipynb+json",
-    label="notebook",
-    aliases=("application/json", "text/plain"),
+    "application/x-ipynb+json", "notebook", aliases=("application/json", "text/plain")
 )
 # keys stand in the order of the alphabet as Jupyter writes them: "cells" first
 _START = re.compile(
@@ -31,14 +28,12 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        return text.draw(excerpt, format, size, name=name)
+    found = load_json(text_of(excerpt, format))
     try:
-        found = json.loads(text_of(excerpt, format), parse_int=str, parse_float=str)
         # version 3 has its cells in worksheets
         parts = [found] if "cells" in found else found["worksheets"]
         cells = [cell for part in parts for cell in part["cells"] if isinstance(cell, dict)]
-    except (ValueError, RecursionError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise UnshowableError("no list of cells") from None
     shown = cells[: size.lines]
     body = element("div", *map(_cell, shown), style="padding:8px 10px")
@@ -84,7 +79,9 @@ KIND = Kind(
     name="notebook",
     formats=(_NOTEBOOK,),
     draw=_draw,
+    fallback=text.draw,
     recognise=_recognise,
+    whole=True,
     precedence=TEXTS + 14,  # before JSON, which it is, too
     limit=2 * MIB,
 )

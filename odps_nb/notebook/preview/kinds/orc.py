@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from odps_nb.notebook.preview.kind import BINARIES, MIB, Format, Kind
-from odps_nb.notebook.preview.kinds import parquet
+from odps_nb.notebook.preview.parsing import draw_parsed
 
 _ORC = Format(
-    mime="application/vnd.apache.orc",
-    label="ORC",
+    "application/vnd.apache.orc",
+    "ORC",
     aliases=("application/x-orc", "audio/csound"),
     starts=(b"ORC",),
 )
 
-KIND = Kind(name="orc", formats=(_ORC,), draw=parquet.draw, precedence=BINARIES + 5, limit=8 * MIB)
+KIND = Kind(
+    name="orc",
+    formats=(_ORC,),
+    draw=draw_parsed,
+    whole=True,
+    precedence=BINARIES + 5,
+    limit=8 * MIB,
+)

@@ -1,58 +1,27 @@
-"""PDF: the first page as a picture that we encoded, drawn in the process aside.
+"""PDF: the first page as a picture that the parser process draws (extra ``previews``).
 
-That needs pypdfium2 (extra ``previews``). Without it, and of what is cut, locked or corrupt, there
-is a card with version, title and number of pages, as far as they stand there as plain text.
-The document is never embedded: browsers show no PDF in a sandboxed frame, and a frame without a
-sandbox may run scripts. Who wants to read it saves it and opens it elsewhere.
+Without pypdfium2, or of a file that is cut, locked or corrupt, there is a card with version, title
+and number of pages as far as they are plain text. The document is never embedded: browsers show no
+PDF in a sandboxed frame, and a frame without a sandbox may run scripts.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.display.html import LINE, element
-from odps_nb.notebook.preview.drawing import (
-    Drawing,
-    Excerpt,
-    framed,
-    picture_box,
-)
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Kind
-from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.parsing import draw_parsed
 from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-_PDF = Format(
-    mime="application/pdf", label="PDF", aliases=("application/x-pdf",), starts=(b"%PDF-",)
-)
+_PDF = Format("application/pdf", "PDF", aliases=("application/x-pdf",), starts=(b"%PDF-",))
 _PAGE = re.compile(rb"/Type\s{0,4}/Page[^s]")
 _TITLE = re.compile(rb"/Title\s{0,4}\(((?:[^()\\]|\\.){1,200})\)")
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    if not excerpt.whole:
-        return _card(excerpt, size)
-    try:
-        parsed = parse("pdf", excerpt.data, size)
-    except MissingDependencyError as error:
-        return replace(_card(excerpt, size), note=f"{error}: {error.hint}")
-    except UnshowableError as error:
-        return replace(_card(excerpt, size), note=str(error))
-    facts = [_version(excerpt), count_of(parsed.number("pages"), "page")]
-    if title := " ".join(parsed.text("title").split()):
-        facts.append(shorten(title, 60))
-    alt = f"first page of {name}"
-    return Drawing(html=picture_box(parsed.data, size, alt=alt), facts=tuple(facts))
-
-
-def _version(excerpt: Excerpt) -> str:
-    return f"version {excerpt.data[5:8].decode('ascii', 'replace')}"
-
-
-def _card(excerpt: Excerpt, size: Size) -> Drawing:
+def _card(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     """Draw a sheet with the title that stands in the first bytes."""
     title = _TITLE.search(excerpt.data)
     pages = len(_PAGE.findall(excerpt.data)) if excerpt.whole else 0
@@ -67,8 +36,17 @@ def _card(excerpt: Excerpt, size: Size) -> Drawing:
         style=f"width:104px;min-height:112px;padding:12px;border:{LINE};border-radius:4px;"
         "background-color:rgba(255,255,255,0.08)",
     )
-    facts = [_version(excerpt), *([count_of(pages, "page")] if pages else [])]
+    version = f"version {excerpt.data[5:8].decode('ascii', 'replace')}"
+    facts = [version, *([count_of(pages, "page")] if pages else [])]
     return Drawing(html=framed(sheet, size), facts=tuple(facts))
 
 
-KIND = Kind(name="pdf", formats=(_PDF,), draw=_draw, precedence=FIRST, limit=8 * MIB)
+KIND = Kind(
+    name="pdf",
+    formats=(_PDF,),
+    draw=draw_parsed,
+    fallback=_card,
+    precedence=FIRST,
+    whole=True,
+    limit=8 * MIB,
+)

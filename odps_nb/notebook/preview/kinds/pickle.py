@@ -1,8 +1,7 @@
 """Pickles: what they would import when loaded; nothing is ever loaded here.
 
-To load a pickle is to run what it says (Python's own warning for `pickle`). So this names the
-functions and classes that it would import, and marks those of modules that are known to reach the
-system. No mark is no promise: other packages may do the same.
+Loading a pickle runs what it says. Names of modules that are known to reach the system are marked;
+others may reach it too.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of, shorten
 
 _PICKLE = Format(
-    mime="application/x-pickle",
-    label="pickle",
+    "application/x-pickle",
+    "pickle",
     aliases=("application/x-python-pickle", "application/python-pickle"),
 )
 # a protocol, then a frame or an instruction that makes an object

@@ -8,16 +8,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, picture_box
 from odps_nb.notebook.preview.kind import FIRST, MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.parsing import draw_parsed
 
 
 def _raw(mime: str, name: str, *starts: bytes, brands: tuple[bytes, ...] = ()) -> Format:
     return Format(
-        mime=mime,
-        label=f"camera RAW ({name})" if name else "camera RAW",
+        mime,
+        f"camera RAW ({name})" if name else "camera RAW",
         aliases=("image/tiff", "image/x-dcraw", *([f"image/{name.lower()}"] if name else [])),
         starts=starts,
         brands=brands,
@@ -78,17 +76,10 @@ def _first_directory(data: bytes, order: str) -> dict[int, int]:
     return tags
 
 
-def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    parsed = parse("raw", excerpt.data, size)
-    facts = parsed.texts("facts")
-    html = picture_box(parsed.data, size, alt=f"{name}, {' '.join(facts)}")
-    return Drawing(html=html, facts=facts, note=parsed.text("note"))
-
-
 KIND = Kind(
     name="raw",
     formats=_FORMATS,
-    draw=_draw,
+    draw=draw_parsed,
     recognise=_recognise,
     precedence=FIRST,
     limit=16 * MIB,

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from odps_nb.notebook.display.html import element
+from odps_nb.notebook.display.html import MUTED, element
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card
-from odps_nb.notebook.preview.kind import MIB, Format, Kind
+from odps_nb.notebook.preview.kind import MIB, Format, Kind, load_json
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-_GLB = Format(mime="model/gltf-binary", label="glTF", starts=(b"glTF\x02\x00\x00\x00",))
-_PARTS = ("scene", "node", "mesh", "material", "texture", "animation", "camera")
+_GLB = Format("model/gltf-binary", "glTF", starts=(b"glTF\x02\x00\x00\x00",))
+_PARTS = {
+    one: "meshes" if one == "mesh" else f"{one}s"
+    for one in ("scene", "node", "mesh", "material", "texture", "animation", "camera")
+}
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
@@ -22,28 +24,20 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
     text = excerpt.data[20 : 20 + length]
     if excerpt.data[16:20] != b"JSON" or len(text) < length:
         raise UnshowableError("its JSON part is missing or too large")
-    try:
-        found = json.loads(text, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        raise UnshowableError("its JSON part cannot be parsed") from None
+    found = load_json(text)
     if not isinstance(found, dict):
         raise UnshowableError("its JSON part is no object")
     counts = [
         count_of(len(parts), part)
-        for part in _PARTS
-        if isinstance(parts := found.get(_plural(part)), list)
+        for part, name in _PARTS.items()
+        if isinstance(parts := found.get(name), list)
     ]
-    rows = [element("div", count.replace("meshs", "meshes")) for count in counts]
-    made_by = _text(found, "asset", "generator")
-    if made_by:
-        rows.append(element("div", shorten(made_by, 80), style="margin-top:8px;opacity:0.75"))
+    rows = [count.replace("meshs", "meshes") for count in counts]
+    if made_by := _text(found, "asset", "generator"):
+        rows.append(element("span", shorten(made_by, 80), style=MUTED))
     version = _text(found, "asset", "version")
     facts = (f"version {shorten(version, 10)}",) if version else ()
     return Drawing(html=card("3-D", rows, size), facts=facts)
-
-
-def _plural(part: str) -> str:
-    return "meshes" if part == "mesh" else f"{part}s"
 
 
 def _text(found: dict[str, Any], outer: str, inner: str) -> str:

@@ -13,14 +13,10 @@ from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
 _CSV = Format(
-    mime="text/csv",
-    label="CSV",
-    aliases=("application/csv", "application/vnd.ms-excel", "text/plain"),
+    "text/csv", "CSV", aliases=("application/csv", "application/vnd.ms-excel", "text/plain")
 )
-_TSV = Format(
-    mime="text/tab-separated-values", label="TSV", aliases=("text/tsv", "text/csv", "text/plain")
-)
-_HIVE = Format(mime="text/x-hive", label="text of Hive", aliases=("text/csv", "text/plain"))
+_TSV = Format("text/tab-separated-values", "TSV", aliases=("text/tsv", "text/csv", "text/plain"))
+_HIVE = Format("text/x-hive", "text of Hive", aliases=("text/csv", "text/plain"))
 _SEPARATED: Final = {"\t": _TSV, HIVE: _HIVE}
 
 

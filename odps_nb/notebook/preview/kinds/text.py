@@ -7,7 +7,7 @@ from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.terms import count_of
 
-_TEXT = Format(mime="text/plain", label="text")
+_TEXT = Format("text/plain", "text")
 
 
 def _recognise(head: Head) -> Format:
@@ -17,9 +17,9 @@ def _recognise(head: Head) -> Format:
 def draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     """Draw the first lines, escaped: what every kind of text can be shown as."""
     text = text_of(excerpt, format)
-    box, cut = source_box(text, size, label=f"text of {name}")
-    facts = [count_of(len(text.splitlines()), "line")] if excerpt.whole else ["first lines"]
-    return Drawing(html=box, facts=tuple(facts), note="" if excerpt.whole or not cut else "cut")
+    html = source_box(text, size, label=f"text of {name}")
+    fact = count_of(len(text.splitlines()), "line") if excerpt.whole else "first lines"
+    return Drawing(html=html, facts=(fact,))
 
 
 KIND = Kind(

@@ -1,8 +1,7 @@
 """Video: a frame, and a player around the original bytes where the page has room for them.
 
-PyAV (extra ``previews``) decodes the frame in the process aside; the film itself plays in the
-browser. Without PyAV there is the player alone. Of a large film whose index stands behind its
-pictures there is a card: only all of it would show a frame, because the protocol has no ranges.
+PyAV (extra ``previews``) decodes the frame in the parser process; the browser plays the film. A
+large film with its index at the end gets a card: the protocol has no ranges.
 """
 
 from __future__ import annotations
@@ -11,31 +10,37 @@ import re
 from typing import Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.display.html import MUTED, TINT, Html, data_url, element
+from odps_nb.notebook.display.html import TINT, Html, data_url, element
 from odps_nb.notebook.preview.boxes import place_of_index
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, made_picture, picture_box
+from odps_nb.notebook.preview.drawing import (
+    Drawing,
+    Excerpt,
+    encoded_url,
+    framed,
+    pictured,
+    placeholder,
+    reason_to_show,
+)
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
 from odps_nb.notebook.preview.parsing import parse
 from odps_nb.notebook.preview.shared import ASF, ASF_FILM, OTHER_CODEC, Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import format_bytes
 
-_WEBM = Format(mime="video/webm", label="WebM", aliases=("audio/webm", "video/x-matroska"))
-_OGG = Format(mime="video/ogg", label="Ogg video", aliases=("application/ogg",))
-_MATROSKA = Format(
-    mime="video/x-matroska", label="Matroska", aliases=("video/matroska", "audio/x-matroska")
-)
-_AVI = Format(mime="video/x-msvideo", label="AVI", aliases=("video/avi", "video/msvideo"))
+_WEBM = Format("video/webm", "WebM", aliases=("audio/webm", "video/x-matroska"))
+_OGG = Format("video/ogg", "Ogg video", aliases=("application/ogg",))
+_MATROSKA = Format("video/x-matroska", "Matroska", aliases=("video/matroska", "audio/x-matroska"))
+_AVI = Format("video/x-msvideo", "AVI", aliases=("video/avi", "video/msvideo"))
 _MP4 = Format(
-    mime="video/mp4",
-    label="MP4",
+    "video/mp4",
+    "MP4",
     aliases=("video/x-m4v", "audio/mp4", "application/mp4"),
     brands=(
         *(b"isom", b"iso2", b"iso4", b"iso5", b"iso6", b"mp41", b"mp42"),
         *(b"avc1", b"M4V ", b"dash"),
     ),
 )
-_QUICKTIME = Format(mime="video/quicktime", label="QuickTime", brands=(b"qt  ",))
+_QUICKTIME = Format("video/quicktime", "QuickTime", brands=(b"qt  ",))
 # old films without the box ftyp: the pictures, their index, or free space before one of these
 _QUICKTIME_START = re.compile(
     rb".{4}(?:mdat|moov.{4}(?:mvhd|cmov|rmra))"
@@ -43,24 +48,24 @@ _QUICKTIME_START = re.compile(
     re.DOTALL,
 )
 _3GP = Format(
-    mime="video/3gpp",
-    label="3GP",
+    "video/3gpp",
+    "3GP",
     aliases=("audio/3gpp", "video/3gpp2", "audio/3gpp2"),
     brands=tuple(f"3g{name}".encode() for name in ("p4", "p5", "p6", "p7", "2a", "2b", "2c")),
 )
-_WMV = Format(mime="video/x-ms-asf", label="WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
+_WMV = Format("video/x-ms-asf", "WMV", aliases=("video/x-ms-wmv", "video/x-ms-asx"))
 _TS = Format(
-    mime="video/mp2t",
-    label="MPEG-TS",
+    "video/mp2t",
+    "MPEG-TS",
     aliases=("video/vnd.dlna.mpeg-tts", "video/mpeg", "text/vnd.trolltech.linguist"),
 )
 _PS = Format(
-    mime="video/mpeg",
-    label="MPEG-PS",
+    "video/mpeg",
+    "MPEG-PS",
     aliases=("video/mp2p", "video/dvd", "video/x-mpeg"),
     starts=(b"\x00\x00\x01\xba",),
 )
-_FLV = Format(mime="video/x-flv", label="FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
+_FLV = Format("video/x-flv", "FLV", aliases=("video/flv",), starts=(b"FLV\x01",))
 #: Bytes of a packet of MPEG-TS, and of one with a time in front, and where their mark is.
 _TS_PACKETS: Final = ((188, 0), (192, 4))
 #: Media types of films that are made of boxes.
@@ -87,32 +92,28 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
-    playable = excerpt.whole and format.mime in _PLAYED
     place = place_of_index(excerpt) if format.mime in _BOXED else None
     if place is not None:
-        return _card(place, size)
-    whole = "yes" if excerpt.whole else "no"
+        note = f"no frame: {format_bytes(place)} before its index would be fetched for one"
+        return placeholder("its index stands at its end", size, note=note)
+    playable = excerpt.whole and format.mime in _PLAYED
+    poster = note = ""
+    facts: tuple[str, ...] = ()
     try:
-        parsed = parse("film", excerpt.data, size, mime=format.mime, whole=whole)
-        _, poster = made_picture(parsed.data)
+        parsed = parse("film", excerpt.data, size, mime=format.mime, whole=excerpt.whole)
+        poster, facts = encoded_url(parsed.data), parsed.texts("facts")
     except (UnshowableError, MissingDependencyError) as error:
+        note = reason_to_show(error)
         # else a player would stay black
-        may_play = isinstance(error, MissingDependencyError) or str(error).startswith(OTHER_CODEC)
+        may_play = isinstance(error, MissingDependencyError) or note.startswith(OTHER_CODEC)
         if not (may_play and playable) or len(excerpt.data) > excerpt.room:
             raise
-        hint = getattr(error, "hint", "")
-        return Drawing(
-            html=_player(excerpt, format, size, poster=None, name=name),
-            note=f"{error}: {hint}" if hint else str(error),
-        )
-    facts = parsed.texts("facts")
     if playable and len(excerpt.data) + len(poster) <= excerpt.room:
-        return Drawing(html=_player(excerpt, format, size, poster=poster, name=name), facts=facts)
-    return Drawing(
-        html=picture_box(parsed.data, size, alt=f"a frame of {name}"),
-        facts=facts,
-        note="too large to play here" if format.mime in _PLAYED else "browsers do not play it",
-    )
+        source = data_url(format.mime, excerpt.data)
+        html = _player(source, poster, size, name=name)
+        return Drawing(html=html, facts=facts, note=note, picture=poster, player=source)
+    note = "too large to play here" if format.mime in _PLAYED else "browsers do not play it"
+    return pictured(poster, size, alt=f"a frame of {name}", facts=facts, note=note)
 
 
 def _doc_type(data: bytes) -> bytes:
@@ -128,20 +129,14 @@ def _doc_type(data: bytes) -> bytes:
     return data[at + width : at + width + length].rstrip(b"\0")
 
 
-def _card(place: int, size: Size) -> Drawing:
-    words = element("em", "its index stands at its end", style=MUTED)
-    note = f"no frame: {format_bytes(place)} before its index would be fetched for one"
-    return Drawing(html=framed(words, size), note=note)
-
-
-def _player(excerpt: Excerpt, format: Format, size: Size, *, poster: str | None, name: str) -> Html:
+def _player(source: str, poster: str, size: Size, *, name: str) -> Html:
     player = element(
         "video",
         attributes={
             "controls": "",
             "preload": "metadata",
             **({"poster": poster} if poster else {}),
-            "src": data_url(format.mime, excerpt.data),
+            "src": source,
             "aria-label": name,
         },
         style=f"max-width:100%;height:{size.height}px;background-color:{TINT}",

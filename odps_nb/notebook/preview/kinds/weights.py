@@ -5,19 +5,18 @@ Only headers are read, so that a file of many gigabytes costs as much as a small
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from typing import Any, Final
 
-from odps_nb.notebook.display.html import SMALL, element
-from odps_nb.notebook.preview.drawing import Drawing, Excerpt, framed, table_of
-from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt, card, table_of
+from odps_nb.notebook.preview.kind import BINARIES, Format, Head, Kind, load_json
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, shorten
 
-_SAFETENSORS = Format(mime="application/x-safetensors", label="safetensors")
-_ONNX = Format(mime="application/x-onnx", label="ONNX", aliases=("application/onnx",))
+_SAFETENSORS = Format("application/x-safetensors", "safetensors")
+_ONNX = Format("application/x-onnx", "ONNX", aliases=("application/onnx",))
 # https://huggingface.co/docs/safetensors: u64 length of a JSON header, which begins with {
 _HEADER: Final = 100_000_000
 _TENSOR = re.compile(
@@ -36,56 +35,31 @@ def _recognise(head: Head) -> Format | None:
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if format.label == _ONNX.label:
-        return _card(_onnx(excerpt.data), size)
+        fields = _onnx(excerpt.data)
+        lines = (f"{key}: {shorten(str(value), 80)}" for key, value in fields.items())
+        version = f"IR version {fields['IR version']}"
+        return Drawing(html=card("ONNX", lines, size), facts=(version,))
     length = int.from_bytes(excerpt.data[:8], "little")
     header = excerpt.data[8 : 8 + length]
     whole = len(header) == length
     found = [
-        (_name(one[1]), one[2].decode(), "×".join(re.findall(r"\d+", one[3].decode())) or "scalar")
+        (_name(one[1]), one[2].decode(), re.findall(r"\d+", one[3].decode()))
         for one in _TENSOR.finditer(header)
     ]
-    if whole and not found and not _is_header(header):
-        raise UnshowableError("its header is no JSON object")
-    facts = [count_of(len(found), "tensor") if whole else "first tensors"]
+    facts = ["first tensors"]
     if whole:
-        facts.append(_parameters(found))
-    html = table_of(
-        ("tensor", "type", "shape"), found[: size.rows * 10], size, label=f"tensors of {name}"
-    )
+        if not found and not isinstance(load_json(header), dict):
+            raise UnshowableError("its header is no JSON object")
+        parameters = sum(math.prod(map(int, shape)) for _, _, shape in found)
+        facts = [count_of(len(found), "tensor"), count_of(parameters, "parameter")]
+    shown = found[: size.rows * 10]
+    rows = [(called, kind, "×".join(shape) or "scalar") for called, kind, shape in shown]
+    html = table_of(("tensor", "type", "shape"), rows, size, label=f"tensors of {name}")
     return Drawing(html=html, facts=tuple(facts))
 
 
 def _name(text: bytes) -> str:
-    try:
-        return str(json.loads(b'"' + text + b'"'))
-    except ValueError:
-        return text.decode("utf-8", "replace")
-
-
-def _is_header(header: bytes) -> bool:
-    try:
-        return isinstance(json.loads(header), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _parameters(found: list[tuple[str, str, str]]) -> str:
-    total = 0
-    for _, _, shape in found:
-        count = 1
-        for extent in shape.split("×"):
-            count *= int(extent) if extent.isdigit() else 1
-        total += count
-    return count_of(total, "parameter")
-
-
-def _card(fields: dict[str, Any], size: Size) -> Drawing:
-    rows = [
-        element("div", element("b", f"{key}: "), shorten(str(value), 80))
-        for key, value in fields.items()
-    ]
-    card = element("div", *rows, attributes={"dir": "auto"}, style=f"padding:12px;{SMALL}")
-    return Drawing(html=framed(card, size), facts=(f"IR version {fields['IR version']}",))
+    return load_json(b'"' + text + b'"') or text.decode("utf-8", "replace")
 
 
 def _onnx(data: bytes) -> dict[str, Any]:
@@ -99,12 +73,8 @@ def _onnx(data: bytes) -> dict[str, Any]:
             continue
         length = int.from_bytes(data[at + 1 : at + 2])
         text = data[at + 2 : at + 2 + length]
-        if (
-            length > 127
-            or len(text) < length
-            or not text.isascii()
-            or not text.decode().isprintable()
-        ):
+        is_text = text.isascii() and text.decode("latin-1").isprintable()
+        if length > 127 or len(text) < length or not is_text:
             return {}
         if text:
             found[what] = text.decode()

@@ -5,29 +5,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from odps_nb.notebook.display.html import MUTED, element
-from odps_nb.notebook.preview.drawing import (
-    Drawing,
-    Excerpt,
-    framed,
-    headed,
-    table_of,
-)
+from odps_nb.notebook.preview.drawing import Drawing, Excerpt
 from odps_nb.notebook.preview.kind import MIB, Format, Head, Kind
-from odps_nb.notebook.preview.parsing import parse
+from odps_nb.notebook.preview.parsing import draw_parsed
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import count_of, shorten
 
 _MAIN = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXCEL = Format(
-    mime=_MAIN,
-    label="Excel",
+    _MAIN,
+    "Excel",
     aliases=("application/vnd.ms-excel", "application/zip", "application/vnd.ms-excel.sheet"),
 )
 _CALC = Format(
-    mime="application/vnd.oasis.opendocument.spreadsheet",
-    label="OpenDocument sheet",
+    "application/vnd.oasis.opendocument.spreadsheet",
+    "OpenDocument sheet",
     aliases=("application/zip",),
 )
 # a file inside of the ZIP, by its local header: 26 bytes of numbers between the mark and the name
@@ -42,13 +34,13 @@ _CALC_PART = re.compile(
 
 
 _OLD = Format(
-    mime="application/vnd.ms-excel",
-    label="Excel 97",
+    "application/vnd.ms-excel",
+    "Excel 97",
     aliases=("application/msexcel", "application/x-msexcel", "application/x-excel"),
 )
 _LOCKED = Format(
-    mime="application/encrypted",
-    label="Office with a password",
+    "application/encrypted",
+    "Office with a password",
     aliases=(  # of the same files without one, which are ZIP or compound files
         "application/zip",
         *(_MAIN, "application/vnd.ms-excel", "application/msword", "application/vnd.ms-powerpoint"),
@@ -82,26 +74,14 @@ def _recognise(head: Head) -> Format | None:
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:
     if format.mime == _LOCKED.mime:
         raise UnshowableError("locked with a password: not decoded here")
-    parsed = parse("workbook", excerpt.all_data, size)
-    sheets, rows = parsed.texts("sheets"), parsed.rows("rows")
-    facts = [count_of(len(sheets), "sheet"), *filter(None, [parsed.text("shape")])]
-    if not rows:
-        words = element("em", "no cells", style=MUTED)
-        return Drawing(html=framed(words, size), facts=tuple(facts))
-    others = ", ".join(shorten(sheet, 40) for sheet in sheets[:8])
-    heading = [shorten(parsed.text("sheet"), 40), *([f"of {others}"] if len(sheets) > 1 else [])]
-    html = headed(
-        heading,
-        lambda below: table_of(rows[0], rows[1:], below, label=f"first rows of {name}"),
-        size,
-    )
-    return Drawing(html=html, facts=tuple(facts))
+    return draw_parsed(excerpt, format, size, name=name)
 
 
 KIND = Kind(
     name="workbook",
     formats=(_EXCEL, _CALC, _OLD, _LOCKED),
     draw=_draw,
+    whole=True,
     recognise=_recognise,
     limit=8 * MIB,
 )

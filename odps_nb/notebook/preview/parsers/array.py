@@ -1,8 +1,4 @@
-"""NumPy arrays: shape, type and first values, read from the header by hand.
-
-Runs in the parser process. ``numpy.load`` is not used: nothing is unpickled, and only the first
-values are touched.
-"""
+"""NumPy arrays: shape, type and first values. ``numpy.load`` is not used: nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -16,36 +12,37 @@ import numpy as np
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.depth import grey
 from odps_nb.notebook.preview.parsers.picture import check_pixels, thumbnail
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 
-_LONGEST = 200
 _SMALLEST = 16  # rows and columns of what is drawn as a picture
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return shape, type and the first rows of the array, or of its first plane.
+    """Return shape and type, and the first rows of the array or of its first plane.
 
-    With the option ``picture``: ``yes``, the bytes are a small copy of it as a picture, if it may
-    be one and Pillow is installed.
+    What may be a picture is returned as a small one, if all of it is there and Pillow is installed.
     """
     size = Size(**options["size"])
     file = io.BytesIO(data)
     shape, fortran, dtype = _header(file)
     if dtype.hasobject:
         raise UnshowableError("holds Python objects, which are never unpickled")
-    fact = f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}"
-    if options.get("picture") == "yes" and (
-        made := _picture(data[file.tell() :], shape, dtype, size)
-    ):
-        return {"fact": fact[:_LONGEST], "rows": []}, made
-    rows = _first_rows(data[file.tell() :], shape, dtype, size, fortran=fortran)
-    return {"fact": fact[:_LONGEST], "rows": rows}, b""
+    facts = (f"{' × '.join(map(str, shape)) or 'scalar'} {dtype}",)
+    values = data[file.tell() :]
+    if options["whole"] and not fortran and (made := _picture(values, shape, dtype, size)):
+        return answer(facts, made)
+    rows = _first_rows(values, shape, dtype, size, fortran=fortran)
+    head = [f"[{number}]" for number in range(max(map(len, rows)))] if rows else ["empty"]
+    return answer(facts, head=head, rows=rows)
 
 
 def _picture(data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any], size: Size) -> bytes | None:
-    if min(shape[:2]) < _SMALLEST or math.prod(shape) != len(data):
+    """Return levels or truths in rows, RGB or RGBA as a picture; ``None`` for anything else."""
+    if dtype.str not in ("|u1", "|b1") or shape[2:] not in ((), (3,), (4,)):
+        return None
+    if len(shape) < 2 or min(shape[:2]) < _SMALLEST or math.prod(shape) != len(data):
         return None
     with contextlib.suppress(ImportError, MissingDependencyError):
         check_pixels(shape[1], shape[0])
@@ -77,7 +74,7 @@ def _first_rows(
         values = np.frombuffer(
             data, dtype, count=_count(data, dtype, math.prod(shape), size.columns)
         )
-        return [[str(value)[:_LONGEST] for value in values]]
+        return [[str(value) for value in values]]
     if fortran:
         raise UnshowableError("in Fortran order: the first rows are spread over the file")
     width = shape[-1]
@@ -85,7 +82,7 @@ def _first_rows(
     count = _count(data, dtype, width * min(shape[-2], size.rows), size.rows * width)
     plane = np.frombuffer(data, dtype, count=count)
     return [
-        [str(value)[:_LONGEST] for value in plane[at : at + min(width, size.columns + 1)]]
+        [str(value) for value in plane[at : at + min(width, size.columns + 1)]]
         for at in range(0, len(plane), width)
     ]
 

@@ -1,12 +1,12 @@
 """Arrow IPC: names, types and first rows as texts.
 
-Runs in the parser process. Compressed buffers state their unpacked length, so that is added up
-first: nothing is unpacked that promises more than 64 MiB. Offsets are checked before a value is
-looked at. Extension types are shown as the type that they are stored as.
+Compressed buffers state their unpacked length: a file that promises more than 64 MiB is not
+unpacked. Offsets are checked before a value is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from odps_nb.convert.unreadable import check_unions
 from odps_nb.errors import ConversionError
-from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
+from odps_nb.notebook.preview.shared import Size, answer
+from odps_nb.parsing.reasons import DAMAGED, reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of, format_bytes
 
@@ -33,24 +33,21 @@ def first_rows(
     size = Size(**options["size"])
     try:
         batch, count = read(data, size)
-        # one column more than is shown tells that there are more
-        shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     except KeyError:  # pyarrow has no class for Arrow's intervals of months or of days
         why = "not decoded here: a column has a type that pyarrow does not read"
         raise UnshowableError(why) from None
     except ConversionError as error:
         raise UnshowableError(error.message) from None
-    except (pa.ArrowException, OSError, struct.error, MemoryError) as error:
-        raise UnshowableError(refusal_of(error)) from None
+    # one column more than is shown tells that there are more
+    shown = batch.slice(0, size.rows).columns[: size.columns + 1]
     try:
         batch.validate(full=True)
     except pa.ArrowException as error:
         raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
-    fields = list(batch.schema)[: size.columns + 1]
-    head = [f"{field.name[:_LONGEST]} · {str(field.type)[:_LONGEST]}" for field in fields]
-    rows = list(zip(*(_texts(column) for column in shown), strict=True))
-    fact = f"{count} × {count_of(len(batch.schema), 'column')}"
-    return {"head": head, "rows": rows, "fact": fact}, b""
+    head = [f"{one.name[:_LONGEST]} · {one.type}" for one in batch.schema][: len(shown)]
+    rows = zip(*(map(_value, column) for column in shown), strict=True)
+    facts = (f"{count} × {count_of(len(batch.schema), 'column')}",)
+    return answer(facts, head=head, rows=rows)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -64,23 +61,11 @@ def check_unpacked(promised: int) -> None:
         raise UnshowableError(f"would unpack to {format_bytes(max(promised, 0))}: not unpacked")
 
 
-def _texts(column: pa.Array) -> list[str]:
-    return [_text(value) for value in column]
-
-
-def _text(value: Any) -> str:
+def _value(value: Any) -> Any:
+    with contextlib.suppress(ValueError, OverflowError):  # a date that Python has no value for
+        return value.as_py()
     try:
-        found = value.as_py()
-    except (ValueError, OverflowError):  # a date or time that Python has no value for
-        return _spelled(value)
-    if found is None:
-        return "null"
-    return f"<{len(found)} B>" if isinstance(found, bytes) else str(found)[:_LONGEST]
-
-
-def _spelled(value: Any) -> str:
-    try:
-        return str(value.cast(pa.string()))
+        return value.cast(pa.string())
     except pa.ArrowException:
         return f"<{value.type}>"
 

@@ -1,7 +1,4 @@
-"""Avro object container files: the schema in the header, first rows where fastavro is installed.
-
-Runs in the parser process.
-"""
+"""Avro object container files: the schema in the header, and rows where fastavro is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import re
 from itertools import islice
 from typing import Any, Final
 
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -28,25 +25,20 @@ except ImportError:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return names, types and first rows of the records.
-
-    Parameters
-    ----------
-    options
-        ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
-    """
+    """Return names, types and first rows of the records."""
     size = Size(**options["size"])
     codec, fields = _header(data)
-    names = [str(field.get("name"))[:_LONGEST] for field in fields]
+    names = [str(field.get("name")) for field in fields]
     head = [
-        f"{name} · {_kind(field.get('type'))}" for name, field in zip(names, fields, strict=True)
+        f"{name[:_LONGEST]} · {_kind(field.get('type'))}"
+        for name, field in zip(names, fields, strict=True)
     ]
-    rows, note = _rows(data, names, size, whole=options["whole"] == "yes")
-    fact = f"{count_of(len(names), 'column')}, {codec}"
-    return {"head": head, "rows": rows, "fact": fact[:_LONGEST], "note": note}, b""
+    rows, note = _rows(data, names, size, whole=options["whole"])
+    facts = (f"{count_of(len(names), 'column')}, {codec}",)
+    return answer(facts, note=note, head=head, rows=rows)
 
 
-def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[str]], str]:
+def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[list[list[Any]], str]:
     if fastavro is None:
         return [], "rows need fastavro: pip install 'odps-nb[previews]'"
     try:
@@ -59,21 +51,15 @@ def _rows(data: bytes, names: list[str], size: Size, *, whole: bool) -> tuple[li
             return [], "its first block ends behind the part that was read"
         return [], f"rows {refusal_of(error)}"
     rows = [row if isinstance(row, dict) and names != [_VALUE] else {_VALUE: row} for row in found]
-    return [[_text(row.get(name)) for name in names[: size.columns + 1]] for row in rows], ""
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "null"
-    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)[:_LONGEST]
+    return [[row.get(name) for name in names[: size.columns + 1]] for row in rows], ""
 
 
 def _kind(schema: object) -> str:
     if isinstance(schema, list):
-        return " or ".join(map(_kind, schema[:4]))[:_LONGEST]
+        return " or ".join(map(_kind, schema[:4]))
     if isinstance(schema, dict):
-        return str(schema.get("logicalType") or schema.get("name") or schema.get("type"))[:_LONGEST]
-    return str(schema)[:_LONGEST]
+        return str(schema.get("logicalType") or schema.get("name") or schema.get("type"))
+    return str(schema)
 
 
 # -- the header: magic, a map of bytes, a mark of 16 bytes (Avro 1.12, "Object Container Files") ---

@@ -1,39 +1,20 @@
 """Source code and Markdown: lines cut into words, each with what it is in its language.
 
-Runs in the parser process, since patterns of Pygments may take very long on some texts.
+Patterns of Pygments may take very long on some texts.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size
-
-#: Characters of a line that are shown.
-LINE: Final = 400
-
-try:
-    from pygments import lex, lexers, token
-except ImportError:  # said when a text is asked for
-    lexers = None
+from pygments import lex, lexers, token
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the first lines as ``rows`` of words and, before each, its class.
+    """Return the lines of a text in UTF-8 as ``rows`` of words and, before each, its class.
 
     Classes are ``word``, ``text``, ``number``, ``comment``, ``name``, ``title`` and empty.
-
-    Parameters
-    ----------
-    options
-        ``language``, as Pygments names it, and the ``size`` of the preview; data are UTF-8.
     """
-    if lexers is None:
-        raise MissingDependencyError("colours need Pygments", extra="notebook")
-    size = Size(**options["size"])
-    lines = data.decode("utf-8", "replace").splitlines()[: size.lines]
-    source = "\n".join(line[:LINE] + ("…" if len(line) > LINE else "") for line in lines)
     lexer = lexers.get_lexer_by_name(options["language"], stripnl=False, ensurenl=False)
     classes = {
         token.Keyword: "word",
@@ -49,7 +30,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
         token.Generic.Strong: "title",
     }
     rows: list[list[str]] = [[]]
-    for kind, words in lex(source, lexer):
+    for kind, words in lex(data.decode(), lexer):
         known = next((name for one, name in classes.items() if kind in one), "")
         for number, part in enumerate(words.split("\n")):
             if number:

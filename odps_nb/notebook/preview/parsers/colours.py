@@ -1,8 +1,7 @@
-"""Colours of a picture as a page shows them: in sRGB, by its ICC profile or its gamma.
+"""Colours of a small picture in sRGB, by its ICC profile or its gamma, as browsers show them.
 
-Runs in the parser process, on pictures that were made small before. Of PNG, an ICC profile counts
-before the chunk sRGB, and that before gAMA and cHRM (PNG 3, 4.3), as in browsers. A profile that
-cannot be used is left out: it is no error of the picture.
+Of PNG, an ICC profile counts before the chunk sRGB, and that before gAMA and cHRM (PNG 3, 4.3). A
+profile that cannot be used is left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Opens films and sound with FFmpeg, which gets bytes and can reach nothing else.
+"""Opens films and sound with FFmpeg, for `film` and `sound`.
 
-Runs in the parser process, for `film` and `sound`. FFmpeg is told the one container that the first
-bytes proved, so that no playlist is ever recognised; what a file asks to open besides itself
-(an external track) is refused; and only decoders of everyday formats are loaded.
+FFmpeg gets bytes, the one container that the first bytes proved (no playlist is ever recognised),
+and decoders of everyday formats; it can open nothing else.
 """
 
 from __future__ import annotations
@@ -17,69 +16,61 @@ from odps_nb.parsing.values import UnshowableError
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-#: Name of FFmpeg's demuxer, and of all names that it goes by, by media type.
-_MOV: Final = ("mov", "mov,mp4,m4a,3gp,3g2,mj2")
-_MATROSKA: Final = ("matroska", "matroska,webm")
-_ASF: Final = ("asf", "asf")
+#: FFmpeg's demuxer, by media type.
 _DEMUXERS: Final = {
-    "video/mp4": _MOV,
-    "audio/mp4": _MOV,
-    "video/quicktime": _MOV,
-    "video/webm": _MATROSKA,
-    "video/x-matroska": _MATROSKA,
-    "video/x-msvideo": ("avi", "avi"),
-    "video/ogg": ("ogg", "ogg"),
-    "audio/ogg": ("ogg", "ogg"),
-    "audio/mpeg": ("mp3", "mp3"),
-    "audio/flac": ("flac", "flac"),
-    "audio/aac": ("aac", "aac"),
-    "audio/wav": ("wav", "wav"),
-    "video/3gpp": _MOV,
-    "video/x-ms-asf": _ASF,
-    "audio/x-ms-wma": _ASF,
-    "video/mp2t": ("mpegts", "mpegts"),
-    "video/mpeg": ("mpeg", "mpeg"),
-    "video/x-flv": ("flv", "flv"),
-    "audio/amr": ("amr", "amr"),
-    "audio/aiff": ("aiff", "aiff"),
-    "audio/basic": ("au", "au"),
-    "audio/ac3": ("ac3", "ac3"),
+    "video/mp4": "mov",
+    "audio/mp4": "mov",
+    "video/quicktime": "mov",
+    "video/3gpp": "mov",
+    "video/webm": "matroska",
+    "video/x-matroska": "matroska",
+    "video/x-msvideo": "avi",
+    "video/x-ms-asf": "asf",
+    "audio/x-ms-wma": "asf",
+    "video/ogg": "ogg",
+    "audio/ogg": "ogg",
+    "video/mp2t": "mpegts",
+    "video/mpeg": "mpeg",
+    "video/x-flv": "flv",
+    "audio/mpeg": "mp3",
+    "audio/basic": "au",
+    **{f"audio/{name}": name for name in ("flac", "aac", "wav", "amr", "aiff", "ac3")},
+}
+#: All names of a demuxer, where it has several.
+_NAMES: Final = {"mov": "mov,mp4,m4a,3gp,3g2,mj2", "matroska": "matroska,webm"}
+_USED: Final = {
+    "H.264": "h264",
+    "H.265": "hevc",
+    "VP8": "vp8",
+    "VP9": "vp9",
+    "AV1": "libdav1d av1",
+    "MPEG-4": "mpeg4",
+    "MJPEG": "mjpeg",
+    "Theora": "theora",
+    "MPEG-1": "mpeg1video",
+    "MPEG-2": "mpeg2video",
+    "H.263": "h263",
+    "Sorenson H.263": "flv",
+    "WMV": "wmv1 wmv2 wmv3",
+    "VC-1": "vc1",
+    "AAC": "aac",
+    "ALAC": "alac",
+    "FLAC": "flac",
+    "MP3": "mp3 mp3float",
+    "Opus": "opus",
+    "Vorbis": "vorbis",
+    "AC-3": "ac3",
+    "AMR": "amrnb",
+    "AMR-WB": "amrwb",
+    "WMA": "wmav1 wmav2",
+    "WMA Pro": "wmapro",
+    "ADPCM": "adpcm_ms adpcm_ima_wav adpcm_ima_qt",
+    "GSM": "gsm_ms",
+    "PCM": "pcm_s16le pcm_s24le pcm_s16be pcm_s24be pcm_s32le pcm_s32be pcm_f32le pcm_f32be "
+    "pcm_f64le pcm_f64be pcm_u8 pcm_s8 pcm_alaw pcm_mulaw",
 }
 #: Decoders that are used, by FFmpeg's name, and what people call them.
-DECODERS: Final = {
-    "h264": "H.264",
-    "hevc": "H.265",
-    "vp8": "VP8",
-    "vp9": "VP9",
-    "libdav1d": "AV1",
-    "av1": "AV1",
-    "mpeg4": "MPEG-4",
-    "mjpeg": "MJPEG",
-    "theora": "Theora",
-    "mpeg1video": "MPEG-1",
-    "mpeg2video": "MPEG-2",
-    "h263": "H.263",
-    "flv": "Sorenson H.263",
-    **dict.fromkeys(("wmv1", "wmv2", "wmv3"), "WMV"),
-    "vc1": "VC-1",
-    "aac": "AAC",
-    "alac": "ALAC",
-    "flac": "FLAC",
-    "mp3": "MP3",
-    "mp3float": "MP3",
-    "opus": "Opus",
-    "vorbis": "Vorbis",
-    "ac3": "AC-3",
-    "amrnb": "AMR",
-    "amrwb": "AMR-WB",
-    **dict.fromkeys(("wmav1", "wmav2"), "WMA"),
-    "wmapro": "WMA Pro",
-    **dict.fromkeys(("adpcm_ms", "adpcm_ima_wav", "adpcm_ima_qt"), "ADPCM"),
-    "gsm_ms": "GSM",
-    **dict.fromkeys(("pcm_s16le", "pcm_s24le", "pcm_s32le", "pcm_s16be", "pcm_s24be"), "PCM"),
-    **dict.fromkeys(("pcm_f32le", "pcm_f64le", "pcm_u8", "pcm_alaw", "pcm_mulaw"), "PCM"),
-    **dict.fromkeys(("pcm_s8", "pcm_f32be", "pcm_f64be", "pcm_s32be"), "PCM"),
-}
+DECODERS: Final = {one: name for name, decoders in _USED.items() for one in decoders.split()}
 
 try:
     import av
@@ -94,9 +85,9 @@ def opened(data: bytes, mime: str) -> InputContainer:
     """Return the file, opened; its streams are known, nothing is decoded. The caller closes it."""
     if av is None:
         raise MissingDependencyError("its length and a picture of it need PyAV", extra="previews")
-    name, names = _DEMUXERS[mime]
+    name = _DEMUXERS[mime]
     bounds = {
-        "format_whitelist": names,
+        "format_whitelist": _NAMES.get(name, name),
         "codec_whitelist": ",".join(DECODERS),
         "protocol_whitelist": "none",
         "enable_drefs": "0",

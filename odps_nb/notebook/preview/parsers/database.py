@@ -1,7 +1,7 @@
-"""SQLite databases: names, rows and columns of the tables.
+"""SQLite databases: names, rows and columns of the tables, from a copy in memory.
 
-Runs in the parser process, on a copy in memory. No view, trigger or virtual table is run, and of a
-table only its rows are counted, so that no expression of the file is evaluated.
+No view, trigger or virtual table is run, and of a table only its rows are counted, so that no
+expression of the file is evaluated.
 """
 
 from __future__ import annotations
@@ -11,47 +11,38 @@ import sqlite3
 import time
 from typing import Any, Final
 
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.notebook.preview.shared import answer
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 _TABLES: Final = 60
 _ROWS: Final = 100_000  # that are counted of one table
 _SECONDS: Final = 3
 _STEPS: Final = 10_000  # of SQLite's machine between two looks at the clock
-_LONGEST: Final = 100
 # the bytes that say whether the file has a write-ahead log; a database in memory has none
 _JOURNAL: Final = slice(18, 20)
 _LISTED: Final = """
-    SELECT name, (SELECT group_concat(name, ', ') FROM pragma_table_xinfo(held.name))
+    SELECT name, (SELECT ifnull(group_concat(name, ', '), '') FROM pragma_table_xinfo(held.name))
     FROM sqlite_schema AS held
     WHERE type = 'table' AND rootpage > 0 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
 """
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``rows``: name, number of rows and columns of each table, and ``count``: of tables."""
+    """Return name, number of rows and columns of each table."""
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         if not hasattr(database, "deserialize"):
             raise UnshowableError("this build of SQLite opens no bytes")
         copy = bytearray(data)
         copy[_JOURNAL] = b"\1\1"
-        try:
-            database.deserialize(bytes(copy))
-            return _read(database), b""
-        except sqlite3.Error as error:
-            raise UnshowableError(refusal_of(error)) from None
-
-
-def _read(database: sqlite3.Connection) -> dict[str, Any]:
-    _restrict(database)
-    tables = database.execute(_LISTED).fetchall()
-    ends = time.monotonic() + _SECONDS
-    database.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
-    rows = [
-        [name[:_LONGEST], _counted(database, name), (columns or "")[: _LONGEST * 4]]
-        for name, columns in tables[:_TABLES]
-    ]
-    return {"rows": rows, "count": len(tables)}
+        database.deserialize(bytes(copy))
+        _restrict(database)
+        tables = database.execute(_LISTED).fetchall()
+        ends = time.monotonic() + _SECONDS
+        database.set_progress_handler(lambda: time.monotonic() > ends, _STEPS)
+        rows = [(name, _counted(database, name), columns) for name, columns in tables[:_TABLES]]
+    facts = (count_of(len(tables), "table"),)
+    return answer(facts, head=("table", "rows", "columns"), rows=rows)
 
 
 def _restrict(database: sqlite3.Connection) -> None:

@@ -1,19 +1,19 @@
 """HDF5 and netCDF-4: names, shapes, types and attributes of the first datasets.
 
-Runs in the parser process. Only the descriptions are read: no value of a dataset is, so that no
-filter runs. Links to other places of the file or to other files are named and never followed, so
-that no other file is opened.
+No value of a dataset is read, so that no filter runs. Links are named and never followed, so that
+no other file is opened.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
 from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.parsers.netcdf import attribute_text
-from odps_nb.parsing.reasons import reason_of, refusal_of
+from odps_nb.notebook.preview.parsers import netcdf
+from odps_nb.parsing.reasons import reason_of
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
 
@@ -22,11 +22,13 @@ _SHOWN: Final = 60
 _ATTRIBUTES: Final = 8  # that are shown of one object
 _VALUES: Final = 8  # of an attribute
 _SMALL: Final = 4_096  # bytes of an attribute that is read
-_LONGEST: Final = 200
-_HIDDEN: Final = frozenset(
-    {"CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates"}
-)
 _NETCDF: Final = ("_NCProperties", "_nc3_strict")
+_HIDDEN: Final = frozenset(
+    {
+        *("CLASS", "NAME", "REFERENCE_LIST", "DIMENSION_LIST", "_Netcdf4Dimid"),
+        *("_Netcdf4Coordinates", *_NETCDF),
+    }
+)
 _ERRORS: Final = (OSError, RuntimeError, ValueError, KeyError, TypeError)
 """What h5py raises where an object is cut, damaged, or of a type that numpy has not."""
 
@@ -37,22 +39,16 @@ except ImportError:  # said when a file is asked for
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``rows`` (name, shape, type, attributes), ``heading`` and ``facts``.
+    """Return a row for each dataset, and attributes of the file.
 
-    Parameters
-    ----------
-    options
-        ``length`` of the whole file, of which ``data`` is the beginning.
+    The option ``length`` is that of the whole file, of which ``data`` is the beginning.
     """
+    if data.startswith(b"CDF"):
+        return netcdf.parse(data, options)
     if h5py is None:
         raise MissingDependencyError("contents of HDF5 files need h5py", extra="previews")
-    try:
-        with h5py.File(_Beginning(data, int(options["length"])), "r") as file:
-            return _read(file), b""
-    except UnshowableError:
-        raise
-    except _ERRORS as error:
-        raise UnshowableError(refusal_of(error)) from None
+    with h5py.File(_Beginning(data, options["length"]), "r") as file:
+        return _read(file)
 
 
 class _Beginning(io.BytesIO):
@@ -75,8 +71,8 @@ class _Beginning(io.BytesIO):
         return len(view)
 
 
-def _read(file: Any) -> dict[str, Any]:
-    rows: list[list[str]] = []
+def _read(file: Any) -> tuple[dict[str, Any], bytes]:
+    rows: list[tuple[str, ...]] = []
     count, complete = 0, True
     for name, found in _objects(file):
         if found is None:
@@ -84,16 +80,13 @@ def _read(file: Any) -> dict[str, Any]:
         elif isinstance(found, h5py.Dataset | str):
             count += 1
             if len(rows) < _SHOWN:
-                rows.append([name[:_LONGEST], *_described(found)])
+                rows.append((name, *_described(found)))
     if not (rows or complete):
         raise UnshowableError("no dataset is described in the part that was read")
     is_netcdf = any(name in file.attrs for name in _NETCDF)
     fact = count_of(count, "dataset") if complete else "first datasets"
-    return {
-        "rows": rows,
-        "heading": list(_attributes(file)),
-        "facts": ["netCDF-4", fact] if is_netcdf else [fact],
-    }
+    facts = ["netCDF-4", fact] if is_netcdf else [fact]
+    return netcdf.described(facts, _attributes(file), rows)
 
 
 def _objects(file: Any) -> Iterator[tuple[str, Any]]:
@@ -142,12 +135,12 @@ def _member(group: Any, name: str) -> Any:
 
 def _described(found: Any) -> tuple[str, str, str]:
     if isinstance(found, str):
-        return "", found[:_LONGEST], ""
+        return "", found, ""
     try:
         shape = found.shape
         extents = "empty" if shape is None else " × ".join(f"{one:,}" for one in shape)
         about = "; ".join(_attributes(found))
-        return extents or "scalar", _type_of(found), about[:_LONGEST]
+        return extents or "scalar", _type_of(found), about
     except _ERRORS as error:
         return "", f"not decoded here: {reason_of(error)}", ""
 
@@ -157,25 +150,18 @@ def _type_of(found: Any) -> str:
     if h5py.check_string_dtype(kind) is not None:
         return "text"
     if (inner := h5py.check_vlen_dtype(kind)) is not None:
-        return f"lists of {inner}"[:_LONGEST]
+        return f"lists of {inner}"
     if names := h5py.check_enum_dtype(kind):
-        return f"one of {', '.join(names)}"[:_LONGEST]
+        return f"one of {', '.join(names)}"
     if kind.names:
-        return f"{', '.join(kind.names)}"[:_LONGEST]
-    return str(kind)[:_LONGEST]
+        return ", ".join(kind.names)
+    return str(kind)
 
 
-def _attributes(found: Any) -> Iterator[str]:
-    shown = 0
-    for name in found.attrs:
-        if name in _HIDDEN or name in _NETCDF:
-            continue
-        text = _attribute(found, name)
-        if text:
-            shown += 1
-            yield attribute_text(name, text)
-        if shown >= _ATTRIBUTES:
-            return
+def _attributes(found: Any) -> list[str]:
+    names = (name for name in found.attrs if name not in _HIDDEN)
+    texts = ((name, _attribute(found, name)) for name in names)
+    return list(islice((f"{name}: {text}" for name, text in texts if text), _ATTRIBUTES))
 
 
 def _attribute(found: Any, name: str) -> str:

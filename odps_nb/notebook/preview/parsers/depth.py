@@ -1,7 +1,7 @@
 """Pictures of numbers, such as heights or measurements: stretched over greys of 8 bits.
 
-Runs in the parser process. Places without data do not take part and are transparent: values that
-are no numbers, the value that GDAL's tag of a TIFF states, or one that is plainly a mark.
+Places without data are transparent: values that are no numbers, the value that GDAL's tag of a TIFF
+states, or one that is plainly a mark.
 """
 
 from __future__ import annotations

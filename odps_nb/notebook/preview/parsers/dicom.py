@@ -1,60 +1,45 @@
 """DICOM (medical pictures): the first frame as greys, and technical facts.
 
-Runs in the parser process. What says who was examined, where and by whom is never returned.
+What says who was examined, where and by whom is never returned.
 """
 
 from __future__ import annotations
 
 import io
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from odps_nb.errors import MissingDependencyError
+import numpy as np
+import pydicom
+from pydicom.pixels.processing import apply_rescale, apply_voi_lut
+from pydicom.pixels.utils import pixel_array
+
 from odps_nb.notebook.preview.parsers.depth import grey
 from odps_nb.notebook.preview.parsers.picture import check_pixels, thumbnail
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import reason_of
-from odps_nb.parsing.values import UnshowableError
 
 if TYPE_CHECKING:
     from PIL import Image
 
-_LONGEST: Final = 80
 _PLAIN: Final = ("Modality", "BodyPartExamined", "Manufacturer", "PhotometricInterpretation")
-
-try:
-    import numpy as np
-    import pydicom
-    from pydicom.errors import InvalidDicomError
-    from pydicom.pixels.processing import apply_rescale, apply_voi_lut
-    from pydicom.pixels.utils import pixel_array
-except ImportError:  # said when a DICOM file is asked for
-    pydicom = None  # type: ignore[assignment]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, names and values of the plain elements, and the first frame, encoded."""
-    if pydicom is None:
-        raise MissingDependencyError("DICOM needs pydicom", extra="previews")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that break the standard
-        try:
-            found = pydicom.dcmread(io.BytesIO(data))
-        except (InvalidDicomError, EOFError, OSError, ValueError) as error:
-            raise UnshowableError(f"not readable as DICOM: {reason_of(error)}") from None
-        plain = [[name, str(found.get(name))[:_LONGEST]] for name in _PLAIN if found.get(name)]
-        facts = [str(found.get("Modality") or "no modality")[:16]]
-        rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
-        if not rows or not columns or not found.get("PixelData"):
-            return {"facts": facts, "plain": plain, "note": "no picture inside"}, b""
+    """Return facts, and the first frame, or names and values of the plain elements."""
+    found = pydicom.dcmread(io.BytesIO(data))
+    facts = [str(found.get("Modality") or "no modality")[:16]]
+    rows, columns = int(found.get("Rows") or 0), int(found.get("Columns") or 0)
+    note = "no picture inside"
+    if rows and columns and found.get("PixelData"):
         frames = int(found.get("NumberOfFrames") or 1)
         facts += [f"{columns} × {rows}", *([f"{frames} frames"] if frames > 1 else [])]
         try:
             check_pixels(columns, rows)
-            drawn = thumbnail(_frame(found), Size(**options["size"]))
+            return answer(facts, thumbnail(_frame(found), Size(**options["size"])))
         except Exception as error:  # noqa: BLE001 - decoders of pixels raise what they like
-            return {"facts": facts, "plain": plain, "note": f"not drawn: {reason_of(error)}"}, b""
-        return {"facts": facts, "plain": plain, "note": ""}, drawn
+            note = f"not drawn: {reason_of(error)}"
+    plain = [(name, found.get(name)) for name in _PLAIN if found.get(name)]
+    return answer(facts, note=note, head=("element", "value"), rows=plain)
 
 
 def _frame(found: pydicom.Dataset) -> Image.Image:

@@ -1,8 +1,7 @@
 """Documents (Word, PowerPoint, OpenDocument, EPUB): title, author, first lines, counts.
 
-Runs in the parser process. All of them are ZIP files with XML inside. Only the parts that are
-needed are unpacked, piece by piece and up to `MAX_UNPACKED` bytes in all; no link is followed.
-Part names: ECMA-376 part 2 (OPC), OpenDocument 1.3 part 2, EPUB 3.3.
+All are ZIP files with XML inside (ECMA-376 part 2, OpenDocument 1.3 part 2, EPUB 3.3). Only the
+parts that are needed are unpacked, up to `MAX_UNPACKED` bytes in all; no link is followed.
 """
 
 from __future__ import annotations
@@ -10,48 +9,33 @@ from __future__ import annotations
 import io
 import posixpath
 import zipfile
-import zlib
 from collections.abc import Iterator, Set
 from typing import Any, Final
 from urllib.parse import unquote
 
-from odps_nb.notebook.preview.parsers.xml_text import LINES, Content, Wanted, read_xml
-from odps_nb.notebook.preview.shared import words
-from odps_nb.parsing.reasons import refusal_of
+from odps_nb.notebook.preview.parsers.xml_text import LINES, WantedXml, XmlContent, read_xml
+from odps_nb.notebook.preview.shared import answer, words
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of
 
 #: Bytes that are unpacked of one document, all its parts together.
 MAX_UNPACKED: Final = 16 << 20
 _CHUNK: Final = 64 << 10
 _PARTS: Final = 64  # slides or sections that are opened for text
-_LINKS: Final = Wanted(elements=words("Relationship"))
-_WORDS: Final = Wanted(paragraphs=words("p"), texts=words("t"))
+_LINKS: Final = WantedXml(elements=words("Relationship"))
+_WORDS: Final = WantedXml(paragraphs=words("p"), texts=words("t"))
 _TITLES: Final = words("title creator")
-_Counts = list[list[str]]
+_Read = tuple[XmlContent, list[str]]
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``title``, ``author``, ``lines``, and ``counts``: pairs of a number and its unit.
-
-    Parameters
-    ----------
-    options
-        ``label`` of the format.
-    """
+    """Return title, author, first lines, and counts as facts."""
     read = _READERS.get(options["label"], _open_slides)
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            found, counts = read(_Parts(archive))
-    except UnshowableError:
-        raise
-    except NotImplementedError as error:
-        raise UnshowableError(refusal_of(error)) from None
-    except RuntimeError:  # what zipfile raises for a part with a password
-        raise UnshowableError("it is locked with a password") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError) as error:
-        raise UnshowableError(refusal_of(error)) from None
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        found, facts = read(_Parts(archive))
     title, author = (found.values.get(name, "") for name in ("title", "creator"))
-    return {"title": title, "author": author, "lines": found.lines, "counts": counts}, b""
+    heading = [text for text in (title, f"by {author}" if author else "") if text]
+    return answer(facts, heading=heading, lines=found.lines or ("no text",))
 
 
 class _Parts:
@@ -66,24 +50,28 @@ class _Parts:
     def __contains__(self, name: str) -> bool:
         return _key(name) in self._infos
 
-    def read(self, name: str, wanted: Wanted, *, lines: int = LINES) -> Content:
-        """Return the content of a part; empty if there is no part of that name."""
-        return read_xml(self._chunks(name), wanted, lines=lines) if name in self else Content()
+    def check(self, main: str) -> None:
+        """Raise `UnshowableError` without the main part."""
+        if main not in self:
+            raise UnshowableError("its main part is missing")
 
-    def read_about(self, name: str, wanted: Wanted) -> Content:
+    def read(self, name: str, wanted: WantedXml, *, lines: int = LINES) -> XmlContent:
+        """Return the content of a part; empty if there is no part of that name."""
+        return read_xml(self._chunks(name), wanted, lines=lines) if name in self else XmlContent()
+
+    def read_about(self, name: str, wanted: WantedXml) -> XmlContent:
         """Return the content of a part that the text does not depend on; empty if it is damaged."""
         try:
             return self.read(name, wanted)
         except UnshowableError:
-            return Content()
+            return XmlContent()
 
     def _chunks(self, name: str) -> Iterator[bytes]:
         with self._archive.open(self._infos[_key(name)]) as part:
             while chunk := part.read(_CHUNK):
                 self._left -= len(chunk)
                 if self._left < 0:
-                    limit = MAX_UNPACKED >> 20
-                    raise UnshowableError(f"unpacks to more than {limit} MiB: not read")
+                    raise UnshowableError("unpacks to more than 16 MiB: not read")
                 yield chunk
 
     def links(self, part: str) -> list[tuple[str, str, str]]:
@@ -109,75 +97,71 @@ def _joined(folder: str, target: str) -> str:
     return posixpath.normpath(posixpath.join("/", folder, target)).lstrip("/")
 
 
-def _word(parts: _Parts) -> tuple[Content, _Counts]:
+def _word(parts: _Parts) -> _Read:
     main, found, stated = _office(parts, "word/document.xml")
     found.lines = parts.read(main, _WORDS).lines
     names = {"Pages": "page", "Paragraphs": "paragraph", "Words": "word"}
-    return found, [[stated[name], unit] for name, unit in names.items() if name in stated][:2]
+    return found, _counts(stated, names)[:2]
 
 
-def _power_point(parts: _Parts) -> tuple[Content, _Counts]:
+def _power_point(parts: _Parts) -> _Read:
     main, found, _ = _office(parts, "ppt/presentation.xml")
-    slides = parts.read(main, Wanted(elements=words("sldId"))).elements
+    slides = parts.read(main, WantedXml(elements=words("sldId"))).elements
     targets = {name: target for name, _, target in parts.links(main)}
-    # of the two attributes `id` and `r:id`, `Wanted.elements` returns the second
+    # of the two attributes `id` and `r:id`, `WantedXml.elements` returns the second
     ordered = [targets[slide["id"]] for _, slide in slides if slide.get("id") in targets]
     found.lines = _lines_of(parts, ordered, _WORDS)
-    return found, [[str(len(slides)), "slide"]]
+    return found, [count_of(len(slides), "slide")]
 
 
-def _office(parts: _Parts, usual: str) -> tuple[str, Content, dict[str, str]]:
+def _office(parts: _Parts, usual: str) -> tuple[str, XmlContent, dict[str, str]]:
     """Return the name of the main part, title and author, and the counts that are stated."""
     targets = {kind: target for _, kind, target in parts.links("")}
     main = targets.get("officeDocument", usual)
-    if main not in parts:
-        raise UnshowableError("its main part is missing")
+    parts.check(main)
     about = targets.get("core-properties", "docProps/core.xml")
-    found = parts.read_about(about, Wanted(values=_TITLES))
-    counted = Wanted(values=words("Pages Paragraphs Words"))
+    found = parts.read_about(about, WantedXml(values=_TITLES))
+    counted = WantedXml(values=words("Pages Paragraphs Words"))
     counting = targets.get("extended-properties", "docProps/app.xml")
     stated = parts.read_about(counting, counted).values
-    return main, found, {name: text for name, text in stated.items() if _is_count(text)}
+    return main, found, stated
 
 
-def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> tuple[Content, _Counts]:
-    if "content.xml" not in parts:
-        raise UnshowableError("its main part is missing")
-    manifest = parts.read("META-INF/manifest.xml", Wanted(elements=words("encryption-data")))
+def _open_document(parts: _Parts, slides: Set[str] = frozenset()) -> _Read:
+    parts.check("content.xml")
+    manifest = parts.read("META-INF/manifest.xml", WantedXml(elements=words("encryption-data")))
     if manifest.elements:
         raise UnshowableError("it is locked with a password")
-    statistic = Wanted(values=_TITLES, elements=words("document-statistic"))
+    statistic = WantedXml(values=_TITLES, elements=words("document-statistic"))
     found = parts.read_about("meta.xml", statistic)
     stated = {name: text for _, some in found.elements for name, text in some.items()}
-    content = parts.read("content.xml", Wanted(paragraphs=words("p h"), counted=slides))
+    content = parts.read("content.xml", WantedXml(paragraphs=words("p h"), counted=slides))
     found.lines = content.lines
     if content.counts["page"]:
-        return found, [[str(content.counts["page"]), "slide"]]
+        return found, [count_of(content.counts["page"], "slide")]
     names = {"page-count": "page", "paragraph-count": "paragraph"}
-    counts = [[stated[name], unit] for name, unit in names.items() if name in stated]
-    return found, [pair for pair in counts if _is_count(pair[0])]
+    return found, _counts(stated, names)
 
 
-def _open_slides(parts: _Parts) -> tuple[Content, _Counts]:
+def _open_slides(parts: _Parts) -> _Read:
     return _open_document(parts, words("page"))
 
 
-def _epub(parts: _Parts) -> tuple[Content, _Counts]:
-    container = parts.read("META-INF/container.xml", Wanted(elements=words("rootfile")))
+def _epub(parts: _Parts) -> _Read:
+    container = parts.read("META-INF/container.xml", WantedXml(elements=words("rootfile")))
     package = next((root.get("full-path", "") for _, root in container.elements), "")
-    if package not in parts:
-        raise UnshowableError("its main part is missing")
-    found = parts.read(package, Wanted(values=_TITLES, elements=words("item itemref")))
+    parts.check(package)
+    found = parts.read(package, WantedXml(values=_TITLES, elements=words("item itemref")))
     items = {item.get("id"): item.get("href", "") for tag, item in found.elements if tag == "item"}
     spine = [ref.get("idref") for tag, ref in found.elements if tag == "itemref"]
     folder = posixpath.dirname(package)
     ordered = [_joined(folder, unquote(items[ref])) for ref in spine if ref in items]
-    page = Wanted(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
+    page = WantedXml(paragraphs=words("p h1 h2 h3 h4 h5 h6 li blockquote"))
     found.lines = _lines_of(parts, ordered, page)
-    return found, [[str(len(spine)), "section"]]
+    return found, [count_of(len(spine), "section")]
 
 
-def _lines_of(parts: _Parts, names: list[str], wanted: Wanted) -> list[str]:
+def _lines_of(parts: _Parts, names: list[str], wanted: WantedXml) -> list[str]:
     """Return the first lines of parts that follow one another."""
     lines: list[str] = []
     for name in names[:_PARTS]:
@@ -187,8 +171,14 @@ def _lines_of(parts: _Parts, names: list[str], wanted: Wanted) -> list[str]:
     return lines
 
 
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
+def _counts(stated: dict[str, str], units: dict[str, str]) -> list[str]:
+    """Return what a document states of its length, where that is a number."""
+    found = ((stated.get(name, ""), unit) for name, unit in units.items())
+    return [
+        count_of(int(text), unit)
+        for text, unit in found
+        if text.isascii() and text.isdigit() and len(text) < 12 and int(text) > 0
+    ]
 
 
 _READERS: Final = {

@@ -1,7 +1,4 @@
-"""Films: length, size, codec, and one frame as a picture.
-
-Runs in the parser process.
-"""
+"""Films: length, size, codec, and one frame as a picture."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, check_pixels, thumbnail
-from odps_nb.notebook.preview.shared import OTHER_CODEC, Size, length_of
+from odps_nb.notebook.preview.shared import OTHER_CODEC, Size, answer, length_of
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -31,30 +28,22 @@ _INDEXED: Final = (
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return length, size and codec as facts, and a frame as an encoded picture.
-
-    Parameters
-    ----------
-    options
-        ``mime`` that the first bytes proved, ``whole``: ``yes`` when nothing is cut, and the
-        ``size`` of the preview.
-    """
-    mime, whole = options["mime"], options["whole"] == "yes"
+    """Return length, size and codec as facts, and a frame as an encoded picture."""
+    mime, whole = options["mime"], options["whole"]
     try:
         return _parsed(data, mime, Size(**options["size"]), whole=whole)
-    except UnshowableError as error:
-        if whole or DAMAGED not in str(error):
-            raise
-        raise UnshowableError("no frame was found in the part that was read") from None
+    except FAILURES as error:
+        reason = str(error) if isinstance(error, UnshowableError) else refusal_of(error)
+        if not whole and (DAMAGED in reason or reason.startswith("no ")):
+            reason = "no frame was found in the part that was read"
+        raise UnshowableError(reason) from None
 
 
 def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[str, Any], bytes]:
     with opened(data, mime) as container:
-        films = [one for one in container.streams.video if not _is_cover(one)]
-        film = next(iter(films), None)  # a cover is no film
+        film = next((one for one in container.streams.video if not _is_cover(one)), None)
         if film is None:
-            part = "inside" if whole else "in the part that was read"
-            raise UnshowableError(f"no moving picture was found {part}")
+            raise UnshowableError("no moving picture was found inside")
         context = film.codec_context
         name = context.name if context is not None else ""
         if name not in DECODERS:
@@ -65,7 +54,7 @@ def _parsed(data: bytes, mime: str, size: Size, *, whole: bool) -> tuple[dict[st
         # what has no index in front would state the length of the part that was read
         if container.duration and (whole or mime in _INDEXED):
             facts.insert(0, length_of(container.duration / 1_000_000))
-        return {"facts": facts}, thumbnail(picture, size)
+        return answer(facts, thumbnail(picture, size))
 
 
 def _is_cover(film: VideoStream) -> bool:
@@ -76,15 +65,9 @@ def _poster(container: InputContainer, film: VideoStream, *, whole: bool) -> Ima
     """Return the first frame, or one of the middle where that is a black or white one."""
     film.codec_context.thread_count = 1
     film.codec_context.options = {"max_pixels": str(MAX_PIXELS)}
-    try:
-        first = _next_frame(container, film)
-    except UnshowableError:
-        raise
-    except FAILURES as error:
-        raise UnshowableError(f"no frame: {refusal_of(error)}") from None
+    first = _next_frame(container, film)
     if first is None:
-        part = "it" if whole else "the part that was read"
-        raise UnshowableError(f"no frame was found in the first packets of {part}")
+        raise UnshowableError("no frame was found in its first packets")
     levels = np.asarray(first.convert("L"))
     if whole and levels.max() - levels.min() < _DULL and container.duration:
         with contextlib.suppress(*FAILURES):

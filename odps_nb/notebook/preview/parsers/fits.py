@@ -1,8 +1,7 @@
 """FITS (astronomy): the cards of the header, and the first picture as greys.
 
-Runs in the parser process. The format is small and old (FITS 4.0): units of a header and data, each
-of whole blocks of 2880 bytes; a header is cards of 80 letters up to ``END``; numbers of the data
-begin with their highest byte.
+FITS 4.0: units of a header and big-endian data, each of whole blocks of 2880 bytes; a header is
+cards of 80 letters up to ``END``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.parsers.depth import grey
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED
 from odps_nb.parsing.values import UnshowableError
 from odps_nb.terms import count_of
@@ -38,18 +37,16 @@ class _Unit:
     begins: int
 
     def number(self, name: str, default: int = 0) -> int:
-        try:
-            return int(self.values.get(name) or default)
-        except ValueError:
-            raise UnshowableError(f"{name} is no number") from None
+        return int(self.values.get(name) or default)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents as NumPy counts them: the one that changes fastest is the last."""
-        extents = [self.number(f"NAXIS{n}") for n in range(min(self.number("NAXIS"), 999), 0, -1)]
-        if any(extent < 0 for extent in extents):
+        axes = range(min(self.number("NAXIS"), 999), 0, -1)
+        extents = tuple(self.number(f"NAXIS{axis}") for axis in axes)
+        if min(extents, default=0) < 0:
             raise UnshowableError("an extent is negative")
-        return tuple(extents)
+        return extents
 
     @property
     def kind(self) -> str:
@@ -65,29 +62,23 @@ class _Unit:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the cards, facts, and the first picture, encoded, where there is one.
-
-    Parameters
-    ----------
-    options
-        ``whole``: ``yes`` when nothing is cut, and the ``size`` of the preview.
-    """
-    size = Size(**options["size"])
-    units = _units(data, all_of_it=options["whole"] == "yes")
+    """Return facts, and the first picture, or the cards where there is none."""
+    whole, size = options["whole"], Size(**options["size"])
+    units = _units(data, all_of_it=whole)
     with_data = next((unit for unit in units if unit.length), units[0])
     shown = next((unit for unit in units if _is_picture(unit)), with_data)
     shape = " × ".join(str(extent) for extent in reversed(shown.shape)) or "no data"
     if shown.kind in ("BINTABLE", "TABLE"):
         shape = f"table of {count_of(shown.number('NAXIS2'), 'row')}"
     facts = [shape, *([f"{len(units)} units"] if len(units) > 1 else [])]
-    cards = [list(card) for card in shown.cards[: size.rows * 10]]
-    found = {"facts": facts, "cards": cards, "note": ""}
-    if not _is_picture(shown) or options["whole"] != "yes":
-        return found, b""
-    try:
-        return found, picture.thumbnail(_drawn(data, shown), size)
-    except (MissingDependencyError, UnshowableError) as error:
-        return {**found, "note": str(error)}, b""
+    note = ""
+    if _is_picture(shown) and whole:
+        try:
+            return answer(facts, picture.thumbnail(_drawn(data, shown), size))
+        except (MissingDependencyError, UnshowableError) as error:
+            note = str(error)
+    head, rows = ("card", "value", "comment"), shown.cards[: size.rows * 10]
+    return answer(facts, note=note, head=head, rows=rows)
 
 
 def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
@@ -97,12 +88,12 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
         try:
             unit = _header(data, at)
             following = unit.begins + -(-unit.length // _BLOCK) * _BLOCK
-        except UnshowableError:
-            if not found and all_of_it:
+        except ValueError:
+            if found:
+                break  # what follows the last unit means nothing
+            if all_of_it:
                 raise
-            if not found:
-                raise UnshowableError("its header ends behind the part that was read") from None
-            break  # what follows the last unit means nothing
+            raise UnshowableError("its header ends behind the part that was read") from None
         found.append(unit)
         if not all_of_it or following <= at:
             break
@@ -110,16 +101,13 @@ def _units(data: bytes, *, all_of_it: bool) -> list[_Unit]:
     return found
 
 
-def _header(data: bytes, at: int) -> _Unit:
+def _header(data: bytes, start: int) -> _Unit:
     cards: list[_Card] = []
-    for number in range(_CARDS):
-        text = data[at + number * _CARD : at + (number + 1) * _CARD].decode("latin-1")
-        if len(text) < _CARD:
-            break
+    for at in range(start, min(start + _CARDS * _CARD, len(data) - _CARD + 1), _CARD):
+        text = data[at : at + _CARD].decode("latin-1")
         if text.rstrip() == "END":
-            ends = at + (number + 1) * _CARD
             values = {name: value for name, value, _ in reversed(cards)}  # the first one counts
-            return _Unit(cards=cards, values=values, begins=-(-ends // _BLOCK) * _BLOCK)
+            return _Unit(cards=cards, values=values, begins=-(-(at + _CARD) // _BLOCK) * _BLOCK)
         if text.strip():
             cards.append(_card(text))
     raise UnshowableError(f"{DAMAGED}: its header has no end")

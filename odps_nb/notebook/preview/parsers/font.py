@@ -1,7 +1,4 @@
-"""Fonts: a picture of some letters, and the names that the font gives itself.
-
-Runs in the parser process: FreeType reads the file.
-"""
+"""Fonts: a picture of some letters, drawn by FreeType, and the names that the font has."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ import io
 from itertools import islice
 from typing import Any, Final
 
-from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.reasons import reason_of
+from PIL import Image, ImageDraw, ImageFont
+
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.values import UnshowableError
 
 _LINES: Final = ("Aa Bb Cc 123", "Hamburgefonstiv", "Ää Éé Ññ & ?!")
@@ -30,34 +27,24 @@ _ELSEWHERE: Final = (
 _ABSENT: Final = "\U0010ffff"  # a code point that no font has a letter for
 _INK: Final = (17, 24, 39, 255)
 
-try:
-    from PIL import Image, ImageDraw, ImageFont
-except ImportError:  # said when a font is asked for
-    Image = None  # type: ignore[assignment]
-
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return family and style, and a PNG of some letters as data."""
-    if Image is None:
-        raise MissingDependencyError("fonts need Pillow", extra="notebook")
+    """Return family and style, and a picture of some letters."""
     size = Size(**options["size"])
     width, height = size.width * 2, size.height * 2
-    try:
-        # Raqm, the other engine, fails on letters that it draws nothing for, such as U+061C
-        basic = ImageFont.Layout.BASIC
-        font = ImageFont.truetype(io.BytesIO(data), height // 6, layout_engine=basic)
-        picture = Image.new("RGBA", (width, height), (255, 255, 255, 255))
-        pen = ImageDraw.Draw(picture)
-        lines = _lines(font)
-        if not lines:
-            raise UnshowableError("it has no letters that are looked for here")
-        for number, line in enumerate(lines):
-            _write(pen, font, line, width, y=height * (1 + number * 2) // 7)
-    except OSError as error:
-        raise UnshowableError(f"not readable as a font: {reason_of(error)}") from None
+    # Raqm, the other engine, fails on letters that it draws nothing for, such as U+061C
+    basic = ImageFont.Layout.BASIC
+    font = ImageFont.truetype(io.BytesIO(data), height // 6, layout_engine=basic)
+    picture = Image.new("RGBA", (width, height), (255, 255, 255, 255))
+    pen = ImageDraw.Draw(picture)
+    lines = _lines(font)
+    if not lines:
+        raise UnshowableError("it has no letters that are looked for here")
+    for number, line in enumerate(lines):
+        _write(pen, font, line, width, y=height * (1 + number * 2) // 7)
     out = io.BytesIO()
     picture.convert("P", palette=Image.Palette.ADAPTIVE, colors=32).save(out, "PNG", optimize=True)
-    return {"facts": [str(name)[:200] for name in font.getname() if name]}, out.getvalue()
+    return answer(filter(None, font.getname()), out.getvalue())
 
 
 def _lines(font: Any) -> list[str]:

@@ -1,8 +1,4 @@
-"""Mail messages: fields of the header, first lines of text, names and sizes of attachments.
-
-Runs in the parser process. Nothing of an attachment is looked into, and a page inside a message
-is shown as its words.
-"""
+"""Mail messages: fields of the header, first lines of text, names and sizes of attachments."""
 
 from __future__ import annotations
 
@@ -12,11 +8,12 @@ from collections.abc import Iterator
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from email.message import Message
-from html.parser import HTMLParser
 from typing import Any, Final
 
 from odps_nb.notebook.preview.parsers.xml_text import LINE_LENGTH, LINES
+from odps_nb.notebook.preview.shared import answer, markup_text
 from odps_nb.parsing.values import UnshowableError
+from odps_nb.terms import count_of, format_bytes
 
 _FIELDS: Final = ("From", "To", "Cc", "Date")
 _LONGEST: Final = 300
@@ -27,28 +24,22 @@ _PARTS: Final = 1000
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``subject``, ``fields``, ``lines``, ``attached`` (names and sizes) and their count.
-
-    Parameters
-    ----------
-    options
-        ``whole``: ``yes`` when nothing is cut; else no attachments are listed.
-    """
+    """Return subject, fields, first lines, and attachments; these only of a whole message."""
+    whole = options["whole"]
     try:
         message = email.message_from_bytes(data)
         parts = list(_leaves(message))
     except RecursionError:
         raise UnshowableError("its parts are nested too deep: not read") from None
-    attached = [part for part in parts if _is_attached(part)] if options["whole"] == "yes" else []
-    stated = [(name, _field(message, name)) for name in _FIELDS]
-    sizes = [[_name(part), str(len(_payload(part)))] for part in attached[:_ATTACHED]]
-    return {
-        "subject": _field(message, "Subject"),
-        "fields": [f"{name}: {text}" for name, text in stated if text],
-        "lines": _lines([part for part in parts if not _is_attached(part)]),
-        "attached": sizes,
-        "count": len(attached),
-    }, b""
+    attached = [part for part in parts if _is_attached(part)] if whole else []
+    stated = [(name, _decoded(message.get(name, ""))) for name in _FIELDS]
+    lines = [f"{name}: {text}" for name, text in stated if text]
+    for part in attached[:_ATTACHED]:
+        size = format_bytes(len(_payload(part)))
+        lines.append(f"attached: {_name(part) or 'without a name'} · {size}")
+    lines += ["", *_lines([part for part in parts if not _is_attached(part)])]
+    facts = (count_of(len(attached), "attachment"),) if whole else ()
+    return answer(facts, heading=filter(None, [_decoded(message.get("Subject", ""))]), lines=lines)
 
 
 def _leaves(message: Message) -> Iterator[Message]:
@@ -67,10 +58,6 @@ def _leaves(message: Message) -> Iterator[Message]:
 def _is_attached(part: Message) -> bool:
     is_text = part.get_content_maintype() == "text"
     return not is_text or part.get_content_disposition() == "attachment"
-
-
-def _field(message: Message, name: str) -> str:
-    return _decoded(message.get(name, ""))
 
 
 def _name(part: Message) -> str:
@@ -105,9 +92,7 @@ def _lines(texts: list[Message]) -> list[str]:
         return []
     text = _text(_payload(part)[:_TEXT_READ], part.get_content_charset("utf-8"))
     if part.get_content_subtype() == "html":
-        page = _Words()
-        page.feed(text)
-        text = "".join(page.words)
+        text = markup_text(text)
     lines = (line.rstrip()[:LINE_LENGTH] for line in text.splitlines())
     return [line for line in lines if line][:LINES]
 
@@ -122,26 +107,3 @@ def _text(data: bytes, charset: str) -> str:
 def _plain(text: str) -> str:
     """Return the text without halves of surrogate pairs, which no page can hold."""
     return text.encode("utf-8", "replace").decode()
-
-
-class _Words(HTMLParser):
-    """Collects the words of a page, a line for each block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        if tag in ("script", "style", "title"):
-            self._hidden += 1
-        elif tag in ("p", "div", "br", "tr", "li", "h1", "h2", "h3", "table"):
-            self.words.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("script", "style", "title") and self._hidden:
-            self._hidden -= 1
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.words.append(data)

@@ -1,17 +1,16 @@
-"""netCDF-3: names, shapes, types and attributes of the variables, read from the header by hand.
+"""netCDF-3: names, shapes, types and attributes of the variables (Classic Format Specification).
 
-Runs in the parser process. The header stands at the start (netCDF Classic Format Specification);
-no value of a variable is read.
+Only the header is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
 
-from odps_nb.parsing.reasons import DAMAGED
-from odps_nb.parsing.values import UnshowableError
+from odps_nb.notebook.preview.shared import answer
 from odps_nb.terms import count_of
 
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12  # tags of lists
@@ -23,29 +22,25 @@ _TYPES: Final = {
 _NAMES: Final = {"S1": "char"}
 _MANY: Final = 4_096  # entries of one list, and dimensions of a variable
 _SHOWN: Final = 60
-_LONGEST: Final = 200
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return ``rows`` (name, shape, type, attributes), ``heading`` and ``facts``."""
-    header = _Header(data)
-    try:
-        dimensions, attributes, variables = header.read()
-    except (IndexError, KeyError, ValueError):
-        what = "its header ends early" if header.ended else "its header is none of netCDF"
-        raise UnshowableError(f"{DAMAGED}: {what}") from None
+    """Return a row for each variable, and attributes of the file."""
+    dimensions, attributes, variables = _Header(data).read()
     rows = []
     for name, places, about, kind in variables[:_SHOWN]:
         shape = " × ".join("{} {:,}".format(*dimensions[place]) for place in places)
-        shown = "; ".join(about)
-        rows.append([name, shape or "scalar", kind, shown[:_LONGEST]])
+        rows.append((name, shape or "scalar", kind, "; ".join(about)))
     facts = [count_of(len(variables), "variable"), count_of(len(dimensions), "dimension")]
-    return {"rows": rows, "heading": attributes[:8], "facts": facts}, b""
+    return described(facts, attributes[:8], rows)
 
 
-def attribute_text(name: str, value: object) -> str:
-    """Return ``name: value``, cut."""
-    return f"{name}: {value}"[:_LONGEST]
+def described(
+    facts: list[str], attributes: list[str], rows: Iterable[Iterable[str]]
+) -> tuple[dict[str, Any], bytes]:
+    """Return the answer about a file: its attributes, and a row for each dataset."""
+    heading = [attributes[0], " · ".join(("", *attributes[1:]))] if attributes else []
+    return answer(facts, heading=heading, head=("name", "shape", "type", "attributes"), rows=rows)
 
 
 class _Header:
@@ -56,7 +51,6 @@ class _Header:
         version = data[3]
         self._wide = 8 if version == 5 else 4
         self._offset = 4 if version == 1 else 8
-        self.ended = False
 
     def read(self) -> tuple[list[tuple[str, int]], list[str], list[Any]]:
         """Return dimensions with lengths, attributes of the file, and variables."""
@@ -73,7 +67,7 @@ class _Header:
         name = self._text()
         places = [self._number() for _ in range(self._bounded())]
         if any(place >= dimensions for place in places):
-            raise ValueError
+            raise ValueError("its header is none of netCDF")
         about = self._attributes()
         kind = np.dtype(_TYPES[self._number(4)])
         self._number(), self._number(self._offset)  # size and place of its values
@@ -90,24 +84,24 @@ class _Header:
                 value = raw.rstrip(b"\0").decode("utf-8", "replace")
             else:
                 value = ", ".join(str(one) for one in np.frombuffer(raw, item)[:8])
-            found.append(attribute_text(name, value))
+            found.append(f"{name}: {value}")
         return found
 
     def _list(self, tag: int) -> int:
         """Return the number of entries of a list, which has a tag; ``0 0`` where it is absent."""
         stated, count = self._number(4), self._bounded()
         if stated != tag and (stated or count):
-            raise ValueError
+            raise ValueError("its header is none of netCDF")
         return count
 
     def _bounded(self) -> int:
         count = self._number()
         if count > _MANY:
-            raise ValueError
+            raise ValueError("its header is none of netCDF")
         return count
 
     def _text(self) -> str:
-        return self._padded(self._number()).decode("utf-8", "replace")[:_LONGEST]
+        return self._padded(self._number()).decode("utf-8", "replace")
 
     def _padded(self, length: int) -> bytes:
         raw = self._take(length)
@@ -120,7 +114,6 @@ class _Header:
     def _take(self, length: int) -> bytes:
         raw = self._data[self._at : self._at + length]
         if len(raw) < length:
-            self.ended = True
-            raise IndexError
+            raise EOFError
         self._at += length
         return raw

@@ -1,7 +1,4 @@
-"""ORC: names, types and first rows as texts.
-
-Runs in the parser process. A stripe is unpacked as a whole, so only a small one is.
-"""
+"""ORC: names, types and first rows. A stripe is unpacked as a whole, so only a small one is."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """HTML pages: rebuilt without links, forms, frames, scripts and anything that loads a file.
 
-Runs in the parser process. The sandbox and the policy of the frame stop scripts and requests; they
-do not stop hints (``<link rel=preconnect>``), nor a click on a link, which loads a page that has no
-policy. So nothing is left to click or to hint. The tree is built and written by
-nh3 (html5ever, the parser of a browser), which keeps only what is listed here.
+Sandbox and policy of the frame stop neither hints (``<link rel=preconnect>``) nor a click on a
+link. nh3 (html5ever, the parser of a browser) keeps only what is listed here.
 """
 
 from __future__ import annotations
@@ -13,15 +11,11 @@ import binascii
 import re
 from typing import Any, Final
 
-from odps_nb.errors import MissingDependencyError
+import nh3
+
 from odps_nb.notebook.preview.parsers.picture import MAX_PIXELS, pixels
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
-
-try:
-    import nh3
-except ImportError:  # said when a page is to be drawn
-    nh3 = None  # type: ignore[assignment]
 
 _TAGS: Final = words(
     "abbr address article aside b bdi bdo big blockquote br caption center cite code col "
@@ -55,15 +49,7 @@ _PICTURE: Final = re.compile(r"\s*data:image/[a-z]+;base64,([A-Za-z0-9+/=\s]+)",
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return a page rebuilt from allowed elements, as data in UTF-8.
-
-    Parameters
-    ----------
-    data
-        The page in UTF-8.
-    """
-    if nh3 is None:
-        raise MissingDependencyError("drawing a page needs nh3", extra="notebook")
+    """Return a page in UTF-8 rebuilt from allowed elements, as data in UTF-8."""
     text = data.decode()
     made = _cleaned(text, styles=True)
     first, last = made.find("<style"), made.rfind("</style")

@@ -1,8 +1,4 @@
-"""Parquet: names, types and first rows as texts.
-
-Runs in the parser process. Column chunks state their unpacked length, so that is added up first;
-see `odps_nb.notebook.preview.parsers.arrow`.
-"""
+"""Parquet: names, types and first rows as texts; see `odps_nb.notebook.preview.parsers.arrow`."""
 
 from __future__ import annotations
 

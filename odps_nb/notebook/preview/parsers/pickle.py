@@ -1,7 +1,4 @@
-"""Pickles: the names that their instructions import; runs none of them.
-
-Runs in the parser process. `pickletools.genops` only reads instructions.
-"""
+"""Pickles: the names that their instructions import; `pickletools.genops` runs none of them."""
 
 from __future__ import annotations
 

@@ -1,21 +1,19 @@
 """Raster images: thumbnails that we encode ourselves.
 
-Runs in the parser process. Pillow is told the one format that the first bytes proved, and the size
-in pixels is checked from the header before anything is decoded: a PNG of 17 kB can hold 144 million
-pixels.
+Pillow is told the one format that the first bytes proved, and the size in pixels is checked before
+anything is decoded: a PNG of 17 kB can hold 144 million pixels.
 """
 
 from __future__ import annotations
 
 import io
-import warnings
 from typing import Any, Final
 
 from odps_nb.convert.pictures import PICTURES, icon_size, open_picture, register, tiff_form
 from odps_nb.errors import MissingDependencyError
 from odps_nb.notebook.preview.parsers.colours import as_srgb
 from odps_nb.notebook.preview.parsers.depth import stretched
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.reasons import DAMAGED, refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -37,33 +35,23 @@ else:
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return the size of the picture in pixels, and a thumbnail as data.
-
-    Parameters
-    ----------
-    options
-        ``mime`` that the first bytes proved, and the ``size`` of the preview; ``whole`` is ``no``
-        where the first bytes are all there is: then there is no thumbnail.
-    """
-    size = Size(**options["size"])
-    if PICTURES[options["mime"]] == "ICO":  # Pillow decodes it when it opens it
+    """Return the size of the picture in pixels, and a thumbnail unless ``whole`` is false."""
+    mime, size = options["mime"], Size(**options["size"])
+    if PICTURES[mime] == "ICO":  # Pillow decodes it when it opens it
         check_pixels(*icon_size(data))
-    with warnings.catch_warnings():
-        # Pillow warns of odd files; what matters here either raises or is checked below
-        warnings.simplefilter("ignore")
-        try:
-            if options.get("whole") == "no":
-                with _opened(data, options["mime"]) as image:
-                    return {"facts": [_extent(image)], "note": ""}, b""
-            return _made(data, options["mime"], size)
-        except (OSError, SyntaxError) as error:
-            note = _refusal(data, options["mime"], error)
-            if not note.startswith(DAMAGED):
-                raise UnshowableError(note) from None
-            return _rest(data, options["mime"], size, note)
+    try:
+        if not options.get("whole", True):
+            with _opened(data, mime) as image:
+                return answer((_extent(image),))
+        return answer(*_made(data, mime, size))
+    except (OSError, SyntaxError) as error:
+        note = _refusal(data, mime, error)
+        if not note.startswith(DAMAGED):
+            raise UnshowableError(note) from None
+        return _rest(data, mime, size, note)
 
 
-def _made(data: bytes, mime: str, size: Size) -> tuple[dict[str, Any], bytes]:
+def _made(data: bytes, mime: str, size: Size) -> tuple[list[str], bytes]:
     with _opened(data, mime) as image:
         # an icon may hold a picture of any size behind a header that says 16 × 16
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2  # Pillow refuses what is twice as much
@@ -77,12 +65,12 @@ def _rest(data: bytes, mime: str, size: Size, note: str) -> tuple[dict[str, Any]
     """Return what is there of a picture that is cut or damaged, with the ``note``."""
     ImageFile.LOAD_TRUNCATED_IMAGES = True  # of Pillow as a whole, in a process of our own
     try:
-        found, drawn = _made(data, mime, size)
+        facts, drawn = _made(data, mime, size)
     except (OSError, SyntaxError):
         raise UnshowableError(note) from None
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = False
-    return {**found, "note": f"{note}; the rest of it is drawn"}, drawn
+    return answer(facts, drawn, note=f"{note}; the rest of it is drawn")
 
 
 def _refusal(data: bytes, mime: str, error: BaseException) -> str:
@@ -96,27 +84,21 @@ def _refusal(data: bytes, mime: str, error: BaseException) -> str:
 
 def pixels(data: bytes) -> int:
     """Return how many pixels the header of a picture promises, of any format; decodes none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with _opened(data, *PICTURES) as image:
-            return image.size[0] * image.size[1]
+    with _opened(data, *PICTURES) as image:
+        return image.size[0] * image.size[1]
 
 
 def _opened(data: bytes, *mimes: str) -> Image.Image:
-    _require_pillow()
+    if Image is None:
+        raise MissingDependencyError("pictures need Pillow", extra="notebook")
     try:
         return open_picture(data, *mimes)
     except Image.DecompressionBombError:
         raise UnshowableError(_TOO_MANY) from None
 
 
-def _require_pillow() -> None:
-    if Image is None:
-        raise MissingDependencyError("pictures need Pillow", extra="notebook")
-
-
-def drawn(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
-    """Return facts of an opened picture and a note, and its thumbnail."""
+def drawn(image: Image.Image, size: Size) -> tuple[list[str], bytes]:
+    """Return facts of an opened picture, and its thumbnail."""
     facts = [_extent(image)]
     if image.format in _JPEG:
         image.draft(None, _box(size))  # decodes at a fraction of the size where it can
@@ -135,7 +117,7 @@ def drawn(image: Image.Image, size: Size) -> tuple[dict[str, Any], bytes]:
             image, found = stretched(image)
             facts += found
         data = thumbnail(image, size)
-    return {"facts": facts, "note": ""}, data
+    return facts, data
 
 
 def _extent(image: Image.Image) -> str:
@@ -166,10 +148,6 @@ def check_pixels(width: int, height: int) -> None:
         )
 
 
-def _has_transparency(image: Image.Image) -> bool:
-    return "A" in image.getbands() or "transparency" in image.info
-
-
 def thumbnail(image: Image.Image, size: Size) -> bytes:
     """Return a picture encoded for a page, small, upright, in sRGB; a format that holds it well.
 
@@ -184,12 +162,11 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
         small = small.convert("RGB")
     out = io.BytesIO()
     if small.getcolors(256) is not None:
-        small.save(out, "PNG")  # optimize=True takes ten times as long for a tenth of the bytes
-        return out.getvalue()
-    if small.mode == "RGB":
-        small.save(out, "JPEG", quality=82)
-        return out.getvalue()
-    form = "WEBP" if features.check("webp") else "PNG"
+        form = "PNG"  # optimize=True takes ten times as long for a tenth of the bytes
+    elif small.mode == "RGB":
+        form = "JPEG"
+    else:
+        form = "WEBP" if features.check("webp") else "PNG"
     small.save(out, form, quality=82)
     return out.getvalue()
 
@@ -197,7 +174,7 @@ def thumbnail(image: Image.Image, size: Size) -> bytes:
 def _eight_bits(image: Image.Image) -> Image.Image:
     """Return a copy in L, LA, RGB or RGBA; in CMYK where a profile says what its inks look like."""
     is_grey = image.mode in ("1", "L", "LA")
-    if _has_transparency(image):
+    if "A" in image.getbands() or "transparency" in image.info:
         return image.convert("LA" if is_grey else "RGBA")
     if image.mode == "CMYK" and "icc_profile" in image.info:
         return image.copy()

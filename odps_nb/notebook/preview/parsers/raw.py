@@ -1,20 +1,16 @@
-"""Camera RAW: the largest whole JPEG inside, which is what the camera showed of the picture.
-
-Runs in the parser process. Each maker has other places for it, so it is found by its first bytes.
-"""
+"""Camera RAW: the largest whole JPEG inside, found by its first bytes."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
-import warnings
 from itertools import islice
 from typing import Any, Final
 
 from odps_nb.convert.pictures import open_picture
 from odps_nb.notebook.preview.parsers.picture import drawn
-from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.values import UnshowableError
 
 # the marker of a start, and one of those that follow it in a JPEG (ITU-T T.81, B.1.1.3)
@@ -30,12 +26,10 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return camera and size of the embedded picture, and a thumbnail of it as data."""
     size = Size(**options["size"])
     places = [match.start() for match in islice(_JPEG.finditer(data), _LOOKED_AT)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tags = _tags(data)
-        for _, at in sorted(((_pixels(data, at), at) for at in places), reverse=True):
-            with contextlib.suppress(Exception):  # cut, of 12 bits, or no JPEG at all
-                return _shown(data[at:], tags, size)
+    tags = _tags(data)
+    for _, at in sorted(((_pixels(data, at), at) for at in places), reverse=True):
+        with contextlib.suppress(Exception):  # cut, of 12 bits, or no JPEG at all
+            return _shown(data[at:], tags, size)
     raise UnshowableError("no embedded preview in the bytes that were read")
 
 
@@ -55,11 +49,10 @@ def _shown(data: bytes, tags: dict[int, Any], size: Size) -> tuple[dict[str, Any
             exif[_ORIENTATION] = tags[_ORIENTATION]
             image.info["exif"] = exif.tobytes()
         model = str(tags.get(_MODEL) or exif.get(_MODEL) or "").strip("\0 ")[:80]
-        found, made = drawn(image, size)
-    (pixels,) = found["facts"]
+        (pixels,), made = drawn(image, size)
     facts = [fact for fact in (model, f"preview {pixels}") if fact]
     note = "shown is the preview that the camera embedded, not the RAW data"
-    return {"facts": facts, "note": note}, made
+    return answer(facts, made, note=note)
 
 
 def _tags(data: bytes) -> dict[int, Any]:

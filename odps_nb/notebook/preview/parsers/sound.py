@@ -1,6 +1,6 @@
 """Sound: length, sampling rate, channels, and how loud it is over time.
 
-Runs in the parser process. WAV of whole numbers is read here; everything else by FFmpeg.
+WAV of whole numbers is read here, everything else by FFmpeg.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from odps_nb.notebook.preview.parsers.containers import DECODERS, FAILURES, opened
-from odps_nb.notebook.preview.shared import OTHER_CODEC, length_of
+from odps_nb.notebook.preview.shared import OTHER_CODEC, answer, length_of
 from odps_nb.parsing.reasons import refusal_of
 from odps_nb.parsing.values import UnshowableError
 
@@ -35,30 +35,18 @@ _AMR_WIDE: Final = (17, 23, 32, 36, 40, 46, 50, 58, 60, 5, 0, 0, 0, 0, 0, 0)
 _AAC_HERTZ: Final = (
     *(96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350),
 )
-_NAMED: Final = {1: "mono", 2: "stereo"}
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Return facts, and as data two bytes for each column: lowest and highest level, 128 is none.
-
-    Parameters
-    ----------
-    options
-        ``mime`` that the first bytes proved.
-    """
+    """Return facts, and as data the lowest and the highest level of each column; 128 is silence."""
     read = _wav if options["mime"] == "audio/wav" else _decoded
     length, hertz, channels, levels, codec = read(data, options["mime"])
     if not len(levels) or not hertz:
         raise UnshowableError("no sound inside")
-    facts = [
-        length,
-        f"{hertz / 1000:g} kHz",
-        _NAMED.get(channels, f"{channels} channels"),
-    ]
+    named = {1: "mono", 2: "stereo"}.get(channels, f"{channels} channels")
+    facts = [length, f"{hertz / 1000:g} kHz", named, *(name for name in codec if name != "PCM")]
     numbers = np.clip(np.nan_to_num(levels), -1, 1) * 127 + 128
-    return {"facts": [*facts, *(name for name in codec if name != "PCM")]}, numbers.astype(
-        np.uint8
-    ).tobytes()
+    return answer(facts, numbers.astype(np.uint8).tobytes())
 
 
 def _amr_seconds(data: bytes) -> float:

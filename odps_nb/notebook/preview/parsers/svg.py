@@ -1,27 +1,19 @@
 """SVG: an upper bound of how much a browser would draw.
 
-Runs in the parser process. ``<use>``, patterns, markers, masks and clip paths draw what they refer
-to once more, and may be nested: 2 kB become 10^8 shapes, and a notebook that holds
-them can never be opened again. So each reference is counted by what it draws, over the whole
-graph. What is not understood, or not needed for pictures, is refused: then the source is shown.
+``<use>``, patterns, markers, masks and clip paths draw what they refer to and may be nested: 2 kB
+become 10^8 shapes, and a notebook that holds them can never be opened again. So each reference is
+counted by what it draws. What is not understood is refused: then the source is shown.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.parsers import expat
 
-from odps_nb.notebook.preview.parsers.svg_style import (
-    GEOMETRY,
-    NUMBER,
-    Links,
-    dash_of,
-    has_odd_lengths,
-    links_of,
-    sheet_links,
-)
 from odps_nb.notebook.preview.shared import words
 from odps_nb.parsing.values import UnshowableError
 
@@ -40,6 +32,27 @@ _SILENT: Final = words("title desc metadata script view")
 _NO_CSS: Final = ("on", "aria-", "data-", "id", "class", "d", "points", "href", "role", "lang")
 # length of a curve beside the sum of its numbers, for the longest of arcs
 _BENT: Final = 8
+# styles: only plain declarations are understood
+_FUNCTION: Final = re.compile(r"([\w-]*)\s*\(")
+_REFERENCE: Final = re.compile(r"url\(\s*(['\"]?)#([^'\"()\s]+)\1\s*\)")
+_HARMLESS: Final = words(
+    "rgb rgba hsl hsla matrix translate translatex translatey scale scalex scaley rotate "
+    "skewx skewy"
+)
+_COMMENT: Final = re.compile(r"/\*.*?\*/|<!--|-->", re.DOTALL)
+_RULES: Final = re.compile(r"(?:[^{}@\\:()\[\]]*\{[^{}@\\]*\})*[^{}@\\:()\[\]]*")
+_RULE: Final = re.compile(r"([^{}]*)\{([^{}]*)\}")
+_WORK: Final = 1_000_000
+_ONCE: Final = frozenset({"clip-path", "mask"})
+_MOVING: Final = ("animation", "transition", "will-change", "filter", "backdrop-filter")
+_NUMBER: Final = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_SIDES: Final = words("x y x1 y1 x2 y2 width height r rx ry cx cy")
+_PLAIN: Final = re.compile(r"[-+0-9.eE]*(?:px)?")
+_DASHES: Final = re.compile(r"stroke-dasharray\s*:([^;}]*)")
+_SIZED: Final = re.compile(r"(?:^|[;{\s])(?:x|y|width|height|r|rx|ry|cx|cy|d)\s*:")
+
+# pairs of a property and the name of an element that it may refer to
+_Links = frozenset[tuple[str, str]]
 
 
 @dataclass(slots=True)
@@ -47,7 +60,7 @@ class _Node:
     """An element: what it draws, and which elements it refers to."""
 
     tag: str
-    inherited: Links
+    inherited: _Links
     children: list[_Node] = field(default_factory=list)
     uses: str = ""
     once: tuple[str, ...] = ()
@@ -68,7 +81,7 @@ def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     return {"drawn": drawn}, b""
 
 
-def refuse(what: str) -> UnshowableError:
+def _refusal(what: str) -> UnshowableError:
     """Return the error for a feature that is not drawn."""
     return UnshowableError(f"has {what}: shown as source")
 
@@ -82,7 +95,6 @@ class _Reader:
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._doctype
-        parser.EntityDeclHandler = self._entity
         parser.SkippedEntityHandler = self._entity
         parser.ProcessingInstructionHandler = self._entity
         self.root: _Node | None = None
@@ -95,31 +107,31 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
-            raise refuse("an internal document type")
+            raise _refusal("an internal document type")
 
     def _entity(self, *_: object) -> None:
-        raise refuse("entities or processing instructions")
+        raise _refusal("entities or processing instructions")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > _DEPTH:
-            raise refuse("elements nested too deeply")
+            raise _refusal("elements nested too deeply")
         space, _, tag = name.rpartition(" ")
         if self._silent or space != _SVG or tag in _SILENT:
             self._silent += 1  # elements of other vocabularies are not drawn
             return
         if tag not in _SHAPES and tag not in _GROUPS:
-            raise refuse(f"<{tag[:40]}>")
-        node = _node(tag, attributes, self._open[-1].inherited if self._open else Links())
+            raise _refusal(f"<{tag[:40]}>")
+        node = _node(tag, attributes, self._open[-1].inherited if self._open else frozenset())
         self.count += 1
-        self.dash = min(self.dash, dash_of(attributes))
-        self.odd = self.odd or (tag in _SHAPES and has_odd_lengths(attributes))
+        self.dash = min(self.dash, _dash_of(attributes))
+        self.odd = self.odd or (tag in _SHAPES and _has_odd_lengths(attributes))
         if self._open:
             self._open[-1].children.append(node)
         self.root = self.root or node
         if "id" in attributes:
             if attributes["id"] in self.ids:
-                raise refuse("a duplicate id")
+                raise _refusal("a duplicate id")
             self.ids[attributes["id"]] = node
         self._open.append(node)
 
@@ -139,21 +151,22 @@ class _Reader:
             self._open[-1].points += len(text)
 
 
-def _node(tag: str, attributes: dict[str, str], inherited: Links) -> _Node:
-    own = links_of({n.rpartition(" ")[2]: v for n, v in attributes.items() if _is_css(n)})
-    node = _Node(tag=tag, inherited=inherited | own.inherited, once=own.once)
+def _node(tag: str, attributes: dict[str, str], inherited: _Links) -> _Node:
+    own = {name: text for name, text in attributes.items() if _is_css(name)}
+    links, once = _links_of(own)
+    node = _Node(tag=tag, inherited=inherited | links, once=once)
     href = attributes.get("href", attributes.get(f"{_XLINK} href", "")).strip()
     if tag == "image":
         if href.lower().startswith("data:"):
-            raise refuse("an embedded picture")  # others are not loaded
+            raise _refusal("an embedded picture")  # others are not loaded
     elif href and tag != "a":
         if not href.startswith("#"):
-            raise refuse("a link to another document")
+            raise _refusal("a link to another document")
         node.uses = href[1:]
     for name in ("d", "points", "x", "y", "dx", "dy", "rotate"):
-        node.points += len(NUMBER.findall(attributes.get(name, "")))
-    for name in ("d", "points", *GEOMETRY):
-        node.reach += sum(abs(float(n)) for n in NUMBER.findall(attributes.get(name, "")))
+        node.points += len(_NUMBER.findall(attributes.get(name, "")))
+    for name in ("d", "points", *_SIDES):
+        node.reach += sum(abs(float(n)) for n in _NUMBER.findall(attributes.get(name, "")))
     return node
 
 
@@ -166,13 +179,13 @@ class _Count:
 
     def __init__(self, reader: _Reader) -> None:
         if reader.root is None or reader.root.tag != "svg":
-            raise refuse("no <svg> of the SVG namespace")
+            raise _refusal("no <svg> of the SVG namespace")
         self._root, self._ids = reader.root, reader.ids
         sheet = "".join(reader.sheet)
-        self._sheet = sheet_links(sheet, elements=reader.count)
-        self._dash = min(reader.dash, dash_of({}, sheet))
-        if self._dash < math.inf and (reader.odd or has_odd_lengths({}, sheet)):
-            raise refuse("dashes of unknown number")
+        self._sheet, self._once = _sheet_links(sheet, elements=reader.count)
+        self._dash = min(reader.dash, _dash_of({}, sheet))
+        if self._dash < math.inf and (reader.odd or _has_odd_lengths({}, sheet)):
+            raise _refusal("dashes of unknown number")
         self._known: dict[int, tuple[float, float]] = {}
         self._under_way: set[int] = set()
 
@@ -186,9 +199,9 @@ class _Count:
         if known is not None:
             return known
         if id(node) in self._under_way:
-            raise refuse("a reference to itself")
+            raise _refusal("a reference to itself")
         if len(self._under_way) > 3 * _DEPTH:
-            raise refuse("references nested too deeply")
+            raise _refusal("references nested too deeply")
         self._under_way.add(id(node))
         found = self._counted(node)
         self._under_way.discard(id(node))
@@ -210,7 +223,7 @@ class _Count:
             drawn += (1 + marks / _PER_SHAPE) * self._each(node)
             drawn += (1 + node.points) * self._markers(node)
             points += 1 + node.points
-        for name in (*node.once, *self._sheet.once):
+        for name in (*node.once, *self._once):
             drawn += self._target(name)[0]
         return drawn, points
 
@@ -220,9 +233,72 @@ class _Count:
 
     def _each(self, node: _Node) -> float:
         """Return how many shapes are drawn for one: itself, and the patterns of fill and stroke."""
-        every = node.inherited | self._sheet.inherited
-        return 1 + sum(max(self._target(name)[0] for name in names) for names in every.paints)
+        return 1 + self._most(node, markers=False)
 
     def _markers(self, node: _Node) -> float:
-        every = node.inherited | self._sheet.inherited
-        return sum(max(self._target(name)[0] for name in names) for names in every.markers)
+        return self._most(node, markers=True)
+
+    def _most(self, node: _Node, *, markers: bool) -> float:
+        """Return the most that the properties of a node draw: each draws one of its targets."""
+        links = node.inherited | self._sheet
+        found = [link for link in links if link[0].startswith("marker") == markers]
+        most = max((self._target(name)[0] for _, name in found), default=0.0)
+        return len({name for name, _ in found}) * most
+
+
+# -- styles ----------------------------------------------------------------------------------------
+
+
+def _links_of(attributes: Mapping[str, str]) -> tuple[_Links, tuple[str, ...]]:
+    """Return what the attributes of an element refer to, ``style`` among them."""
+    declared = [(name.lower(), value) for name, value in attributes.items() if name != "style"]
+    return _style([*declared, *_declarations(attributes.get("style", ""))])
+
+
+def _sheet_links(text: str, *, elements: int) -> tuple[_Links, tuple[str, ...]]:
+    """Return what a style sheet refers to; each rule is taken to apply to every element."""
+    text = _COMMENT.sub(" ", text)
+    if not _RULES.fullmatch(text):
+        raise _refusal("an unsupported style sheet")
+    rules = _RULE.findall(text)
+    steps = sum(len(re.split(r"[\s,>+~]+", selector)) for selector, _ in rules)
+    if steps * elements > _WORK:
+        raise _refusal("too many styles")
+    return _style([pair for _, body in rules for pair in _declarations(body)])
+
+
+def _declarations(text: str) -> Iterable[tuple[str, str]]:
+    for declaration in _COMMENT.sub(" ", text).split(";"):
+        name, _, value = declaration.partition(":")
+        yield name.strip().lower(), value
+
+
+def _style(declared: Iterable[tuple[str, str]]) -> tuple[_Links, tuple[str, ...]]:
+    """Return references that are inherited, and those that are not."""
+    links: set[tuple[str, str]] = set()
+    for name, value in declared:
+        if name.startswith(("--", *_MOVING)) and value.strip() != "none":
+            raise _refusal(name[:40])
+        functions = {found.lower() for found in _FUNCTION.findall(_REFERENCE.sub("", value))}
+        if "\\" in value or ("var" in value and "--" in value) or not functions <= _HARMLESS:
+            raise _refusal("an unsupported style")
+        links |= {(name, found) for _, found in _REFERENCE.findall(value)}
+    inherited = frozenset(link for link in links if link[0] not in _ONCE)
+    return inherited, tuple(name for _, name in links - inherited)
+
+
+def _dash_of(attributes: Mapping[str, str], sheet: str = "") -> float:
+    """Return the shortest dash period in the styles; infinite when there are no dashes."""
+    styles = f"{attributes.get('style', '')};{sheet}"
+    found = [*_DASHES.findall(styles.lower()), attributes.get("stroke-dasharray", "")]
+    periods = [sum(map(float, _NUMBER.findall(value))) for value in found]
+    if any("%" in value for value in found) or min(periods) < 0:
+        raise _refusal("dashes of unknown length")
+    return min((period for period in periods if period), default=math.inf)
+
+
+def _has_odd_lengths(attributes: Mapping[str, str], sheet: str = "") -> bool:
+    """Whether a shape has lengths other than plain numbers in its attributes."""
+    plain = all(_PLAIN.fullmatch(attributes.get(name, "")) for name in _SIDES)
+    styles = f"{attributes.get('style', '')};{sheet}"
+    return not plain or "pathLength" in attributes or bool(_SIZED.search(styles.lower()))

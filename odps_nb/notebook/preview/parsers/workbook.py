@@ -1,8 +1,7 @@
 """Workbooks (Excel, OpenDocument): names of the sheets, and the first rows of the first one.
 
-Runs in the parser process. Old Excel files are compound files, the others ZIP files. What is
-promised to unpack to more than `MAX_UNPACKED` is not unpacked; what keeps no promise meets the
-limits of the process. Values are those that were saved: no formula is computed, no link followed.
+A file that promises to unpack to more than `MAX_UNPACKED` is not unpacked. Values are those that
+were saved: no formula is computed, no link followed.
 """
 
 from __future__ import annotations
@@ -14,70 +13,50 @@ import zipfile
 import zlib
 from typing import Any, Final
 
-from odps_nb.errors import MissingDependencyError
-from odps_nb.notebook.preview.shared import Size
-from odps_nb.parsing.reasons import DAMAGED, reason_of, refusal_of
+import python_calamine
+
+from odps_nb.notebook.preview.shared import Size, answer
 from odps_nb.parsing.values import UnshowableError
-from odps_nb.terms import count_of
+from odps_nb.terms import count_of, format_bytes, shorten
 
 #: Bytes that a workbook may unpack to.
 MAX_UNPACKED: Final = 128 << 20
 #: Cells of the rectangle around a sheet's cells: the library keeps one value for each.
 MAX_CELLS: Final = 40_000_000
 _CELL: Final = re.compile(rb"\br\s*=\s*[\"']([A-Za-z]{1,3})(\d{1,7})[\"']")
-_LONGEST: Final = 200
 _SHEETS: Final = 50
 _BEGIN: Final = b"\x09\x08\x10\x00\x00\x06\x05\x00"  # of the part that holds for all sheets
 _FILE_PASS: Final = 0x2F
 
-try:
-    import python_calamine
-except ImportError:  # said when a workbook is asked for
-    python_calamine = None  # type: ignore[assignment]
-
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     """Return names of the sheets, and shape and first rows of the first that has any."""
-    if python_calamine is None:
-        raise MissingDependencyError("rows of a workbook need python-calamine", extra="previews")
     size = Size(**options["size"])
-    _check(data)
+    if data.startswith(b"PK"):  # else a compound file: nothing in it is packed
+        _check(data)
     if _is_locked(data):
         raise UnshowableError("locked with a password: not decoded here")
-    try:
-        with python_calamine.load_workbook(io.BytesIO(data)) as book:
-            names = book.sheet_names
-            sheets = map(book.get_sheet_by_index, range(min(len(names), _SHEETS)))
-            sheet = next((sheet for sheet in sheets if sheet.height), None)
-            if sheet is None:
-                return {"sheets": _texts(names), "rows": [], "shape": "", "sheet": ""}, b""
-            rows = sheet.to_python(nrows=size.rows + 1)
-            shape = f"{count_of(sheet.height, 'row')} × {count_of(sheet.width, 'column')}"
-    except (python_calamine.CalamineError, ValueError) as error:
-        raise UnshowableError(refusal_of(error)) from None
-    shown = [_texts(row[: size.columns + 1]) for row in rows]
-    return {
-        "sheets": _texts(names),
-        "rows": shown,
-        "shape": shape,
-        "sheet": sheet.name[:_LONGEST],
-    }, b""
+    with python_calamine.load_workbook(io.BytesIO(data)) as book:
+        names = book.sheet_names
+        facts = [count_of(len(names), "sheet")]
+        sheets = map(book.get_sheet_by_index, range(min(len(names), _SHEETS)))
+        sheet = next((sheet for sheet in sheets if sheet.height), None)
+        if sheet is None:
+            return answer(facts, lines=("no cells",))
+        rows = sheet.to_python(nrows=size.rows + 1)
+        facts.append(f"{count_of(sheet.height, 'row')} × {count_of(sheet.width, 'column')}")
+    others = ", ".join(shorten(name, 40) for name in names[:8])
+    heading = [shorten(sheet.name, 40), *([f"of {others}"] if len(names) > 1 else [])]
+    head, *rest = [_texts(row[: size.columns + 1]) for row in rows]
+    return answer(facts, heading=heading, head=head, rows=rest)
 
 
 def _check(data: bytes) -> None:
-    if not data.startswith(b"PK"):
-        return  # a compound file: nothing in it is packed
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            unpacked = sum(info.file_size for info in archive.infolist())
-            if unpacked <= MAX_UNPACKED:
-                _check_extents(archive)
-    except zipfile.BadZipFile as error:
-        raise UnshowableError(f"{DAMAGED}: {reason_of(error)}") from None
-    except (ValueError, OSError, NotImplementedError, zlib.error) as error:
-        raise UnshowableError(refusal_of(error)) from None
-    if unpacked > MAX_UNPACKED:
-        raise UnshowableError(f"would unpack to {unpacked / 1e6:.1f} MB: not unpacked")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        unpacked = sum(info.file_size for info in archive.infolist())
+        if unpacked > MAX_UNPACKED:
+            raise UnshowableError(f"would unpack to {format_bytes(unpacked)}: not unpacked")
+        _check_extents(archive)
 
 
 def _check_extents(archive: zipfile.ZipFile) -> None:
@@ -130,6 +109,6 @@ def _is_locked(data: bytes) -> bool:
 def _texts(values: list[Any]) -> list[str]:
     """Return cells as texts; whole numbers as Excel shows them, without ``.0``."""
     return [
-        str(int(value) if isinstance(value, float) and value.is_integer() else value)[:_LONGEST]
+        str(int(value) if isinstance(value, float) and value.is_integer() else value)
         for value in values
     ]

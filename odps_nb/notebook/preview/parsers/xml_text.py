@@ -1,13 +1,13 @@
 """Reads XML of unknown origin as text, without a tree: for `document`.
 
-Runs in the parser process. Nothing is declared by the file itself: an internal document type or an
-entity declaration is refused, and no other document is loaded.
+A file that declares entities or an internal document type is refused; no other file is loaded.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
@@ -27,67 +27,39 @@ _SPACES: Final = words("tab br cr s line-break")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is read of an XML file; names of elements are local names.
+class WantedXml:
+    """What is read of an XML file; names of elements are local names."""
 
-    Attributes
-    ----------
-    paragraphs
-        Each of them is a line of text.
-    texts
-        Only text inside these counts, if any is named.
-    values
-        Elements whose text is a value, such as ``title``.
-    elements
-        Elements whose attributes are returned.
-    counted
-        Elements that are counted. When any is named, reading does not stop after `LINES` lines.
-    """
-
-    paragraphs: Set[str] = frozenset()
-    texts: Set[str] = frozenset()
-    values: Set[str] = frozenset()
-    elements: Set[str] = frozenset()
+    paragraphs: Set[str] = frozenset()  #: Each of them is a line of text.
+    texts: Set[str] = frozenset()  #: Only text inside these counts, if any is named.
+    values: Set[str] = frozenset()  #: Elements whose text is a value, such as ``title``.
+    elements: Set[str] = frozenset()  #: Elements whose attributes are returned.
+    #: Elements that are counted. When any is named, reading does not stop after `LINES` lines.
     counted: Set[str] = frozenset()
 
 
 @dataclass(slots=True)
-class Content:
-    """What was read: lines, first value of each name, attributes by local name, and counts.
-
-    ``whole`` is false when reading stopped after enough lines.
-    """
+class XmlContent:
+    """What was read: lines, first value of each name, attributes by local name, and counts."""
 
     lines: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
     elements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    whole: bool = True
 
 
 class _EnoughError(Exception):
     """Stops the parser."""
 
 
-def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> Content:
-    """Return the wanted content of an XML file.
-
-    Parameters
-    ----------
-    chunks
-        The bytes of the file, in parts.
-    wanted
-        What is read.
-    lines
-        Maximum number of lines to collect. Default: `LINES`.
-    """
+def read_xml(chunks: Iterable[bytes], wanted: WantedXml, *, lines: int = LINES) -> XmlContent:
+    """Return the wanted content of an XML file, with at most so many ``lines``."""
     reader = _Reader(wanted, lines)
     try:
-        for chunk in chunks:
-            reader.parser.Parse(chunk, False)
-        reader.parser.Parse(b"", True)
-    except _EnoughError:
-        reader.content.whole = False
+        with suppress(_EnoughError):
+            for chunk in chunks:
+                reader.parser.Parse(chunk, False)
+            reader.parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise UnshowableError(f"its XML is not well-formed: {error}") from None
     return reader.content
@@ -96,16 +68,15 @@ def read_xml(chunks: Iterable[bytes], wanted: Wanted, *, lines: int = LINES) -> 
 class _Reader:
     """Collects content while expat parses."""
 
-    def __init__(self, wanted: Wanted, lines: int) -> None:
+    def __init__(self, wanted: WantedXml, lines: int) -> None:
         self.parser = parser = expat.ParserCreate(namespace_separator=" ")
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
         parser.StartDoctypeDeclHandler = self._doctype
-        parser.EntityDeclHandler = self._entity
-        parser.SkippedEntityHandler = self._skipped
-        self.content = Content()
+        parser.SkippedEntityHandler = lambda *_: self._text(" ")
+        self.content = XmlContent()
         self._wanted, self._lines = wanted, lines
         self._open: list[str] = []
         self._hidden = self._texts = self._paragraphs = 0
@@ -115,13 +86,8 @@ class _Reader:
 
     def _doctype(self, name: str, system: str | None, public: str | None, internal: object) -> None:
         if internal:
+            # only there a file can declare entities
             raise UnshowableError("its XML has an internal document type: not read")
-
-    def _entity(self, *_: object) -> None:
-        raise UnshowableError("its XML declares entities: not read")
-
-    def _skipped(self, *_: object) -> None:
-        self._text(" ")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         local, wanted = _local(name), self._wanted

@@ -14,42 +14,42 @@ from tests.support.spark.plans import ALL, only, reads, sent
 
 def spelled(short: str) -> str:
     """What ``n1; …`` stands for."""
-    words = {"n1": "`n` = 1", "n2": "`n` = 2", "n?": "`n` is null", "n!": "`n` is not null"}
+    words = {"n1": "n = 1", "n2": "n = 2", "n?": "n is null", "n!": "n is not null"}
     return "; ".join(words.get(one, one) for one in short.split("; "))
 
 
 @pytest.mark.parametrize(
     ("where", "condition"),
     [
-        ("n = 1", "`n` = 1"),
-        ("1 < n", "`n` > 1"),
-        ("N <> -5", "`n` <> (-5)"),
-        ("n between 1 and 3", "`n` >= 1 and `n` <= 3"),
-        ("n not between 1 and 3", "not (`n` >= 1 and `n` <= 3)"),
-        ("n in (1, 2)", "`n` in (1, 2)"),
-        ("n not in (1, 2)", "not (`n` in (1, 2))"),
-        ("status = 'paid'", "`status` = 'paid'"),
-        ('status = "it\'s"', "`status` = CONCAT('it', CHR(39), 's')"),
-        ("status = 'it\\'s'", "`status` = CONCAT('it', CHR(39), 's')"),
-        ("status = concat('it', chr(39), 's')", "`status` = CONCAT('it', CHR(39), 's')"),
-        ("status = 'grüße 👋'", "`status` = 'grüße 👋'"),
-        ("status >= 'b'", "`status` >= 'b'"),
-        ("status like 'p%'", "`status` like 'p%'"),
-        ("status not like '%ü.*%'", "not (`status` like '%ü.*%')"),
-        ("status like 'paid'", "`status` like 'paid'"),
-        ("a.status is null", "`status` is null"),
-        ("status is not null", "`status` is not null"),
-        ("weight is null", "`weight` is null"),
-        ("amount >= 12.50", "`amount` >= CAST('12.50' AS DECIMAL(4,2))"),
-        ("amount = 7", "`amount` = 7"),
-        ("due = date '2024-01-31'", "`due` = CAST('2024-01-31' AS DATE)"),
-        ("due < cast('2024-01-31' as date)", "`due` < CAST('2024-01-31' AS DATE)"),
-        ("gift", "`gift` = TRUE"),
-        ("not gift", "not (`gift` = TRUE)"),
-        ("gift = false", "`gift` = FALSE"),
-        ("n = 1 or status = 'x' and n = 2", "`n` = 1 or (`status` = 'x' and `n` = 2)"),
-        ("n = 1 and rand() < 0.5", "`n` = 1"),
-        ("((n = 1) and (status = 'x'))", "`n` = 1; `status` = 'x'"),
+        ("n = 1", "n = 1"),
+        ("1 < n", "n > 1"),
+        ("N <> -5", "n <> -5"),
+        ("n between 1 and 3", "n >= 1 and n <= 3"),
+        ("n not between 1 and 3", "not (n >= 1 and n <= 3)"),
+        ("n in (1, 2)", "n in (1, 2)"),
+        ("n not in (1, 2)", "not (n in (1, 2))"),
+        ("status = 'paid'", "status = 'paid'"),
+        ('status = "it\'s"', 'status = "it\'s"'),
+        ("status = 'it\\'s'", 'status = "it\'s"'),
+        ("status = concat('it', chr(39), 's')", 'status = "it\'s"'),
+        ("status = 'grüße 👋'", "status = 'grüße 👋'"),
+        ("status >= 'b'", "status >= 'b'"),
+        ("status like 'p%'", "status like 'p%'"),
+        ("status not like '%ü.*%'", "not (status like '%ü.*%')"),
+        ("status like 'paid'", "status like 'paid'"),
+        ("a.status is null", "status is null"),
+        ("status is not null", "status is not null"),
+        ("weight is null", "weight is null"),
+        ("amount >= 12.50", "amount >= 12.50"),
+        ("amount = 7", "amount = 7"),
+        ("due = date '2024-01-31'", "due = '2024-01-31'"),
+        ("due < cast('2024-01-31' as date)", "due < '2024-01-31'"),
+        ("gift", "gift = true"),
+        ("not gift", "not (gift = true)"),
+        ("gift = false", "gift = false"),
+        ("n = 1 or status = 'x' and n = 2", "n = 1 or (status = 'x' and n = 2)"),
+        ("n = 1 and rand() < 0.5", "n = 1"),
+        ("((n = 1) and (status = 'x'))", "n = 1; status = 'x'"),
     ],
 )
 def test_simple_conditions_are_sent(where, condition):
@@ -119,8 +119,8 @@ def test_everything_else_stays_with_spark(where):
         # one reference, one scope
         ("select * from a join a as z on a.id = z.id where a.n = 1 and z.n = 2", ["n1", "n2"]),
         ("select * from a where n = 1 union all select * from a where n = 2", ["n1", "n2"]),
-        ("select * from (select * from a where n = 1) where n = 2", ["n1; `n` = 2"]),
-        ("with a as (select * from a where n = 1) select * from a where n = 2", ["n1; `n` = 2"]),
+        ("select * from (select * from a where n = 1) where n = 2", ["n1; n = 2"]),
+        ("with a as (select * from a where n = 1) select * from a where n = 2", ["n1; n = 2"]),
         ("select * from b where exists (select 1 from a where n = 1 and a.id = b.id)", ["", "n1"]),
         ("select * from a where exists (select 1 from b where a.n = 1)", ["", ""]),
         ("select sum(n) from a group by n having n = 1", [""]),
@@ -151,7 +151,11 @@ def test_everything_else_stays_with_spark(where):
         ("select * from b left join a on true where a.n = 1", ["", "n1"]),
         ("select * from b left join a on true where a.n is null", ["", ""]),
         ("select * from b left join a on true where a.n is null or a.n = 1", ["", ""]),
-        ("select * from b left join a on true where not (a.n = 1 and a.n = 2)", ["", ""]),
+        (
+            "select * from b left join a on true where not (a.n = 1 and a.n = 2)",
+            ["", "not (n = 1 and n = 2)"],
+        ),
+        ("select * from b left join a on true where not (a.n is null and a.n = 2)", ["", ""]),
         ("select * from b left join a on true where a.n is not null", ["", "n!"]),
         ("select * from b left join a on true join c on a.n = 1", ["", "n1", ""]),
         ("select * from b left join a on true join c on a.n is null", ["", "", ""]),
@@ -194,7 +198,7 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
         ("select * from (select a.* from a) x where x.n = 1", ["n1"]),
         ("select * from ((select * from a)) x where n = 1", ["n1"]),
         ("select * from (select n as q, id as n from a) where q = 1", ["n1"]),
-        ("select * from (select n as q, id as n from a) where n = 1", ["`id` = 1"]),
+        ("select * from (select n as q, id as n from a) where n = 1", ["id = 1"]),
         ("select * from (select n + 1 as n, id from a) where n = 1", [""]),
         ("select * from (select *, id as n from a) where n = 1", [""]),
         ("select * from (select st.x as n from a) where n = 1", [""]),
@@ -241,7 +245,7 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
         ("select * from (select * from a) x left join b on x.n = 1", ["", ""]),
         ("select * from (select * from a) x, (select * from a) y where x.n = 1", ["n1", ""]),
         ("select * from (select * from a) x, b where n = 1", ["n1", ""]),
-        ("select * from (select * from a) x, b where id = 1", ["", "`id` = 1"]),  # Spark refuses it
+        ("select * from (select * from a) x, b where id = 1", ["", "id = 1"]),  # Spark refuses it
         # entries of WITH
         ("with t as (select * from a) select * from t where n = 1", ["n1"]),
         ("with t as (select * from a) select * from t z where z.n = 1", ["n1"]),
@@ -252,16 +256,16 @@ def test_a_condition_is_sent_where_the_query_drops_the_row_anyway(text, conditio
         (
             "with t as (select * from a) select * from t where n = 1 and id = 3"
             " union all select * from t where n = 2 and gift",
-            ["`n` = 1 or `n` = 2"],
+            ["n = 1 or n = 2"],
         ),
         (
             "with t as (select * from a) select * from t x join t y on x.id = y.id and x.n = 1"
             " where y.n = 2 and y.id = 4",
-            ["`n` = 1 or `n` = 2"],
+            ["n = 1 or n = 2"],
         ),
         (
             "with t as (select * from a) select * from t where ds = '1' and hour = 2",
-            ["[`ds` = '1']; [`hour` = 2]"],
+            ["[ds = '1']; [hour = 2]"],
         ),
         (
             "with t as (select * from a) select 1 from t where n = 1 and exists (select 1 from t)",
@@ -292,11 +296,6 @@ def test_names_that_are_hidden_from_the_words_of_a_query_are_read():
     assert "a-b" in read.columns
 
 
-def test_conditions_that_would_make_a_long_request_stay_with_spark():
-    many = ", ".join(map(str, range(10_000)))
-    assert only(f"select id from a where n in ({many}) and status = 'x'") == "`status` = 'x'"
-
-
 def test_a_long_chain_of_conditions_is_read_without_recursion():
     chain = " and ".join(f"n <> {number}" for number in range(3000))
-    assert sent(f"select id from a where {chain}")[0].startswith("`n` <> 0; `n` <> 1")
+    assert sent(f"select id from a where {chain}")[0].startswith("n <> 0; n <> 1")

@@ -1,9 +1,7 @@
 """`attach`: puts tables into Spark's own catalog, so that plain Spark SQL reads and writes them.
 
-PySpark has no catalog that could be written in Python, and its own keeps no options of a table
-with a Python source. So each table gets a data source class of its own, which knows the table,
-and an entry that names this class: Spark then opens a read session for each query, and a write
-session for each ``insert into``. No row and no key is in the catalog.
+Spark's catalog keeps no options of a table with a Python source. So each table gets a data source
+class of its own, and an entry that names this class. No row and no key is in the catalog.
 """
 
 from __future__ import annotations
@@ -47,20 +45,17 @@ def attach(
 ) -> tuple[str, ...]:
     """Put tables into Spark's catalog, for ``spark.sql("select … from odps.orders")``.
 
-    ``insert into``, ``spark.table``, ``df.writeTo(…).append()`` and ``df.write.insertInto`` work
-    with them as well; ``docs/spark-sql.md`` lists what does and what is refused. Each query reads
-    the table as it is then, all columns and all rows of it: `odps_nb.spark.sql` reads only what
-    a query needs. The entries are in memory and end with the session; dropping one leaves the
-    table where it is.
+    ``docs/spark-sql.md`` lists the statements that work with them. Each query reads all columns and
+    all rows of the table as it is then: `odps_nb.spark.sql` reads only what a query needs. The
+    entries are in memory and end with the session; dropping one does not drop the table.
 
     Parameters
     ----------
     tables
-        One name or several: ``table``, ``project.table`` or ``project.schema.table``; the entry
-        has the last part as its name. The columns are those of now: attach a table again after
-        it got others.
+        One name or several: ``table``, ``project.table`` or ``project.schema.table``; the last part
+        is the name of the entry. Attach a table again after its columns have changed.
     database
-        Where the entries are; made if it is not there.
+        Database of the entries; created if missing.
     progress
         As of `odps_nb.spark.register`.
 
@@ -74,7 +69,7 @@ def attach(
     NotFoundError
         No such table.
     ArgumentError
-        Two tables would have one name, or the name or the database is somebody else's.
+        Two tables would have one name, or the name or the database exists already.
     ConfigError
         The session keeps its catalog in a Hive metastore, where entries would outlive it.
 
@@ -151,9 +146,6 @@ def _check_options(options: Mapping[str, str], known: frozenset[str], verb: str)
             )
 
 
-# -- Spark's catalog --------------------------------------------------------------------------
-
-
 def _check_catalog(spark: SparkSession) -> None:
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
         raise ConfigError(
@@ -166,7 +158,7 @@ def _check_catalog(spark: SparkSession) -> None:
 
 def _by_entry(names: Iterable[TableName], database: str) -> dict[str, TableName]:
     if not _DATABASE.fullmatch(database):
-        raise ArgumentError(f"{database!r} is no name of a database", argument="database")
+        raise ArgumentError(f"{database!r} is not a valid name of a database", argument="database")
     found: dict[str, TableName] = {}
     for name in names:
         entry = f"{database}.{name.table}"
@@ -204,7 +196,7 @@ def _make_entry(spark: SparkSession, entry: str, name: TableName, schema: TableS
                 hint="drop it, or attach with another database=",
             )
         spark.sql(f"drop table {quoted}")
-    # The path is read by nobody; without one Spark would make a folder for rows.
+    # The path is never read; without one Spark would create a folder for rows.
     spark.catalog.createTable(
         quoted, path=f"/odps/{name}", source=_source_name(name), schema=columns
     )

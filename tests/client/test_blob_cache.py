@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.blob.cache import DEFAULT_LIMIT, BlobCache, cache_limit, open_cache
+from odps_nb.client.blob_cache import DEFAULT_LIMIT, BlobCache, cache_limit, open_cache
 from odps_nb.errors import ConfigError
 from odps_nb.terms import BlobReference
 

@@ -4,9 +4,8 @@ One file per blob in a private folder, under a hash of service, project and refe
 
     | the blob | magic, 8 | size, u64 LE | key, 32 | CRC32C of the blob | CRC32C since the magic |
 
-A file appears by renaming, whole or not at all; it is checked from the first byte to the last
-whenever it is opened. What is damaged is removed; a disk that is full keeps nothing. Processes
-share the folder without a lock.
+A file appears by renaming, and is checked from the first byte to the last whenever it is opened;
+a damaged one is removed. Processes share the folder without a lock.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from odps_nb.client.blob.spool import read_file
 from odps_nb.errors import ConfigError
 from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire.crc32c import crc32c
@@ -39,7 +37,7 @@ _MAGIC = b"odpsnb\x00\x01"
 _FOOTER = struct.Struct("<8sQ32sII")
 _PIECE = 1 << 20
 _PART = ".part"
-_PART_AGE = 3600.0  # seconds after which a file that nobody finished is removed
+_PART_AGE = 3600.0  # seconds after which an unfinished file is removed
 _SPARE = 1 << 30  # bytes of the disk that are left to others
 _LARGEST = 4  # a blob takes at most this part of the cache
 _LOOK_BYTES, _LOOK_FILES = 16, 1000  # kept since the folder was looked at: part of it, files
@@ -51,16 +49,12 @@ class CachedBlob:
     """The bytes of a blob in the cache; stays readable when the file is removed."""
 
     def __init__(self, file: io.FileIO, size: int) -> None:
-        self._file, self._size = file, size
-
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        return self._size
+        self._file = file
+        self.size: int = size
 
     def read_at(self, place: int, view: memoryview) -> int:
         """Fill ``view`` with the bytes from ``place`` on; return how many there were."""
-        return read_file(self._file, place, view[: max(0, self._size - place)])
+        return read_file(self._file, place, view[: max(0, self.size - place)])
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -68,38 +62,32 @@ class CachedBlob:
 
 
 class BlobCache:
-    """A folder of verified blobs, of at most ``limit`` bytes: the least recently used go first.
+    """A folder of verified blobs; the least recently used are removed first.
 
-    Threads and processes may share it, also forked ones. No method raises for what is wrong with
-    the disk: a blob is then fetched and not kept.
+    Threads and processes may share it, also forked ones. No method raises for a fault of the disk:
+    a blob is then fetched and not kept.
 
     Parameters
     ----------
     folder
-        Made when something is kept, readable by this user only. One that others may write to, or
-        that belongs to another user, is never used.
+        Created when needed, readable by this user only. One that others may write to, or that
+        belongs to another user, is never used.
     service
-        What a reference is good for: address and project.
+        Address and project for which a reference is valid.
     limit
-        Bytes of all files. A blob larger than a quarter of it is not kept, nor one that would leave
-        others less than 1 GiB of the disk.
+        Maximum bytes of all files. A blob larger than a quarter of it is not kept, nor one that
+        would leave less than 1 GiB of the disk free.
     """
 
     def __init__(self, folder: Path, service: tuple[str, str], *, limit: int) -> None:
-        self._folder, self._service, self._limit = folder, service, limit
+        self.folder: Path = folder
+        """The folder of the files."""
+        self.limit: int = limit
+        """Maximum bytes of all files; other processes may exceed it by a sixteenth for a while."""
+        self._service = service
         # What was kept since the folder was looked at; threads may lose a count, never a file.
         self._bytes = self._files = -1
         self._warned = False
-
-    @property
-    def folder(self) -> Path:
-        """Where the files are."""
-        return self._folder
-
-    @property
-    def limit(self) -> int:
-        """Bytes of all files at most; other processes may be over it by a sixteenth for a while."""
-        return self._limit
 
     @property
     def size(self) -> int:
@@ -134,14 +122,14 @@ class BlobCache:
 
     def keep(self, reference: BlobReference, size: int, pieces: Iterable[bytes]) -> bool:
         """Keep a whole, verified blob; return whether that was possible."""
-        if size + _FOOTER.size > self._limit // _LARGEST:
+        if size + _FOOTER.size > self.limit // _LARGEST:
             return False
         key = self._key(reference)
         path = self._path(key)
         part = path.with_name(f"{path.name}.{secrets.token_hex(6)}{_PART}")
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not self._is_private() or shutil.disk_usage(self._folder).free < size + _SPARE:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_private() or shutil.disk_usage(self.folder).free < size + _SPARE:
                 return False
             _write(part, key, pieces)
             part.replace(path)
@@ -165,31 +153,31 @@ class BlobCache:
         return freed
 
     def __repr__(self) -> str:
-        return f"BlobCache({str(self._folder)!r}, limit={format_bytes(self._limit)!r})"
+        return f"BlobCache({str(self.folder)!r}, limit={format_bytes(self.limit)!r})"
 
     def _key(self, reference: BlobReference) -> bytes:
         named = "\0".join((*self._service, reference.token))
         return hashlib.sha256(named.encode()).digest()
 
     def _path(self, key: bytes) -> Path:
-        return self._folder / key.hex()
+        return self.folder / key.hex()
 
     def _is_private(self) -> bool:
-        found = self._folder.lstat()
+        found = self.folder.lstat()
         if os.name == "nt":  # folders of a user are private there
             return True
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not own or not stat.S_ISDIR(found.st_mode):  # a link leads where another user said
             level, self._warned = logging.INFO if self._warned else logging.WARNING, True
             why = "it is a link, or others may write there"
-            _log.log(level, "no blobs are cached in %s: %s", self._folder, why)
+            _log.log(level, "no blobs are cached in %s: %s", self.folder, why)
             return False
         if found.st_mode & 0o077:
-            self._folder.chmod(0o700)
+            self.folder.chmod(0o700)
         return True
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        with contextlib.suppress(OSError), os.scandir(self._folder) as found:
+        with contextlib.suppress(OSError), os.scandir(self.folder) as found:
             for entry in found:
                 with contextlib.suppress(OSError):  # removed by another process meanwhile
                     if _is_ours(entry.name) and entry.is_file(follow_symlinks=False):
@@ -199,7 +187,7 @@ class BlobCache:
         """Remove the least recently used files where there are too many bytes."""
         if self._files >= 0:
             self._bytes, self._files = self._bytes + added, self._files + 1
-            if self._bytes < self._limit // _LOOK_BYTES and self._files < _LOOK_FILES:
+            if self._bytes < self.limit // _LOOK_BYTES and self._files < _LOOK_FILES:
                 return
         self._bytes = self._files = 0
         entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime_ns)
@@ -208,7 +196,7 @@ class BlobCache:
             if path.name.endswith(_PART):
                 if found.st_mtime < old and _remove(path):
                     held -= found.st_size
-            elif held > self._limit - self._limit // _LOOK_BYTES and _remove(path):
+            elif held > self.limit - self.limit // _LOOK_BYTES and _remove(path):
                 held -= found.st_size
 
 
@@ -250,6 +238,15 @@ def _write(part: Path, key: bytes, pieces: Iterable[bytes]) -> None:
         file.write(footer + crc32c(footer).to_bytes(4, "little"))
 
 
+def read_file(file: io.BytesIO | io.FileIO, place: int, view: memoryview) -> int:
+    """Fill ``view`` from an unbuffered file, from ``place`` on; return the number of bytes."""
+    file.seek(place)
+    done = 0
+    while done < len(view) and (count := file.readinto(view[done:])):
+        done += count
+    return done
+
+
 def _touch(path: Path) -> None:
     with contextlib.suppress(OSError):  # a disk that may not be written to, or removed meanwhile
         os.utime(path)
@@ -273,11 +270,6 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE 
 
 def cache_limit(stated: str | None) -> int:
     """Return how many bytes a setting allows: ``off``, ``20 GB``, ``512 MiB``; 0 for off.
-
-    Raises
-    ------
-    ConfigError
-        It is neither.
 
     Examples
     --------
@@ -303,10 +295,7 @@ def cache_limit(stated: str | None) -> int:
 
 
 def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:
-    """Return the cache of a profile, or ``None`` when it is off; touches no disk.
-
-    ``ODPS_NB_CACHE_DIR`` names another folder than that of the platform.
-    """
+    """Return the cache of a profile, or ``None`` when it is off; touches no disk."""
     limit = cache_limit(profile.blob_cache)
     if not limit:
         return None

@@ -5,29 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odps_nb.errors import ConfigError
-from odps_nb.probe import blobs, filters, incremental, instances, rows, sessions, types, writes
+from odps_nb.probe import blobs, incremental, reads, sql, types, writes
 from odps_nb.probe.question import Question
 
-QUESTIONS: tuple[Question, ...] = (
-    *sessions.QUESTIONS,
-    *rows.QUESTIONS,
-    *types.QUESTIONS,
-    *filters.QUESTIONS,
-    *instances.QUESTIONS,
-    *writes.QUESTIONS,
-    *blobs.QUESTIONS,
-    *incremental.QUESTIONS,
+QUESTIONS: tuple[Question, ...] = tuple(
+    one for module in (reads, types, sql, writes, blobs, incremental) for one in module.QUESTIONS
 )
 
 
 def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
-    """Return the questions with these ids; without ids, all of them.
-
-    Raises `ConfigError`: there is no question of an id.
-    """
+    """Return the questions with these ids, or all; `ConfigError` for an unknown id."""
     wanted = set(ids)
-    unknown = wanted - {one.id for one in QUESTIONS}
-    if unknown:
+    if unknown := wanted - {one.id for one in QUESTIONS}:
         raise ConfigError(
             f"there is no question {', '.join(sorted(unknown))}",
             option="only",

@@ -1,0 +1,71 @@
+"""Spells sqlglot's trees for DuckDB, which compares bytes and CHAR otherwise than MaxCompute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
+
+from odps_nb import sql_parser
+from odps_nb.schema import TypeCode
+
+_TEXTS = {TypeCode.STRING, TypeCode.VARCHAR}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In)
+
+
+def spell(tree: Any) -> tuple[str, list[str]]:
+    """Return a tree as text for DuckDB, and the names of functions in it, in lower case."""
+    for kind in tree.find_all(exp.DataType):
+        if kind.is_type("char", "varchar"):
+            raise UnsupportedError(
+                "the embedded service does not cut text to CHAR(n) or VARCHAR(n): cast to STRING"
+            )
+    text = sql_parser.spell(tree, "duckdb", unsupported_level=ErrorLevel.RAISE)
+    tokens = sqlglot.tokenize(text, read="duckdb")
+    names = [token.text.casefold() for token, after in pairwise(tokens) if after.text == "("]
+    return text, names
+
+
+def compared_with(constant: Any) -> Any | None:
+    """Return the column that a constant is compared with; ``None`` if that is not a column."""
+    while isinstance(constant.parent, exp.Paren):
+        constant = constant.parent
+    parent: Any = constant.parent
+    if not isinstance(parent, _COMPARISONS):
+        return None
+    if parent.this is not constant:
+        other = parent.this
+    elif isinstance(parent, exp.In):  # one of several is no column that gives the constant a type
+        other = parent.expressions[0] if len(parent.expressions) == 1 else None
+    else:
+        other = parent.expression
+    other = None if other is None else other.unnest()
+    return other if isinstance(other, exp.Column) else None
+
+
+def compare_bytes(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Compare ``unhex('…')`` with the bytes of a text column, in place, not with escapes."""
+    for constant in list(query.find_all(exp.Unhex)):
+        column = compared_with(constant)
+        met = set() if column is None else types.get(column.name.casefold(), set())
+        if column is not None and met and met <= _TEXTS:
+            column.replace(exp.Anonymous(this="encode", expressions=[column.copy()]))
+
+
+def compare_chars(query: Any, types: Mapping[str, set[TypeCode]]) -> None:
+    """Strip the blanks at the end of a text that is compared with a CHAR column, in place.
+
+    CHAR is compared without them ("Data types" of the vendor's manual) and is stored without them.
+    ``types`` are as for `compare_bytes`.
+    """
+    for constant in query.find_all(exp.Literal):
+        if not (constant.is_string and constant.this.endswith(" ")):
+            continue
+        is_bound = isinstance(constant.parent, exp.Between)
+        column = constant.parent.this if is_bound else compared_with(constant)
+        if isinstance(column, exp.Column) and types.get(column.name.casefold()) == {TypeCode.CHAR}:
+            constant.set("this", constant.this.rstrip(" "))

@@ -1,0 +1,109 @@
+"""Reads and changes sqlglot's trees: operands, choices, places, calls, and marks of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlglot import exp
+
+MARK = "odps_nb"
+"""Key of a node's ``meta`` by which its type is found; -1 if its type is unknown."""
+COMPARISONS: Any = (
+    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+)
+ARITHMETIC: Any = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """Return a call of a function of DuckDB, or of a macro."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
+
+
+def cast(value: Any, name: str, kind: Any = exp.Cast) -> Any:
+    """Return a cast to a type without parameters, such as ``TIMESTAMP_MS``."""
+    return kind(this=value, to=exp.DataType(this=exp.DataType.Type[name]))
+
+
+def type_name(kind: Any) -> str:
+    """Return the name of sqlglot's type, such as ``DATETIME``; empty if it has none."""
+    return str(getattr(getattr(kind, "this", None), "name", ""))
+
+
+def forget(node: Any) -> None:
+    """Make the type of a node unknown: what was found for it holds no longer."""
+    node.meta[MARK] = -1
+
+
+def wrap(node: Any, make: Callable[[Any], Any], *, mark_of: Any = None, typed: bool = True) -> None:
+    """Put an expression in the place of a node; it gets its type, unless ``typed=False``."""
+    place = exp.Placeholder()
+    node.replace(place)
+    made = make(node)
+    made.meta[MARK] = (mark_of or node).meta.get(MARK, -1) if typed else -1
+    place.replace(made)
+
+
+def place_of(node: Any) -> tuple[int, int]:
+    """Return line and column of a node's first character; 1, 1 if it is not known."""
+    meta = node.meta
+    if "col" not in meta:
+        return 1, 1
+    return meta["line"], max(1, meta["col"] - (meta["end"] - meta["start"]))
+
+
+def operands(node: Any, *, computed: bool = False) -> Iterator[list[Any]]:
+    """Yield operands of one type; ``computed``: also of arithmetic, CASE, IF and COALESCE."""
+    if isinstance(node, COMPARISONS) or (computed and isinstance(node, ARITHMETIC)):
+        yield [node.left, node.right]
+    elif isinstance(node, exp.Between):
+        yield [node.this, node.args["low"], node.args["high"]]
+    elif isinstance(node, (exp.In, exp.Greatest, exp.Least)):
+        yield [node.this, *node.expressions]
+    elif isinstance(node, exp.Array):
+        yield list(node.expressions)
+    elif isinstance(node, exp.Nullif):
+        yield [node.this, node.expression]
+    elif isinstance(node, (exp.Lag, exp.Lead)) and node.args.get("default") is not None:
+        yield [node.this, node.args["default"]]
+    elif isinstance(node, exp.DecodeCase):
+        yield [*node.expressions[:1], *node.expressions[1:-1:2]]
+    elif isinstance(node, exp.Case) and node.args.get("this") is not None:
+        yield [node.this, *(one.this for one in node.args["ifs"])]
+    if computed:
+        yield choices(node)
+
+
+def choices(node: Any) -> list[Any]:
+    """Return the values of which a CASE, IF, NVL2, DECODE or COALESCE returns one."""
+    if isinstance(node, exp.Coalesce):
+        return [node.this, *node.expressions]
+    if isinstance(node, (exp.If, exp.Nvl2)) and not isinstance(node.parent, exp.Case):
+        return [one for key in ("true", "false") if (one := node.args.get(key)) is not None]
+    if isinstance(node, exp.Case):
+        default = node.args.get("default")
+        return [*(one.args["true"] for one in node.args["ifs"]), *([default] if default else [])]
+    if isinstance(node, exp.DecodeCase):
+        given = node.expressions
+        return [*given[2::2], *(given[-1:] if len(given) % 2 == 0 else [])]
+    return []
+
+
+def looked_up(node: Any) -> Iterator[list[Any]]:
+    """Yield the values of IN with those that its query gives; nothing for other nodes."""
+    if isinstance(node, exp.In) and node.args.get("query") is not None:
+        given = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        rows = [given, *branches(node.args["query"])]
+        if len({len(row) for row in rows}) == 1:
+            yield from (list(column) for column in zip(*rows, strict=True))
+
+
+def branches(query: Any) -> Iterator[list[Any]]:
+    """Yield what each SELECT of a query gives; nothing comparable where one has a star."""
+    if isinstance(query, exp.SetOperation):
+        yield from branches(query.left)
+        yield from branches(query.right)
+    elif isinstance(query, (exp.Subquery, exp.Paren)):
+        yield from branches(query.this)
+    elif isinstance(query, exp.Select):
+        yield [] if query.is_star else [one.unalias() for one in query.expressions]

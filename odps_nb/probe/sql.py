@@ -1,0 +1,201 @@
+"""Questions about SQL: the meaning of expressions, results of queries, jobs."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from odps_nb.client.sql.query import SQL_ZONE
+from odps_nb.errors import ServiceError
+from odps_nb.probe.asking import Asker, Response
+from odps_nb.probe.question import Observation, Questions
+from odps_nb.probe.scratch import BLOBS, PLAIN_ROWS, TYPES
+from odps_nb.wire.calls.core import instance_target
+
+QUESTIONS = Questions()
+asks = QUESTIONS.asks
+
+
+def _expressions(
+    id: str,
+    text: str,
+    expected: dict[str, object],
+    *,
+    zone: str = "",
+    embedded: bool = True,
+) -> None:
+    """Add a question about constants in SQL, each evaluated by a query of its own."""
+    settings = {**TYPES, SQL_ZONE: zone} if zone else TYPES
+
+    def ask(asker: Asker) -> Observation:
+        seen: Observation = {}
+        for expression in expected:
+            try:
+                rows = asker.select(f"select {expression} as r;", settings)
+            except ServiceError:
+                seen[expression] = "error"
+            else:
+                seen[expression] = rows[0]["r"] if len(rows) == 1 else "no row"
+        return seen
+
+    asks(text, expected, id=id, statements=len(expected), embedded=embedded)(ask)
+
+
+_expressions(
+    "sql-text-number",
+    "Is a text compared with a number as DOUBLE?",
+    {"'9007199254740993' = 9007199254740992": True, "'10' = 10.0": True},
+)
+_expressions(
+    "sql-bad-conversion", "What is a text that is no number, beside one?", {"'abc' = 1": "error"}
+)
+_expressions(
+    "sql-decimal",
+    "Is a DECIMAL compared with a number as it is written?",
+    {"cast('0.10' as decimal(10,2)) = 0.1": True, "0.1BD + 0.2BD = 0.3BD": True},
+)
+_expressions(
+    "sql-like",
+    "Does a backslash in like take the wildcard's meaning away?",
+    {r"'a%b' like 'a\\%b'": True, r"'axb' like 'a\\%b'": False},
+)
+_expressions(
+    "sql-length",
+    "Does LENGTH count characters?",
+    {"length('\u00e4\u4e2dz')": 3, "length('\U0001f600')": 1},
+)
+_expressions(
+    "sql-nan",
+    "How does NaN compare?",
+    {
+        "cast('NaN' as double) = cast('NaN' as double)": True,
+        "cast('NaN' as double) > 1e300": True,
+    },
+)
+_expressions(
+    "sql-char",
+    "Do blanks at the end of a CHAR take part in comparisons?",
+    {"cast('a ' as char(3)) = cast('a' as char(3))": True, "'a ' = 'a'": False},
+    embedded=False,
+)
+_expressions(
+    "sql-char-functions",
+    "Do functions see the blanks with which a CHAR is padded?",
+    {
+        "length(cast('a' as char(3))) = 1": True,
+        "concat(cast('a' as char(3)), 'b') = 'ab'": True,
+        "cast(cast('a' as char(3)) as string) = 'a'": True,
+    },
+    embedded=False,
+)
+_expressions(
+    "sql-cast-length",
+    "Does a cast to CHAR(n) or VARCHAR(n) cut a longer text?",
+    {"cast('abc' as char(2)) = 'ab'": True, "cast('abc' as varchar(2)) = 'ab'": True},
+    embedded=False,
+)
+_expressions(
+    "sql-clock-changes",
+    "Which instant has a time that the clocks of New York repeat, or skip?",
+    {
+        "unix_timestamp(cast('2024-11-03 01:30:00' as datetime))": 1_730_611_800,
+        "unix_timestamp(cast('2024-03-10 02:30:00' as datetime))": 1_710_055_800,
+    },
+    zone="America/New_York",
+)
+_expressions(
+    "sql-union-text",
+    "Is UNION of a text and a DATETIME refused?",
+    {
+        "(select max(day(v)) from (select cast('2024-01-02 00:00:00' as datetime) as v"
+        " union all select '2024-01-03 00:00:00' as v) q)": ("error", 3)
+    },
+)
+_expressions(
+    "sql-text-order",
+    "In which order are texts?",
+    {"'Z' < 'a'": True, "'\u00e4' > 'z'": True, "'\U0001f600' > '\uff5e'": True},
+)
+_expressions(
+    "sql-null",
+    "What do comparisons with null yield?",
+    {"null = null": None, "1 in (2, null)": None},
+)
+
+
+# -- results and jobs -------------------------------------------------------------------------
+
+
+@asks("Are two SQL jobs with one Guid one instance?", {"one_instance": True}, statements=2)
+def _job_guid(asker: Asker) -> Observation:
+    guid = str(uuid.uuid4())
+    first, second = (asker.submit(f"select {number};", guid) for number in (1, 2))
+    return {"one_instance": first == second}
+
+
+def _plain_result(asker: Asker) -> str:
+    """Run a query of all rows of a table; return the target of its result."""
+    instance = asker.run(f"select c1 from {asker.tables['plain']};")
+    return instance_target(instance.project, instance.instance_id)
+
+
+@asks(
+    f"Does EnableLimit cut a result of {PLAIN_ROWS} rows?",
+    {"unlimited": PLAIN_ROWS},
+    "plain",
+    statements=1,
+)
+def _result_limit(asker: Asker) -> Observation:
+    target = _plain_result(asker)
+    seen: Observation = {}
+    for name, limited in (("limited", True), ("unlimited", False)):
+        made = asker.send("InstanceCreateReadSession", target, body={"EnableLimit": limited})
+        session = {"SessionId": made.members.get("DownloadID")}
+
+        def again(session: dict[str, Any] = session) -> Response:
+            return asker.send("InstanceGetReadSession", target, session).need()
+
+        found = asker.ready(made, again)
+        seen[name] = "refused" if found.is_refusal else found.members.get("RecordCount")
+    return seen
+
+
+@asks(
+    "Which rows has a result without a session, with EnableLimit, and with Count 5?",
+    {"counted": (5, "refused")},
+    "plain",
+    statements=1,
+    rows=3 * PLAIN_ROWS,
+)
+def _result_without_session(asker: Asker) -> Observation:
+    target = _plain_result(asker)
+    seen: Observation = {}
+    for name, limited, params in (
+        ("whole", False, {}),
+        ("limited", True, {}),
+        ("counted", False, {"Count": 5}),
+    ):
+        body = {"TaskName": "AnonymousSQLTask", "QueryId": 0, "EnableLimit": limited, "Columns": []}
+        found = asker.send("InstanceRead", target, params, body, kind="rows")
+        seen[name] = "refused" if found.is_refusal else found.table().num_rows
+    return seen
+
+
+@asks("Is a stop of a finished job refused?", {"code": ("InvalidStateSetting", None)}, statements=1)
+def _cancel_finished(asker: Asker) -> Observation:
+    return asker.cancel(asker.run("select 1;"))
+
+
+@asks(
+    "Does a transactional table without a primary key take UPDATE?",
+    {"refused": False, "rows": [{"c2": "b"}]},
+    "appended",
+    statements=2,
+)
+def _append_update(asker: Asker) -> Observation:
+    table, refused = asker.tables["appended"], False
+    try:
+        asker.run(f"UPDATE {table} SET c2 = 'b' WHERE c1 = 1;", BLOBS)
+    except ServiceError:
+        refused = True
+    return {"refused": refused, "rows": asker.select(f"SELECT c2 FROM {table};", BLOBS)}
