@@ -210,12 +210,6 @@ def test_modules_see_only_floors_below_their_own() -> None:
 KNOWN_CYCLES = [
     {f"odps_nb.notebook.{name}" for name in ("gallery", "live", "magics", "progress")},
     {"odps_nb.access.blob", "odps_nb.access.blobs"},
-<<<<<<< HEAD
-    {f"odps_nb.client.{name}" for name in ("auth", "blob", "calls", "parallel")},
-    {f"odps_nb.client.{name}" for name in ("catalog", "read", "sql")},
-=======
-    {"odps_nb.convert.arrow_blob", "odps_nb.convert.blob_array"},
->>>>>>> main
 ]
 
 

@@ -34,20 +34,6 @@ _WILD = re.compile(r"[*?\[]")
 _MAX_SUGGESTED_FROM = 2000
 
 
-<<<<<<< HEAD
-class ControlCall(Protocol[A]):
-    """A request value of the control plane."""
-
-    @property
-    def idempotent(self) -> bool:
-        """Whether the request may be sent twice without harm."""
-
-    def encode(self, *, scope: Scope = ...) -> WireRequest:
-        """Encode the request."""
-
-    def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> A:
-        """Decode the response."""
-=======
 def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
     """Send a list request for page after page; a repeated marker ends it, or it never would."""
     seen = set()
@@ -58,7 +44,6 @@ def _pages(storage: StorageClient, request: Any) -> Iterator[Any]:
             return
         seen.add(page.marker)
         request = replace(request, marker=page.marker)
->>>>>>> main
 
 
 def _names(

@@ -184,7 +184,7 @@ class SubmitSql:
         """Whether the request may be sent again: the server recognises it by its ``unique_id``."""
         return bool(self.unique_id)
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; a query without a semicolon at its end gets one."""
         if not has_spelling(self.sql):
             raise ArgumentError(
@@ -342,7 +342,7 @@ class _OfInstance:
     project: str
     instance_id: str
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         path = project_path(self.project, "instances", self.instance_id)
         return rest_request(path, self.QUERY, scope=scope)
@@ -388,7 +388,7 @@ class GetInstanceSource(_OfInstance):
 class CancelInstance(_OfInstance):
     """Stop an instance; stopping one that is over changes nothing."""
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         return rest_request(
             project_path(self.project, "instances", self.instance_id),

@@ -77,7 +77,7 @@ class GetProject:
 
     project: str
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         return rest_request(project_path(self.project), scope=scope)
 
@@ -110,7 +110,7 @@ class ListProjects:
     prefix: str = ""
     marker: str = ""
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; it names no project."""
         asked = paged(("name", self.prefix), ("marker", self.marker))
         return rest_request("/projects", asked, scope=NO_SCOPE)
@@ -130,7 +130,7 @@ class ListSchemas:
     prefix: str = ""
     marker: str = ""
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         asked = paged(("name", self.prefix), ("marker", self.marker))
         return rest_request(project_path(self.project, "schemas"), asked, scope=scope)
@@ -177,7 +177,7 @@ class GetTenant:
 
     idempotent: ClassVar[bool] = True
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         return rest_request("/tenants", scope=scope)
 
@@ -193,7 +193,7 @@ class GetTunnelEndpoint:
     project: str
     quota_name: str | None = None
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         quota = (("quotaName", self.quota_name),) if self.quota_name else ()
         return rest_request(

@@ -199,7 +199,7 @@ class GetTable:
     table: TableName
     extended: bool = False
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         return _of_table(self.table, (("extended", ""),) if self.extended else (), scope)
 
@@ -252,7 +252,7 @@ class ListTables:
     prefix: str = ""
     marker: str = ""
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         asked = paged(("name", self.prefix), ("marker", self.marker))
         path = project_path(self.project, "tables")
@@ -324,7 +324,7 @@ class GetPartition:
     table: TableName
     partition: PartitionSpec
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; here values are quoted (``docs/protocol.md`` section 7.2)."""
         return _of_table(self.table, (("partition", _quoted(self.partition)),), scope)
 
@@ -385,7 +385,7 @@ class ListPartitions:
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     marker: str = ""
 
-    def encode(self, *, scope: Scope = NO_SCOPE) -> WireRequest:
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         asked = paged(("partition", _quoted(self.partition)), ("marker", self.marker))
         return _of_table(self.table, (("partitions", ""), *asked), scope)
