@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.splits import ReadPlan
 
 #: What to use in place of options of other formats.
-_HINTS = {
+_INSTEAD = {
     "a table is read as it is now; odps.table(name).read(since=…, until=…) reads what versions "
     "added": ("timestampasof", "versionasof"),
     "a write changes no columns: run alter table … add columns with odps.sql(…)": (
@@ -50,7 +50,7 @@ _HINTS = {
     "odps_nb.spark.sql(spark, odps, …) runs a query, odps.sql(…) does on the service": ("query",),
     "where is the option for a condition": ("filter",),
 }
-INSTEAD = {name: hint for hint, names in _HINTS.items() for name in names}
+INSTEAD = {name: hint for hint, names in _INSTEAD.items() for name in names}
 
 _PROFILE = frozenset({*FIELDS, "name"})
 _COMMON = frozenset({"compression", "path", "profile", "table"})
