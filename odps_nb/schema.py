@@ -11,6 +11,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+__all__ = [
+    "TEXT",
+    "ArrayType",
+    "Column",
+    "DecimalType",
+    "Generated",
+    "LengthType",
+    "MapType",
+    "OdpsType",
+    "PrimitiveType",
+    "StructField",
+    "StructType",
+    "TableSchema",
+    "TypeCode",
+    "UnknownType",
+    "VectorType",
+    "has_any",
+    "has_blob",
+    "has_timestamp",
+    "is_readable",
+    "text_as_binary",
+    "types_in",
+]
+
 
 class TypeCode(IntEnum):
     """Numbers of the nested ("write") schema form.

@@ -25,11 +25,12 @@ def _plain(data: Any) -> bytes:
     try:
         return memoryview(data).tobytes()
     except TypeError:
+        is_text = isinstance(data, str)
         raise ConversionError(
-            f"a stream accepts bytes, not {type(data).__name__}",
+            f"a stream accepts bytes, not {'text' if is_text else f'a {type(data).__name__}'}",
             source_type=type(data).__name__,
             target_type="bytes",
-            hint="pass bytes, e.g. text.encode()",
+            hint="write(text.encode())" if is_text else "pass bytes, or anything that holds them",
         ) from None
 
 

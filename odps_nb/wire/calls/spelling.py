@@ -7,7 +7,6 @@ from the first that has a value.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields as fields_of
 from functools import cache, cached_property
@@ -220,7 +219,7 @@ Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 @cache
 def _places_of(kind: Any) -> tuple[tuple[str, tuple[Place, ...]], ...]:
     """Return the fields of a request or an answer with their places."""
-    names = vars(sys.modules[kind.__module__])  # functions in annotations need them as globals
+    names = kind.__init__.__globals__  # functions in annotations need those of their module
     hints = get_type_hints(kind, names, include_extras=True)
     return tuple((one.name, hints[one.name].__metadata__) for one in fields_of(kind))
 
