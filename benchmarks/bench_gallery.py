@@ -19,7 +19,7 @@ from typing import Any
 import odps_nb
 from benchmarks._measure import header, judged, summary
 from benchmarks._slow_line import slow_line
-from odps_nb.access.blob import BlobColumn
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.notebook.gallery.page import drawn_pages
 from odps_nb.notebook.gallery.tiles import KEPT
 from odps_nb.notebook.gallery.view import Gallery

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from odps_nb import errors
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import Blob, BlobColumn, NewBlob
+    from odps_nb.access.blob import Blob, NewBlob
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.connect import connect
     from odps_nb.access.connection import Connection
     from odps_nb.access.receipt import Receipt
@@ -54,7 +55,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Blob": "odps_nb.access.blob",
-    "BlobColumn": "odps_nb.access.blob",
+    "BlobColumn": "odps_nb.access.blobs.column",
     "ClientOptions": "odps_nb.client.options",
     "Compression": "odps_nb.terms",
     "Connection": "odps_nb.access.connection",

@@ -17,7 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["serve"]:  # it parses its own options
         return _serve(words[1:])
     if words[:1] == ["probe"]:
-        return _probe(words[1:])
+        from odps_nb.probe.command import main as probe
+
+        return probe(words[1:], version=__version__)
     parser = argparse.ArgumentParser(
         prog="odps-nb", description="A data access kit for the MaxCompute Storage API."
     )
@@ -48,12 +50,6 @@ def _serve(words: list[str]) -> int:
         print("\n".join(explain(missing)), file=sys.stderr)
         return 1
     return serve(words)
-
-
-def _probe(words: list[str]) -> int:
-    from odps_nb.probe.command import main as probe
-
-    return probe(words, version=__version__)
 
 
 def _doctor(profile: str | None, *, online: bool) -> int:

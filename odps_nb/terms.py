@@ -1,7 +1,4 @@
-"""Basic values used everywhere: table names, partition specs, splits, blob references.
-
-Pure values: no I/O, no wire format beyond what users type.
-"""
+"""Basic values used everywhere: table names, partition specs, splits, blob references."""
 
 from __future__ import annotations
 
@@ -62,10 +59,7 @@ class Compression(str, Enum):
 
     @classmethod
     def of(cls, value: str | Enum | None) -> Compression:
-        """Accept ``None``, a name in any case, or a member; anything else is an `ArgumentError`.
-
-        Members of the enumerations of pyodps, and their names, are accepted, too.
-        """
+        """Accept ``None``, a member, a name in any case, also members and names of pyodps."""
         if value is None:
             return cls.NONE
         name = value.name if isinstance(value, Enum) else value
@@ -87,13 +81,7 @@ _COMPRESSIONS = {
 
 
 class TextMode(str, Enum):
-    """What a read does with text that is not UTF-8.
-
-    Examples
-    --------
-    >>> TextMode.of("replace")
-    <TextMode.REPLACE: 'replace'>
-    """
+    """What a read does with text that is not UTF-8."""
 
     STRICT = "strict"
     REPLACE = "replace"
@@ -101,13 +89,7 @@ class TextMode(str, Enum):
 
     @classmethod
     def of(cls, value: str | None) -> TextMode:
-        """Accept a member, its value in any case, or ``None`` for the default (strict).
-
-        Raises
-        ------
-        ArgumentError
-            Anything else.
-        """
+        """Accept a member, its value in any case, or ``None`` (strict)."""
         try:
             return cls.STRICT if value is None else cls(value.lower())
         except (AttributeError, ValueError):
@@ -120,28 +102,14 @@ class TextMode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """How a read gives its text.
-
-    Parameters
-    ----------
-    mode
-        What becomes of text that is not UTF-8.
-    char_padding
-        Whether CHAR(n) keeps the blanks with which the service pads it to n characters.
-    """
+    """How a read returns text: with ``char_padding``, CHAR(n) keeps its trailing blanks."""
 
     mode: TextMode = TextMode.STRICT
     char_padding: bool = False
 
     @classmethod
     def of(cls, text: str | None, *, char_padding: bool = False) -> TextOptions:
-        """Check what a user says: ``text`` as `TextMode.of` takes it.
-
-        Raises
-        ------
-        ArgumentError
-            ``text`` is unknown, or ``char_padding`` is not a boolean.
-        """
+        """Check arguments of a user; ``text`` is as for `TextMode.of`."""
         if not isinstance(char_padding, bool):
             raise ArgumentError(
                 f"char_padding is {char_padding!r}, not a boolean",
@@ -152,7 +120,6 @@ class TextOptions:
 
 
 STRICT_TEXT = TextOptions()
-"""The default of a read."""
 
 
 class SplitMode(str, Enum):
@@ -207,11 +174,8 @@ class TableName:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        for part, value in (
-            ("project", self.project),
-            ("schema", self.schema),
-            ("table", self.table),
-        ):
+        for part in ("project", "schema", "table"):
+            value = getattr(self, part)
             if value is not None and not _NAME.fullmatch(value):
                 raise ArgumentError(
                     f"{value!r} is not a valid {part} name",
@@ -221,22 +185,15 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, *, project: str, schema: str | None = None) -> TableName:
-        """Parse ``table``, ``project.table`` or ``project.schema.table``; back-quotes are allowed.
-
-        ``project`` and ``schema`` are the defaults of the connection.
-        """
-        if not isinstance(text, str):  # callers may pass a value of a DataFrame
-            raise ArgumentError(
-                f"a table name is text, not a {type(text).__name__}",
-                hint="write table, project.table or project.schema.table",
-            )
-        parts = [part.strip().strip("`") for part in text.split(".")]
-        if len(parts) == 1:
-            return cls(project=project, schema=schema, table=parts[0])
-        if len(parts) == 2:
-            return cls(project=parts[0], table=parts[1])
-        if len(parts) == 3:
-            return cls(project=parts[0], schema=parts[1], table=parts[2])
+        """Parse ``table``, ``project.table`` or ``project.schema.table``, also in back-quotes."""
+        parts = text.split(".") if isinstance(text, str) else []  # may come from a DataFrame
+        match [part.strip().strip("`") for part in parts]:
+            case [table]:
+                return cls(project=project, schema=schema, table=table)
+            case [project, table]:
+                return cls(project=project, table=table)
+            case [project, schema, table]:
+                return cls(project=project, schema=schema, table=table)
         raise ArgumentError(
             f"{text!r} is not a table name",
             hint="write table, project.table or project.schema.table",
@@ -250,8 +207,8 @@ class TableName:
 class PartitionSpec:
     """Partition keys and values in order, e.g. ``ds=2024-01-01,hour=3``.
 
-    The service may have partitions whose values no request can name unambiguously (see
-    `check_partition_value`); a list of partitions shows them, `of` and `checked` refuse them.
+    Values that no request can name unambiguously (see `check_partition_value`) may be listed;
+    `of` and `checked` refuse them.
     """
 
     items: tuple[tuple[str, str], ...] = ()
@@ -263,11 +220,6 @@ class PartitionSpec:
         The values of a mapping are exact: text, a whole number or a date. In text, levels are
         joined by ``,`` or ``/``, blanks around keys and values are formatting, and quotes around a
         value keep it exactly: ``ds = 2024-01-01, hour = '3'``.
-
-        Raises
-        ------
-        ArgumentError
-            No partition, or a value that no request can name without doubt.
         """
         if value is None or isinstance(value, PartitionSpec):
             return (value or cls()).checked()
@@ -283,13 +235,7 @@ class PartitionSpec:
         return cls(tuple(_level(level) for level in _LEVELS.findall(value) if level.strip()))
 
     def checked(self) -> PartitionSpec:
-        """Return this spec, if a request can name it unambiguously.
-
-        Raises
-        ------
-        ArgumentError
-            See `check_partition_value`.
-        """
+        """Return this spec; raise unless a request can name it unambiguously."""
         for key, value in self.items:
             _checked(key, value, f"{key}={value}")
         return self
@@ -328,15 +274,9 @@ _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufdd0-\ufdef
 def check_partition_value(key: str, value: str) -> None:
     """Refuse a value of a partition key that a request cannot name unambiguously.
 
-    Requests name partitions as ``key=value,key=value`` without quotes, and parsers of that text are
-    known to strip blanks and quotes and to split at ``,``, ``/`` and ``=``: another partition would
-    be read or replaced.
-
-    Raises
-    ------
-    ArgumentError
-        The value is empty, has a blank or an invisible character at an edge, or holds a comma,
-        slash, equals sign, quote, backslash, or a character that no document can hold.
+    Requests name partitions as ``key=value,key=value`` without quotes. Parsers of that text strip
+    blanks and quotes and split at ``,``, ``/`` and ``=``: they would read or replace another
+    partition.
     """
     problem = _doubt(value)
     if problem:
@@ -363,7 +303,7 @@ def _doubt(value: str) -> str:
 
 
 def _value_text(key: str, value: object) -> str:
-    """Return the text of a mapping's value; types without one exact text form are refused."""
+    """Return the text of a mapping's value; refuse types without one exact text form."""
     if isinstance(value, str):
         return str.__str__(value)  # also of a subclass with another str()
     if hasattr(value, "__index__") and not isinstance(value, bool):
@@ -426,11 +366,7 @@ Split = IndexSplit | RowRangeSplit
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """The opaque token that names a blob; ``token`` is its standard base64 text.
-
-    The wire has three forms of one reference (``docs/protocol.md`` section 6.5); this value
-    holds the text, and the two constructors convert from the other forms.
-    """
+    """The opaque token that names a blob, as base64 text (``docs/protocol.md`` section 6.5)."""
 
     token: str
 

@@ -76,7 +76,7 @@ def test_no_example_is_skipped():
         "odps_nb.access.table.Table.upsert",
         "odps_nb.access.table.Table.delete",
         "odps_nb.access.blob.Blob",
-        "odps_nb.access.blob.BlobColumn",
+        "odps_nb.access.blobs.column.BlobColumn",
         "odps_nb.access.blob.NewBlob",
         "odps_nb.spark.reading.dataframe.read",
         "odps_nb.spark.writing.dataframe.write",

@@ -18,7 +18,8 @@ import odps_nb
 import odps_nb.spark
 import odps_nb.torch
 from odps_nb import stream_io
-from odps_nb.access.blob import Blob, BlobColumn
+from odps_nb.access.blob import Blob
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.access.connection import Connection
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.scan import Scan
@@ -433,7 +434,7 @@ def test_a_blob_column_takes_bytes_paths_files_and_new_blobs(odps, new_name, tmp
 
 @pytest.mark.parametrize("value", [None, float("nan"), pd.NA, 5])
 def test_what_is_no_name_and_no_reference_is_one_typed_error(odps, value):
-    with pytest.raises(ArgumentError, match="a table name is text"):
+    with pytest.raises(ArgumentError, match="is not a table name"):
         odps.table(value)
     with pytest.raises(ArgumentError, match="not a blob reference"):
         odps.blob(value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from odps_nb.local.server.launch import start
-from odps_nb.notebook.progress.flusher import SHOW_AFTER
+from odps_nb.notebook.progress.operations import SHOW_AFTER
 from odps_nb.wire.calls import WireRequest
 from tests.support.service.connecting import connected
 

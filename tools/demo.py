@@ -28,7 +28,7 @@ CELL_TIMEOUT = 300  # seconds; Spark's first start is the slowest step
 # asked of the notebook's kernel when it is done
 FIGURES = """
 import json as _json
-from odps_nb.notebook.magics.options import loaded_magics as _loaded_magics
+from odps_nb.notebook.progress.operations import loaded_magics as _loaded_magics
 from odps_nb.terms import format_bytes as _format_bytes
 
 _runs = [one.tracker.snapshot() for one in _loaded_magics().operations.all()]

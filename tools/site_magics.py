@@ -11,7 +11,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from odps_nb.notebook.magics.command import Command, parser_of
+from odps_nb.notebook.magics.arguments import Command, parser_of
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.magics import OdpsMagics
 

@@ -17,7 +17,7 @@ _PROBE = """
 def _soak_probe():
     import ctypes, gc, json, sys, threading, comm, pyarrow
     from ipywidgets.widgets import widget
-    from odps_nb.notebook.magics.options import loaded_magics
+    from odps_nb.notebook.progress.operations import loaded_magics
     for _ in range(3):
         gc.collect()
     # what allocators keep for the next read is not held by anybody

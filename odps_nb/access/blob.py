@@ -1,4 +1,4 @@
-"""`Blob`, `BlobColumn` and `NewBlob`: blobs as a Python user holds them.
+"""`Blob` and `NewBlob`: one blob that is stored, and one to be written.
 
 A `Blob` is a handle: making one sends no request; its bytes are verified before they are returned.
 ``odps_nb.client.blob.many`` fetches them, ``odps_nb.notebook`` draws them.
@@ -6,51 +6,43 @@ A `Blob` is a handle: making one sends no request; its bytes are verified before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, overload
 
-from odps_nb.access.blobs.saving import file_name_for, save_stream
 from odps_nb.access.checks import is_missing
+from odps_nb.access.saving import Folder, file_name_for, save_stream
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, explain
-from odps_nb.terms import BlobReference, format_bytes
+from odps_nb.terms import BlobReference, format_bytes, shorten
 
 if TYPE_CHECKING:
     import builtins
 
     import numpy as np
-    import pandas as pd
     import pyarrow as pa
     from PIL import Image
 
-    from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.connection import Connection
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.blob.many import BlobFile
     from odps_nb.client.blob.seekable import SeekableBlob
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
-    from odps_nb.client.calls.progress import Progress
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.notebook.gallery.view import Gallery
 
 _CHUNK = 1 << 20
 _RECEIVE_BUFFER = 128 << 10  # while only a head is wanted
 MAX_PIXELS = 40_000_000
-"""Pixels of the largest picture that is decoded unless more are allowed; as for previews."""
+"""Default maximum of pixels of a picture to decode; as for previews."""
 MAX_BYTES = 1 << 30
-"""Bytes of the largest blob that is converted unless more are allowed, also when unpacked."""
-_HEAD = 1 << 16  # what is looked at to recognise a blob
+"""Default maximum of bytes of a blob to convert, also when unpacked."""
+_HEAD = 1 << 16  # bytes from which a blob is recognised
 
 
 def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
-    """Return the reference in a value of a BLOB column or in a handle.
-
-    Text and bytes are the base64 text that a read gives (``docs/protocol.md`` section 6.5); the raw
-    bytes that an upload returns need `BlobReference.from_raw`.
-    """
+    """Return the reference in a value of a BLOB column (base64 text or bytes) or in a handle."""
     if isinstance(value, BlobReference):
         return value
     if isinstance(value, Blob):
@@ -69,8 +61,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 class Blob:
     """Handle of one blob; made by ``odps.blob(reference)``.
 
-    `size`, `mime_type` and `file_name` cost one small request at their first use: they come at the
-    head of a blob's stream, which is then closed.
+    `size`, `mime_type` and `file_name` cost one small request at their first use.
 
     Examples
     --------
@@ -89,7 +80,6 @@ class Blob:
 
     @property
     def _storage(self) -> StorageClient:
-        """The client of its connection, which another process opens at the first use."""
         source: Any = self._source
         storage: StorageClient = getattr(source, "storage", source)
         return storage
@@ -130,9 +120,9 @@ class Blob:
         Raises
         ------
         NotFoundError
-            The reference names nothing.
+            There is no such blob.
         ChecksumError, TruncatedError
-            The bytes arrived damaged or not all of them.
+            The bytes arrived damaged or incomplete.
         """
         with self.open() as stream:
             data = stream.read()
@@ -149,20 +139,20 @@ class Blob:
         Parameters
         ----------
         seek
-            Give a file that can seek, for zipfile, Pillow, pyarrow, PyAV and others. It fetches the
-            blob from its first byte to the last one that is read, and at most 1 MiB more; what it
-            fetched it keeps until it is closed, 8 MiB in memory, more in a temporary file without a
-            name. **Reading the tail costs the whole blob**: the protocol has no ranges. Without it
-            the file is read forward only, keeps nothing, and costs one request each time.
+            Return a file that can seek, for zipfile, Pillow, pyarrow, PyAV and others. It fetches
+            the blob from its first byte to the last one that is read, and at most 1 MiB more, and
+            keeps that until it is closed: 8 MiB in memory, more in a temporary file. **Reading the
+            tail costs the whole blob**: the protocol has no ranges. Without it the file is
+            forward-only.
         cache
-            With ``seek``: look for the blob on this machine's disk, and keep it there once all of
-            it was read, so that opening it again costs no request. The folder is private to the
-            user; the connection's setting ``blob_cache`` says how much it holds, or ``"off"``.
+            With ``seek``: use the cache on this machine's disk, so that opening a blob again costs
+            no request once all of it was read. The folder is private to the user; the setting
+            ``blob_cache`` of the connection is its size, or ``"off"``.
 
         Raises
         ------
         NotFoundError
-            The reference names nothing.
+            There is no such blob.
 
         Examples
         --------
@@ -186,8 +176,8 @@ class Blob:
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the blob to a file and return its path.
 
-        The file is complete, or it does not appear. A folder as ``path`` gets a safe form of the
-        blob's own name, with a number if that is taken.
+        The file is complete, or not created. In a folder it gets a safe form of the blob's own
+        name, with a number if that is taken.
 
         Raises
         ------
@@ -195,65 +185,50 @@ class Blob:
             The file exists and ``overwrite`` is not set, or the folder does not exist.
         """
         target = Path(path).expanduser()
-        into_folder = target.is_dir()
-        if into_folder:
-            target /= file_name_for(self.file_name, self.mime_type, self._reference.token)
+        name = ""
+        if target.is_dir():
+            name = file_name_for(self.file_name, self.mime_type, self._reference.token)
         with self.open() as stream:
             chunks = iter(lambda: stream.read(_CHUNK), b"")
-            saved, size = save_stream(
-                chunks, target, overwrite=overwrite, number_if_taken=into_folder
-            )
-        self._size, self._verified = size, True
+            if name:
+                saved = Folder(target).save(chunks, name)
+            else:
+                saved = save_stream(chunks, target, overwrite=overwrite)
+        self._size, self._verified = saved.stat().st_size, True
         return saved
 
     def to_pil(
-        self,
-        *,
-        max_pixels: int = MAX_PIXELS,
-        max_bytes: int = MAX_BYTES,
-        trusted: bool = False,
+        self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> Image.Image:
         """Return a picture as a decoded ``PIL.Image.Image``; of a moving one the first frame.
 
-        What the bytes are is recognised from them, never from the stated media type. They are
-        decoded in a process aside, which is bounded in memory and time: a file that was made to
-        crash a decoder does not end yours. Pixels are as the file has them; what colours they mean
-        is in ``info``: ``icc_profile``, ``gamma``, ``srgb``, ``chromaticity``. Needs Pillow. Like
-        `to_numpy`, `to_text` and `to_table` it costs one request, or none if the blob is cached;
-        see `open`.
+        The format is recognised from the bytes, not from the stated media type. They are decoded in
+        a separate process, bounded in memory and time, so that a malicious file cannot crash yours.
+        Pixels are as in the file; ``info`` has their colour space (``icc_profile``, ``gamma``,
+        ``srgb``, ``chromaticity``). Like `to_numpy`, `to_text` and `to_table` it costs one request,
+        or none if the blob is cached; see `open`.
 
         Parameters
         ----------
         max_pixels, max_bytes
-            Pixels of the picture, and bytes of the blob, that are accepted.
+            Maximum pixels of the picture, and bytes of the blob.
         trusted
-            Decode it in this process: faster for many small pictures, for files that you made.
+            Decode it in this process: faster for many small pictures, for files of your own.
 
         Raises
         ------
         ConversionError
-            The bytes are no picture, one that was damaged before its upload, or one that stopped
-            the decoder.
+            The bytes are no picture, or the decoder cannot read it.
         LimitExceededError
             The picture has more pixels, or the blob more bytes; nothing was decoded.
         MissingDependencyError
             Pillow is not installed.
-
-        Examples
-        --------
-        >>> photo = odps.table("media").blobs("content", limit=1)[0]
-        >>> photo.to_pil().format
-        'JPEG'
         """
         data = self._content(max_bytes)
         return _picture(data, self._recognise(data), max_pixels, trusted=trusted)
 
     def to_numpy(
-        self,
-        *,
-        max_pixels: int = MAX_PIXELS,
-        max_bytes: int = MAX_BYTES,
-        trusted: bool = False,
+        self, *, max_pixels: int = MAX_PIXELS, max_bytes: int = MAX_BYTES, trusted: bool = False
     ) -> np.ndarray[Any, Any]:
         """Return the pixels of a picture, or the array of an ``.npy`` file.
 
@@ -262,8 +237,7 @@ class Blob:
 
         Examples
         --------
-        >>> photo = odps.table("media").blobs("content", limit=1)[0]
-        >>> pixels = photo.to_numpy()
+        >>> pixels = odps.table("media").blobs("content", limit=1)[0].to_numpy()
         >>> pixels.shape[2], pixels.dtype
         (3, dtype('uint8'))
         """
@@ -282,17 +256,15 @@ class Blob:
         Parameters
         ----------
         encoding
-            Name of the encoding. By default the one that the text states (byte order mark, XML,
-            HTML, ``coding:``), else UTF-8, else one guessed by ``charset-normalizer``.
+            Name of the encoding. Default: the one that the text states (byte order mark, XML, HTML,
+            ``coding:``), else UTF-8, else a guess of ``charset-normalizer``.
         max_bytes
-            Bytes of the blob that are accepted.
+            Maximum bytes of the blob.
 
         Raises
         ------
-        ConversionError
-            The bytes are no text of that encoding.
-        LimitExceededError
-            The blob has more bytes.
+        ConversionError, LimitExceededError
+            The bytes are no text of that encoding, or too many.
         """
         from odps_nb.convert.blob_content import as_text
 
@@ -310,33 +282,30 @@ class Blob:
         """Return the rows of a Parquet, Arrow (file or stream), CSV or TSV file.
 
         The first line of CSV and TSV names the columns, whose types are inferred; blank lines and
-        comments (lines that begin with ``#``) are left out. A text of Hive, whose fields end with
-        ``\\x01``, has no names and ``\\N`` for null. The file is read in a process aside, as in
-        `to_pil`.
+        comments (``#``) are skipped. A text of Hive, whose fields end with ``\\x01``, has no names
+        and ``\\N`` for null. Parsed in a separate process, as in `to_pil`.
 
         Parameters
         ----------
         encoding
             Of a text; see `to_text`.
         separator
-            The character between the fields of a text; by default a tab, ``,``, ``;`` or ``|``, as
-            the first lines tell.
+            The character between fields. Default: a tab, ``,``, ``;`` or ``|``, by the first lines.
         ragged
-            Accept lines with fewer or more fields than the first one: missing fields are empty, and
-            further ones get columns ``f3``, ``f4``, … by their place. By default such a line is an
-            error: the text may be cut.
+            Accept lines with fewer or more fields than the first one: missing fields are empty,
+            further ones get columns ``f3``, ``f4``, …. Otherwise such a line is an error, since the
+            text may be truncated.
         max_bytes
-            Bytes that are accepted: of the blob, and of its rows when unpacked.
+            Maximum bytes of the blob, and of its unpacked rows.
         trusted
-            Read it in this process: for files that you made.
+            Parse it in this process: for files of your own.
 
         Raises
         ------
         ConversionError
-            The bytes are no table of these, one that was damaged before its upload, or one that
-            stopped the parser.
+            The bytes are no such table, or the parser cannot read it.
         LimitExceededError
-            There is more of it.
+            The blob or its rows exceed ``max_bytes``.
 
         Examples
         --------
@@ -350,12 +319,7 @@ class Blob:
         convert = blob_content.as_table if trusted else blob_conversion.table
         mime = self._recognise(data)
         return convert(
-            data,
-            mime,
-            max_bytes=max_bytes,
-            encoding=encoding,
-            separator=separator,
-            ragged=ragged,
+            data, mime, max_bytes=max_bytes, encoding=encoding, separator=separator, ragged=ragged
         )
 
     def _content(self, max_bytes: int) -> builtins.bytes:
@@ -399,9 +363,7 @@ class Blob:
         return hash(self._reference)
 
     def __repr__(self) -> str:
-        known = [
-            repr(self._reference.token[:21] + ("…" if len(self._reference.token) > 21 else ""))
-        ]
+        known = [repr(shorten(self._reference.token, 22))]
         known += [self._head.mime_type] if self._head and self._head.mime_type else []
         known += [format_bytes(self._size)] if self._size is not None else []
         return f"Blob({', '.join(known)}{', verified' if self._verified else ''})"
@@ -410,7 +372,7 @@ class Blob:
         from odps_nb.notebook.preview.tile import mimebundle
 
         with closing(iter_glances([self])) as looked_at:
-            return _shown(self, lambda: mimebundle(next(looked_at)))
+            return shown_or_error(self, lambda: mimebundle(next(looked_at)))
 
 
 def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image.Image:
@@ -420,186 +382,10 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
     return convert(data, mime, max_pixels=max_pixels)
 
 
-class BlobColumn(Sequence[Blob]):
-    """Blobs of one column, in row order without nulls: a gallery in a notebook.
-
-    In Jupyter they can be filtered, sorted, searched, selected, enlarged and saved there; what is
-    selected is `selected`.
-
-    Examples
-    --------
-    >>> column = odps.table("media").blobs("content", limit=5)
-    >>> column[1:3]
-    BlobColumn(2 blobs of local.media.content)
-    >>> [blob.file_name for blob in column[1:3]]
-    ['mandelbrot.png', 'julia.webp']
-    """
-
-    def __init__(
-        self,
-        blobs: Iterable[Blob],
-        *,
-        title: str,
-        summary: str = "",
-        captions: Sequence[str] | None = None,
-        labels: Sequence[Any] | None = None,
-        source: FrameBlobs | None = None,
-        name: str = "",
-    ) -> None:
-        self._blobs, self._title = tuple(blobs), title
-        self._name = name or title
-        self._captions = None if captions is None else tuple(captions)
-        self._labels = None if labels is None else tuple(labels)
-        self._source = source
-        self._gallery: Gallery | None = None
-        plural = "" if len(self._blobs) == 1 else "s"
-        self._summary = summary or f"{len(self._blobs):,} blob{plural}"
-
-    @property
-    def title(self) -> str:
-        """Table and column, for a caption."""
-        return self._title
-
-    def caption(self, index: int) -> str:
-        """Return what a tile says besides what the blob is: its row, or its number here."""
-        return f"blob {index}" if self._captions is None else self._captions[index]
-
-    @property
-    def summary(self) -> str:
-        """How many these are of how many, e.g. ``first 24 of 47 blobs``."""
-        return self._summary
-
-    @property
-    def selected(self) -> pd.Series[Any]:
-        """The references of the blobs that are selected in its gallery, by the index of their rows.
-
-        Without an index, as of ``table.blobs``, by their numbers here. ``df.loc[found.index]`` are
-        the rows, ``found.odps.save(folder)`` saves the blobs.
-
-        Examples
-        --------
-        >>> odps.table("media").blobs("content", limit=5).selected.tolist()
-        []
-        """
-        places: Sequence[int] = () if self._gallery is None else self._gallery.selection
-        return self.pick(places).references()
-
-    def close(self) -> None:
-        """Close its gallery, and free what that holds; the static page stays. Idempotent.
-
-        What is selected there is forgotten: take `selected` before. Displayed again, the column
-        makes a new gallery.
-        """
-        gallery, self._gallery = self._gallery, None
-        if gallery is not None:
-            gallery.close()
-
-    def references(self) -> pd.Series[Any]:
-        """Return the references as a Series, as a read gives them.
-
-        Examples
-        --------
-        >>> odps.table("media").blobs("content", limit=2).references().odps.size().tolist()
-        [25861, 138014]
-        """
-        from odps_nb.convert.blob_columns.blob_series import reference_series
-
-        texts = [blob.reference.token for blob in self._blobs]
-        index = range(len(texts)) if self._labels is None else self._labels
-        return reference_series(texts, index, name=self._name, source=self._source)
-
-    def save(
-        self,
-        folder: str | Path,
-        *,
-        file_name: Callable[[int, BlobHead], str | None] | None = None,
-        progress: Progress = None,
-    ) -> list[Path | None]:
-        """Save the blobs as files of a folder, replacing none; see `Connection.save_blobs`.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     saved = odps.table("media").blobs("content", limit=2).save(folder)
-        ...     [path.name for path in saved]
-        ['mountains.jpg', 'mandelbrot.png']
-        """
-        from odps_nb.access.blobs.many import Fetch, References, save_blobs
-
-        if not self._blobs:
-            return []
-        fetch = Fetch(storage=self._blobs[0]._storage, progress=progress)
-        wanted = References(self._blobs)
-        return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
-
-    def glances(
-        self, places: Sequence[int], cancel: CancelToken | None = None
-    ) -> Generator[StreamedBlob, None, None]:
-        """Iterate over the blobs at some places, to look at their heads and first bytes.
-
-        Taking the next one leaves the one before. Several come in one request where they are
-        small; what is wrong with one is raised by that one alone.
-
-        Examples
-        --------
-        >>> column = odps.table("media").blobs("content", limit=5)
-        >>> [glance.open().read(4) for glance in column.glances([0, 1])]
-        [b'\\xff\\xd8\\xff\\xe0', b'\\x89PNG']
-        """
-        return iter_glances([self._blobs[place] for place in places], cancel)
-
-    def pick(self, places: Sequence[int]) -> BlobColumn:
-        """Return the blobs at some places, in that order, with what is known of their rows."""
-        known = range(len(self._blobs)) if self._labels is None else self._labels
-        captions = self._captions
-        return BlobColumn(
-            [self._blobs[place] for place in places],
-            title=self._title,
-            captions=None if captions is None else [captions[place] for place in places],
-            labels=[known[place] for place in places],
-            source=self._source,
-            name=self._name,
-        )
-
-    @overload
-    def __getitem__(self, index: int) -> Blob: ...
-    @overload
-    def __getitem__(self, index: slice) -> BlobColumn: ...
-    def __getitem__(self, index: int | slice) -> Blob | BlobColumn:
-        if isinstance(index, slice):
-            return self.pick(range(len(self._blobs))[index])
-        return self._blobs[index]
-
-    def __len__(self) -> int:
-        return len(self._blobs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_gallery": None}
-
-    def __repr__(self) -> str:
-        return f"BlobColumn({self._summary} of {self._title})"
-
-    def _ipython_display_(self) -> None:
-        if self._gallery is None:
-            from odps_nb.notebook.gallery.view import Gallery
-
-            self._gallery = Gallery(self, summary=self.summary)
-        self._gallery._ipython_display_()  # NotImplementedError: no notebook, IPython asks below
-
-    def _repr_mimebundle_(self, **_: object) -> Mapping[str, Any]:
-        from odps_nb.notebook.gallery.view import mimebundle
-
-        return _shown(self, lambda: mimebundle(self, summary=self.summary))
-
-
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to look at; taking the next one leaves the one before.
-
-    Several come in one request where they are small. The handles learn the heads.
-    """
+    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn.glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:
@@ -615,8 +401,8 @@ def iter_glances(
                     blob._learn(glance.known)
 
 
-def _shown(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what a notebook shows; an error becomes three lines instead of a traceback."""
+def shown_or_error(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return what a notebook shows, an error as three lines instead of a traceback."""
     try:
         return make()
     except OdpsNbError as error:
@@ -625,15 +411,15 @@ def _shown(thing: object, make: Callable[[], Mapping[str, Any]]) -> Mapping[str,
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NewBlob:
-    """A blob to be written, with the type and name that readers will be told.
+    """A blob to be written, with its media type and file name.
 
     Parameters
     ----------
     data
-        Bytes, a path, a file object opened in binary mode (read to its end), or a picture of PIL
-        or an array of numpy, encoded as ``image_format`` of `Table.write` says.
+        Bytes, a path, a binary file object (read to its end), or a PIL picture or numpy array,
+        encoded as ``image_format`` of `Table.write` says.
     mime_type
-        E.g. ``image/png``; guessed from the name where there is one.
+        E.g. ``image/png``. Default: guessed from the name.
     file_name
         E.g. ``cat.png``; taken from a path. Stored by API version 3 only.
 

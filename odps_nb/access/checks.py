@@ -13,6 +13,7 @@ from typing import Any, Literal, SupportsIndex
 from odps_nb.errors import ArgumentError, MissingDependencyError, NotFoundError
 from odps_nb.schema import Column, TableSchema, TypeCode
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.type_facts import TYPE_FACTS
 
 PartitionLike = str | Mapping[str, object] | PartitionSpec
 Overwrite = bool | Literal["partitions", "all"]
@@ -42,15 +43,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName) -> tuple[str, ...]:
-    """Return the names in the table's spelling.
-
-    Raises
-    ------
-    NotFoundError
-        The table has no such column; close names are in the hint.
-    ArgumentError
-        A column is asked for twice, or ``columns`` is one text.
-    """
+    """Return the names in the table's spelling."""
     if isinstance(columns, str):
         raise ArgumentError(
             f"columns is the text {columns!r}", hint=f"pass a list: columns=[{columns!r}]"
@@ -73,13 +66,7 @@ def check_columns(columns: Sequence[str], schema: TableSchema, table: TableName)
 
 
 def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) -> int | None:
-    """Return a whole number, also of NumPy, as `int`; ``None`` stays ``None``.
-
-    Raises
-    ------
-    ArgumentError
-        No whole number, or too small a one.
-    """
+    """Return a whole number, also of NumPy, as `int`; ``None`` stays ``None``."""
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -93,14 +80,7 @@ def check_count(name: str, value: SupportsIndex | None, *, at_least: int = 1) ->
 
 
 def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) -> PartitionSpec:
-    """Return the spec with the table's own key names, in the table's order.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no such partition column, a level is asked for twice, or a value of a typed
-        level is spelled otherwise than the service does.
-    """
+    """Return the spec with the table's own key names, in the table's order."""
     keys = [column.name for column in schema.partition_columns]
     if spec.items and not keys:
         raise ArgumentError(
@@ -127,13 +107,7 @@ def check_partition(spec: PartitionSpec, schema: TableSchema, table: TableName) 
 def check_whole_partition(
     spec: PartitionSpec, schema: TableSchema, table: TableName
 ) -> PartitionSpec:
-    """Check one partition as `check_partition` does, and that every level has a value.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no partitions, or the spec could mean several.
-    """
+    """Check one partition as `check_partition` does, and that every level has a value."""
     found, keys = check_partition(spec, schema, table), schema.partition_columns
     if not keys:
         raise ArgumentError(f"{table} has no partitions")
@@ -156,13 +130,7 @@ def check_overwrite(
 ) -> bool:
     """Return whether a write replaces rows; refuse arguments that could replace more than meant.
 
-    ``takes_all`` is false where the partitions that get rows are not known in the end.
-
-    Raises
-    ------
-    ArgumentError
-        Not a value of `Overwrite`; or of a partitioned table it was not said which partitions
-        may be replaced.
+    ``takes_all`` is false if a write does not know in the end which partitions got rows.
     """
     keys = [column.name for column in schema.partition_columns]
     if overwrite == "partitions":
@@ -195,7 +163,7 @@ def _check_spelling(value: str | None, column: Column) -> None:
         return
     code = column.type.code
     good = True
-    if code in _WHOLE_NUMBERS:
+    if TYPE_FACTS[code].kind == "INTEGER":
         good = re.fullmatch("0|-?[1-9][0-9]*", value) is not None
     elif code is TypeCode.DATE:
         try:
@@ -212,17 +180,8 @@ def _check_spelling(value: str | None, column: Column) -> None:
         )
 
 
-_WHOLE_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
-
-
 def require(module: str) -> Any:
-    """Import a library that an extra of the same name installs.
-
-    Raises
-    ------
-    MissingDependencyError
-        It is not installed.
-    """
+    """Import a library that an extra of the same name installs."""
     extra = module.partition(".")[0]
     try:
         return importlib.import_module(module)

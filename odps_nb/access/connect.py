@@ -51,28 +51,26 @@ def connect(
         service in a child process, which ends with the connection or the interpreter. A
         `Profile`, or a pyodps ``ODPS`` object: its settings.
     root
-        With ``"local"``: the folder that keeps the tables; without it they are temporary.
+        With ``"local"``: the folder that keeps the tables. Default: a temporary one.
     endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
 app_id, app_key, region, quota, api_version
-        Settings that win over those of the source; see `odps_nb.client.auth.profile.Profile`.
+        Settings that override those of the source; see `odps_nb.Profile`.
     timezone
-        A zone such as ``"Asia/Shanghai"``: DATETIME and TIMESTAMP are read as times of that zone,
-        and times without a zone are meant in it. Without one both are UTC.
+        A zone such as ``"Asia/Shanghai"`` for DATETIME, TIMESTAMP and naive times. Default: UTC.
     blob_cache
-        How much of opened blobs is kept on disk: ``"20 GB"``; ``"off"``: nothing. By default 4 GiB,
-        in the cache folder of the platform; see `odps_nb.Blob.open`.
+        Size of the disk cache of opened blobs, e.g. ``"20 GB"``, or ``"off"``. Default: 4 GiB, in
+        the cache folder of the platform; see `odps_nb.Blob.open`.
     client_options
-        Retries, time-outs and connections, e.g. ``ClientOptions(read_timeout=60)``; replaces all
-        of those in the environment and the profile. See `odps_nb.ClientOptions`.
+        Retries, time-outs and connections; replaces all of those in the environment and the
+        profile. See `odps_nb.ClientOptions`.
     credential_process, credentials
-        A program that prints temporary keys as JSON, or a function that returns them; asked
-        again before they end.
+        A program that prints temporary keys as JSON, or a function that returns them; called again
+        before they expire.
 
     Raises
     ------
     ConfigError
-        Something is missing or unknown; the hint names keywords and variables, or the profiles
-        that there are.
+        Something is missing or unknown; the hint names keywords and variables, or known profiles.
     MissingDependencyError
         ``"local"`` without the extra of that name.
 
@@ -84,27 +82,8 @@ app_id, app_key, region, quota, api_version
     ... )
     <Connection to p at http://127.0.0.1:1/api>
     """
-    keywords = {
-        "endpoint": endpoint,
-        "tunnel_endpoint": tunnel_endpoint,
-        "project": project,
-        "schema": schema,
-        "access_id": access_id,
-        "access_key": access_key,
-        "sts_token": sts_token,
-        "bearer_token": bearer_token,
-        "app_id": app_id,
-        "app_key": app_key,
-        "credential_process": credential_process,
-        "credentials": credentials,
-        "region": region,
-        "quota": quota,
-        "timezone": timezone,
-        "api_version": api_version,
-        "blob_cache": blob_cache,
-        "client_options": client_options,
-    }
-    said = hidden((key, value) for key, value in keywords.items() if value is not None)
+    given = {key: value for key, value in locals().items() if key not in ("source", "root")}
+    said = hidden((key, value) for key, value in given.items() if value is not None)
     if source == "local":
         return _local(root, said)
     if root is not None:

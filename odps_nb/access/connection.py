@@ -1,7 +1,6 @@
 """`Connection`: tables, blobs and SQL of one project.
 
-Holds one `StorageClient`. Making one sends no request. Methods import what they need when they are
-called, so that a script loads no notebook code and a connection no Spark.
+Methods import what they need, so that a script loads no notebook code and no Spark.
 """
 
 from __future__ import annotations
@@ -10,21 +9,23 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import Overwrite, PartitionLike
 from odps_nb.access.elsewhere import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
+from odps_nb.client.catalog import list_projects, list_schemas, list_tables
+from odps_nb.client.table_changes import create_table, drop_table
 from odps_nb.errors import StateError
-from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, TextOptions
+from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, TextOptions, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.blobs.frames import FrameBlobs
     from odps_nb.access.blobs.many import Fetch, Reference
     from odps_nb.access.receipt import Receipt
@@ -35,28 +36,18 @@ if TYPE_CHECKING:
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.local.server.launch import LocalService
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
 
 
-class Service(Protocol):
-    """An embedded service that lives as long as the connection."""
-
-    @property
-    def root(self) -> str:
-        """The folder that it serves."""
-
-    def stop(self) -> None:
-        """End the process. Idempotent."""
-
-
 class Connection:
     """Tables, blobs and SQL of one project; made by ``odps_nb.connect(…)``.
 
-    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe; usable
-    in a forked child, which opens its own sockets. Can be pickled, without credentials: another
-    process uses those that are configured there (see ``docs/howto/other-processes.md``).
+    A context manager; `close` frees the sockets and stops an embedded service. Thread-safe; a
+    forked child opens its own sockets. Can be pickled, without credentials: another process uses
+    those that are configured there (see ``docs/howto/other-processes.md``).
 
     Examples
     --------
@@ -71,7 +62,7 @@ class Connection:
         self,
         profile: Profile | Callable[[], Profile],
         *,
-        service: Service | None = None,
+        service: LocalService | None = None,
         address: Address | None = None,
     ) -> None:
         self._profile, self._service = profile, service
@@ -87,16 +78,11 @@ class Connection:
         Raises
         ------
         ConfigError
-            The connection was pickled in another process, and this one has no credentials.
+            The connection comes from a pickle, and this process has no credentials.
         """
         if not isinstance(self._profile, Profile):
             self._profile = self._profile()
         return self._profile
-
-    @property
-    def _has_profile(self) -> bool:
-        """Whether the credentials are known already; ``False`` before the first use elsewhere."""
-        return isinstance(self._profile, Profile)
 
     @property
     def closed(self) -> bool:
@@ -127,10 +113,10 @@ class Connection:
 
     @property
     def blob_cache(self) -> BlobCache | None:
-        """Blobs on this machine's disk, shared by all connections; ``None``: switched off.
+        """Blobs on this machine's disk, shared by all connections; ``None`` if switched off.
 
-        See `odps_nb.Blob.open`. Its ``clear()`` removes all of them, ``folder`` says where they
-        are, ``size`` and ``limit`` are in bytes.
+        See `odps_nb.Blob.open`. ``clear()`` removes all of them, ``folder`` is where they are,
+        ``size`` and ``limit`` are in bytes.
         """
         return self.storage.blob_cache
 
@@ -139,69 +125,29 @@ class Connection:
     def table(self, name: str | TableName) -> Table:
         """Return the handle of a table; sends no request.
 
-        Parameters
-        ----------
-        name
-            ``table``, ``project.table`` or ``project.schema.table``.
-
-        Raises
-        ------
-        ArgumentError
-            This cannot be the name of a table.
+        ``name`` is ``table``, ``project.table`` or ``project.schema.table``; anything else is an
+        `ArgumentError`.
         """
         from odps_nb.access.table import Table
 
         return Table(self, self.profile.table(name))
 
     def tables(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the project's tables, sorted.
-
-        Parameters
-        ----------
-        pattern
-            Only names like this, e.g. ``ord*``; case does not matter.
-        """
-        from odps_nb.client.catalog import list_tables
-
+        """Return the names of the project's tables, sorted; of a pattern such as ``ord*``."""
         return list_tables(self.storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the project's schemas, sorted.
-
-        Parameters
-        ----------
-        pattern
-            Only names like this, as for `tables`.
+        """Return the names of the project's schemas, sorted; of a pattern, as for `tables`.
 
         Raises
         ------
         ServiceError
-            The project has no schemas: the service says so in its own words.
-
-        Examples
-        --------
-        >>> odps.schemas()
-        ['default']
+            The project has no schemas.
         """
-        from odps_nb.client.catalog import list_schemas
-
         return list_schemas(self.storage, pattern)
 
     def projects(self, pattern: str | None = None) -> list[str]:
-        """Return the names of the projects that the key may list, sorted.
-
-        Parameters
-        ----------
-        pattern
-            Only names like this, as for `tables`.
-
-        Examples
-        --------
-        >>> odps.projects()
-        ['local']
-        """
-        from odps_nb.client.catalog import list_projects
-
+        """Return the names of the projects that the key may list, as for `tables`."""
         return list_projects(self.storage, pattern)
 
     def create_table(
@@ -225,32 +171,29 @@ class Connection:
         Parameters
         ----------
         columns
-            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with one
-            such text a column, a dict of names and types, an Arrow schema, a schema of Spark, or a
-            `TableSchema`. Or data as for `Table.write`, for instance a DataFrame: the table gets
-            its columns, with types as told in ``docs/types-and-times.md``, and its rows in one
-            commit. If that fails, the table is dropped again.
+            ``"id bigint, amount decimal(18,2), note string comment 'free text'"``, a list with such
+            a text for each column, a dict of names and types, a schema of Arrow or Spark, or a
+            `TableSchema`. Or data as for `Table.write`: the table gets its columns (types:
+            ``docs/types-and-times.md``), and its rows in one commit. If that fails, the table is
+            dropped again.
         partitioned_by
-            ``"ds string"``, names of columns in an Arrow schema or data, or a list of both:
-            ``["ds string", "region"]``. ``"trunc_time(d, 'day') as pt"`` makes a table that is
-            auto-partitioned by a date or time column.
+            ``"ds string"``, names of columns, or a list of both: ``["ds string", "region"]``.
+            ``"trunc_time(d, 'day') as pt"`` auto-partitions by a date or time column.
         primary_key
-            Columns that name a row: later rows of a key replace earlier ones. They become
-            ``not null``, and the table transactional.
+            Columns that identify a row: later rows of a key replace earlier ones. The columns
+            become ``not null``, the table transactional.
         properties
             Table properties such as ``{"acid.cdc.mode.enable": True}``. What a BLOB column or a
             primary key needs is set automatically.
         lifecycle
-            Days until the service drops what was not touched.
+            Days until the service drops unchanged data.
         cluster_by, buckets
-            Columns to hash and sort rows by, and into how many buckets; with a primary key
-            ``buckets`` alone is the number of write buckets.
+            Columns to hash and sort rows by, and number of buckets; with a primary key, ``buckets``
+            alone is the number of write buckets.
         if_not_exists
-            Leave a table that is there as it is. Not with rows: see ``create`` of `Table.write`.
-        index
-            As for `Table.write`, for data of pandas; a named index is an error with ``None``.
-        progress
-            Who is shown the progress of writing rows; by default what suits the place.
+            Leave an existing table as it is. Not with rows: see ``create`` of `Table.write`.
+        index, progress
+            As for `Table.write`; a named index of pandas data is an error with ``index=None``.
 
         Raises
         ------
@@ -259,7 +202,7 @@ class Connection:
         ConflictError
             A table of that name exists.
         ConversionError
-            A column of the data for which there is no type, or a value that does not fit it.
+            The data has a column without a type, or a value that does not fit it.
 
         Examples
         --------
@@ -275,12 +218,10 @@ class Connection:
         >>> odps.drop_table("doc_users"), odps.drop_table("doc_copy")
         (None, None)
         """
-        from odps_nb.access.writing.columns import names_of, properties_of, schema_of
-        from odps_nb.access.writing.creating import create_with_rows
-        from odps_nb.access.writing.new_columns import has_rows, is_spark_type
+        from odps_nb.access.writing.columns import has_rows, names_of, properties_of, schema_of
+        from odps_nb.access.writing.creating import create_and_write
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.client.sql.definitions import TableOptions
-        from odps_nb.client.table_changes import create_table
 
         table = self.table(name)
         options = TableOptions(
@@ -294,12 +235,8 @@ class Connection:
         )
         if has_rows(columns):
             rows = WriteOptions(index=index, progress=progress)
-            create_with_rows(table, columns, partitioned_by, options, rows)
+            create_and_write(table, columns, partitioned_by, options, rows)
             return table
-        if is_spark_type(columns):
-            from odps_nb.spark.writing.checks import table_columns
-
-            columns = table_columns(columns)
         create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 
@@ -309,10 +246,8 @@ class Connection:
         Raises
         ------
         NotFoundError
-            There is none, and ``if_exists`` is not set.
+            No such table, and ``if_exists`` is not set.
         """
-        from odps_nb.client.table_changes import drop_table
-
         drop_table(self.storage, self.table(name).name, if_exists=if_exists)
 
     def write_files(
@@ -333,54 +268,44 @@ class Connection:
     ) -> Receipt:
         """Write the files of a folder to a table, one row each, in one commit.
 
-        ===============  ==========  ================================================
-        column           type        holds
-        ===============  ==========  ================================================
-        ``path``         STRING      the path below the folder, with ``/``
-        ``name``         STRING      the file's name
-        ``size``         BIGINT      its bytes
-        ``mime_type``    STRING      what its first bytes are; its name decides where
-                                     they leave it open (``.docx`` is a zip)
-        ``modified``     TIMESTAMP   when it was changed last
-        ``content``      BLOB        the file, with its name and type
-        ===============  ==========  ================================================
+        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
+        (bytes), ``mime_type`` STRING (by the first bytes, or by the name if they leave it open, as
+        of ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
 
-        Files are streamed in the order of their paths; memory holds a bounded part. A file that
-        changes meanwhile ends the call. After an error nothing is written; without ``resume`` all
-        of it begins again then.
+        Files are streamed in the order of their paths, in bounded memory. After an error nothing is
+        written.
 
         Parameters
         ----------
         table
-            Made if it is not there. One that is there needs a BLOB column ``content``; of the
-            others it gets those that it has.
+            Created if missing. An existing one needs a BLOB column ``content``; of the other
+            columns above it may have any.
         pattern
-            Which files: ``"*.jpg"`` is held against names, ``"2024/*.jpg"`` against paths (there
-            ``*`` stands for ``/`` too). One or several; case matters.
+            Which files: ``"*.jpg"`` matches names, ``"2024/*.jpg"`` paths (where ``*`` also matches
+            ``/``). One or several; case matters.
         recursive, hidden
-            Whether to go into folders inside; whether to take what begins with a dot.
+            Include files of folders inside; include names that begin with a dot.
         follow_links
-            Take symbolic links for what they lead to; otherwise one is an error.
-        partition, overwrite, compression
+            Follow symbolic links; otherwise one is an error.
+        partition, overwrite, compression, progress
             As for `Table.write`.
         create
-            ``False``: the table must be there.
+            ``False``: the table must exist.
         resume
             Keep the write session open if the call ends early, by an error, an interrupt or the
-            death of the kernel: the same call, made again on this machine, sends only the files
-            that had not arrived (by groups of 64 MiB or 256 files), or were changed, and commits
-            all of them once. A session that is gone by then is said, and all is sent again. A
-            table that was made stays.
+            death of the kernel. The same call on this machine then sends only changed files and
+            those that had not arrived (by groups of 64 MiB or 256 files), and commits all once. If
+            the session has expired, it says so and sends all again. A created table stays.
 
         Raises
         ------
         ConflictError
-            With ``resume``: the same is being written by another process, or the service does not
-            say any more whether an earlier call committed.
+            With ``resume``: another process is writing the same, or it is unknown whether an
+            earlier call committed.
         ConfigError
-            The folder is none, or has a link, an unreadable file or a pipe; nothing was written.
+            No folder, or it has a link, an unreadable file or a pipe; nothing was written.
         ArgumentError
-            No file is named like that.
+            No file matches ``pattern``.
         FramingError
             A file changed while it was written.
 
@@ -398,8 +323,9 @@ class Connection:
         1  b.txt    13  text/plain
         >>> odps.drop_table("doc_files")
         """
-        from odps_nb.access.writing.files import write_files, write_files_resumable
+        from odps_nb.access.writing.files import write_files
         from odps_nb.access.writing.folder_files import FolderFiles
+        from odps_nb.access.writing.resumable import write_files_resumable
         from odps_nb.access.writing.rows import WriteOptions
 
         files = FolderFiles(
@@ -429,30 +355,21 @@ class Connection:
     ) -> Uploader:
         """Return a file picker for a notebook: files chosen in the browser become rows of a table.
 
-        The columns are those of `write_files`. The browser sends pieces of 1 MiB into a temporary
-        folder of the kernel, while no cell runs; then all files are written in one commit. It
-        shows how far each file is; an error is shown there, and leaves nothing behind.
+        The browser sends pieces of 1 MiB into a temporary folder of the kernel, while no cell runs;
+        then all files are written in one commit. It shows progress and errors; after an error
+        nothing is written.
 
         Parameters
         ----------
-        table
-            Made with the first files if it is not there; see `write_files`.
-        partition, overwrite, create
-            As for `write_files`.
+        table, partition, overwrite, create
+            As for `write_files`; a missing table is created with the first files.
         accept
-            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; no check of the files.
+            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; does not check the files.
 
         Returns
         -------
         Uploader
-            Displays itself as the last line of a cell. ``receipt`` is that of the last commit.
-
-        Examples
-        --------
-        >>> picker = odps.upload("photos", accept="image/*")
-        >>> picker
-        <Uploader to local.photos, nothing chosen>
-        >>> picker.close()
+            Displays itself as the last line of a cell; ``receipt`` is that of the last commit.
         """
         from odps_nb.access.writing.rows import WriteOptions
         from odps_nb.notebook.upload.uploader import Uploader
@@ -463,13 +380,7 @@ class Connection:
     # -- blobs -----------------------------------------------------------------------------------
 
     def blob(self, reference: str | bytes | BlobReference) -> Blob:
-        """Return the handle of a blob; no request is sent until its bytes are read.
-
-        Parameters
-        ----------
-        reference
-            A value of a BLOB column as it was read.
-        """
+        """Return the handle of a blob, by a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
         self.storage  # noqa: B018  # raises if the connection is closed
@@ -485,14 +396,7 @@ class Connection:
         """Fetch many blobs in few requests: one record per reference, in order, verified.
 
         Leaving the iterator early closes its connection. For blobs that do not fit into memory use
-        `save_blobs` and `each_blob`; to look at them, `gallery`.
-
-        Raises
-        ------
-        ArgumentError
-            A value is no reference; nothing was sent.
-        ChecksumError, TruncatedError
-            Bytes were damaged or are missing.
+        `save_blobs` and `each_blob`; to look at them, `gallery`. Errors: as for `save_blobs`.
         """
         from odps_nb.access.blobs.many import iter_records
 
@@ -508,20 +412,19 @@ class Connection:
     ) -> BlobColumn:
         """Return the blobs of a frame's column as a gallery, each under its row.
 
-        Displayed in Jupyter it can be filtered, sorted, searched and selected from, however many
-        there are (`BlobColumn.selected`); the notebook keeps the first 64 tiles. Blobs are read
-        when they are looked at.
+        In Jupyter the user filters, sorts, searches and selects them (`BlobColumn.selected`). Blobs
+        are read when they come into view; the notebook keeps the first 64 tiles.
 
         Parameters
         ----------
         frame
-            A pandas or polars DataFrame or an Arrow table: filtered, sorted, joined, from a file.
+            A pandas or polars DataFrame or an Arrow table.
         column
             The column with references; rows without a blob are left out.
         caption
-            Columns whose values stand on the tiles, beside the index of the row.
+            Columns whose values the tiles show, beside the index of the row.
         limit
-            Blobs at most.
+            Maximum number of blobs.
 
         Raises
         ------
@@ -559,26 +462,24 @@ class Connection:
     ) -> list[Path | None]:
         """Save many blobs as files of a folder: one path per reference, in order.
 
-        Each distinct reference is fetched once and becomes one file, verified and whole, or none.
-        Memory holds a bounded part of it, however large the blobs are. After an error or an
-        interrupt the complete files stay.
+        Each distinct reference is fetched once and becomes one file, verified and complete, or
+        none. Memory is bounded. After an error or an interrupt the complete files stay.
 
         Parameters
         ----------
         references
-            Values of a BLOB column (a list, a Series, an Arrow array) or a `BlobColumn`. A null
-            has no file: its path is ``None``, so that the result fits beside the column.
+            Values of a BLOB column (a list, a Series, an Arrow array) or a `BlobColumn`. The path
+            of a null is ``None``, so that the result fits beside the column.
         folder
-            An existing folder; no file is ever made outside of it.
+            An existing folder; no file is created outside of it.
         file_name
-            Called with the position of the reference and what is known of the blob (``size``,
-            ``mime_type``, ``file_name``); returns a file name, or ``None`` for the one
-            that the blob states. Both are made safe as `Blob.save` does, and numbered (``-2``)
-            when taken, also where they only differ in case.
+            Called with the position of the reference and a `BlobHead` (``size``, ``mime_type``,
+            ``file_name``); returns a file name, or ``None`` for the stated one. Names are made safe
+            as in `Blob.save`, and numbered (``-2``) if taken, also if they differ only in case.
         overwrite
-            Replace files that were there before. Files of the same call never replace each other.
+            Replace earlier files. Files of the same call never replace each other.
         compression
-            ``"zstd"`` or ``"lz4"`` on the way.
+            ``"zstd"`` or ``"lz4"`` for the transfer.
 
         Raises
         ------
@@ -587,7 +488,7 @@ class Connection:
         ConfigError
             The folder does not exist, or no file can be made there.
         NotFoundError, ChecksumError, TruncatedError
-            A blob is not there, or stayed damaged; a note says which one.
+            A blob does not exist, or stayed damaged; a note says which one.
 
         Examples
         --------
@@ -615,24 +516,22 @@ class Connection:
     ) -> int:
         r"""Call a function with each blob in turn, as a readable file; return how many.
 
-        Blobs come in the order of their first place in ``references``, each distinct one once:
-        ``blob.positions`` lists its positions. Nulls are left out. Meanwhile the next ones are
-        fetched, into a bounded part of memory, however large they are.
+        Blobs come in the order of their first position in ``references``, each distinct one once
+        (``blob.positions``), without nulls. The next ones are fetched meanwhile, in bounded memory.
 
         Parameters
         ----------
-        references
+        references, compression
             As for `save_blobs`.
         fn
-            Runs in this thread. The blob is a binary file (``read``, ``readinto``; no seeking)
-            with ``size``, ``mime_type``, ``file_name`` and ``reference``, and is closed
-            when the function returns; what was not read is passed over. What the function
-            raises ends the call.
+            Runs in this thread. The blob is a binary file (``read``, ``readinto``; no seeking) with
+            ``size``, ``mime_type``, ``file_name`` and ``reference``, closed when the function
+            returns; unread bytes are skipped. An error of the function ends the call.
 
         Raises
         ------
         ArgumentError, NotFoundError, ChecksumError, TruncatedError
-            As for `save_blobs`, also if the function has kept the error to itself.
+            As for `save_blobs`, also if the function has caught the error.
 
         Examples
         --------
@@ -651,11 +550,7 @@ class Connection:
     def _fetch(self, compression: str | Compression | None, progress: Progress) -> Fetch:
         from odps_nb.access.blobs.many import Fetch
 
-        return Fetch(
-            storage=self.storage,
-            compression=Compression.of(compression),
-            progress=progress,
-        )
+        return Fetch(self.storage, Compression.of(compression), progress)
 
     # -- SQL ----------------------------------------------------------------------------------
 
@@ -676,24 +571,22 @@ class Connection:
         Parameters
         ----------
         query
-            The text of one statement. Never put values into it yourself: write ``:name``, and the
-            value into ``params``. It may begin with settings:
+            The text of one statement, with ``:name`` for values. It may begin with settings:
             ``set odps.sql.allow.fullscan=true; select …``.
         params
-            Values of the ``:name`` in the query, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``,
-            and names of tables and columns for ``{name}``. Without them the query is sent as it
-            is. Values are those of Python, NumPy, pandas, Arrow and polars; times keep their
-            nanoseconds. Times with a zone need a connection with one, in which the query runs.
+            Values for ``:name``, e.g. ``{"ids": [1, 2]}`` for ``id in (:ids)``, and names of tables
+            and columns for ``{name}``. Values are those of Python, NumPy, pandas, Arrow and polars;
+            times keep their nanoseconds. Times with a zone need a connection with one, in which
+            the query runs. Without ``params`` the query is sent as it is.
         settings
-            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they count more
-            than those in the text.
+            Settings of the job, e.g. ``{"odps.sql.type.system.odps2": "true"}``; they override
+            those in the text.
         wait
-            Return when the query has succeeded; otherwise at once, and `Result.wait` waits.
+            Return when the query has succeeded; otherwise at once: see `Result.wait`.
         timeout
-            Maximum seconds to wait. An interrupt or the end of this time cancels the query.
-        text, char_padding
-            What to do with text of the result that is not UTF-8, and whether to keep the blanks at
-            the end of CHAR, as for `Table.read`.
+            Maximum seconds to wait. The query is cancelled then, and by an interrupt.
+        text, char_padding, progress
+            As for `Table.read`.
 
         Raises
         ------
@@ -720,7 +613,8 @@ class Connection:
         if not wait:
             return Result(self, submit_sql(self.storage, query, settings=settings), text=shown)
         listener = listener_of(progress)
-        with ProgressTracker("sql", _title(query), listener=listener) as tracker:
+        title = shorten(" ".join(query.split()), 80)
+        with ProgressTracker("sql", title, listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
                 self.storage,
@@ -735,23 +629,15 @@ class Connection:
     def result(
         self, instance_id: str, *, text: str = "strict", char_padding: bool = False
     ) -> Result:
-        """Return the result of a query by its instance id, also from another process; two requests.
+        """Return the result of a query of this project by its instance id; two requests.
 
-        The query may still run: `Result.status`, `Result.wait` and `Result.cancel` work as for
-        the result of `sql`, and its rows can be read for as long as the service keeps them.
-
-        Parameters
-        ----------
-        instance_id
-            `Result.instance_id` of the query, which is also on its card and page. It must have run
-            in the project of this connection.
-        text, char_padding
-            As for `sql`.
+        The query may come from another process, and may still run; see `Result.instance_id`.
+        ``text`` and ``char_padding`` are as for `Table.read`.
 
         Raises
         ------
         NotFoundError
-            The project has no such instance; or later, when rows are read, its result is gone.
+            The project has no such instance; or its result has expired when rows are read.
         ArgumentError
             This cannot be the id of an instance.
 
@@ -774,18 +660,7 @@ class Connection:
         params: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> SqlCost:
-        """Return the service's estimate of what a query costs; nothing is run.
-
-        Parameters
-        ----------
-        query, params, settings
-            As for `sql`.
-
-        Examples
-        --------
-        >>> odps.sql_cost("select * from orders where ds = '2024-01-02'").complexity
-        1.0
-        """
+        """Return the service's estimate of the cost of a query, with arguments as for `sql`."""
         from odps_nb.access.binding.text import bind_query
         from odps_nb.client.sql.query import estimate_sql
 
@@ -795,19 +670,18 @@ class Connection:
     # -- life ---------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Cancel everything running over this connection, from any thread; waiting calls raise.
+        """Cancel everything running over this connection, from any thread.
 
-        Reads, writes, queries and blobs end with `CancelledError` and close their sockets; a
-        write that has not begun its commit is aborted. The connection stays usable.
+        Reads, writes, queries and blobs raise `CancelledError` and close their sockets; a write
+        that has not begun its commit is aborted. The connection stays usable.
         """
         if self._storage is not None:
             self._storage.cancel()
 
     def close(self) -> None:
-        """Cancel what runs, close the sockets, stop its embedded service, if any. Idempotent.
+        """Cancel what runs (see `cancel`), close the sockets, stop an embedded service. Idempotent.
 
-        Half-read rows and blobs raise `CancelledError` from then on; an unfinished write is
-        aborted. In a forked child this does not affect the parent.
+        In a forked child this does not affect the parent.
         """
         self._closed = True
         if self._storage is not None:
@@ -818,9 +692,7 @@ class Connection:
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> Any:
@@ -842,8 +714,3 @@ class Connection:
 def _reconnect(address: Address) -> Connection:
     """Return the connection that a pickle leads to, in this process or another one."""
     return connect_again(address, lambda profile: Connection(profile, address=address))
-
-
-def _title(query: str) -> str:
-    text = " ".join(query.split())
-    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,7 +1,7 @@
 """What a pickled connection holds, and how another process connects with credentials of its own.
 
-A pickle of a handle (`Connection`, `Table`, `Scan`, `Result`, `Blob`) has an `Address` and never a
-key or token. In the process that made it, it leads to the same connection.
+A pickle of a handle has an `Address` and never a key or token. In the process that made it, it
+leads to the same connection.
 """
 
 from __future__ import annotations
@@ -25,34 +25,24 @@ _OPEN: WeakValueDictionary[str, Connection] = WeakValueDictionary()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a connection leads, without credentials.
-
-    ``connection_id`` names the connection in its own process. ``root`` is the folder of an
-    embedded service, which holds its keys in a file that only the user who started it can read.
-    """
+    """Settings without credentials; ``root``: folder of an embedded service, with its keys."""
 
     connection_id: str
     settings: tuple[tuple[str, str], ...]
     root: str | None = None
 
-    def leads_to(self, connection: Connection) -> bool:
-        """Whether a connection is to the same endpoint and project."""
-        there, here = dict(self.settings), connection._address.settings
-        return all(there.get(name) == dict(here).get(name) for name in ("endpoint", "project"))
-
 
 def remember(connection: Connection) -> None:
-    """Note an open connection, which pickles may lead to; held weakly."""
+    """Register an open connection, weakly, for pickles of it."""
     _OPEN[connection._address.connection_id] = connection
 
 
 def connect_again(
     address: Address, make: Callable[[Callable[[], Profile]], Connection]
 ) -> Connection:
-    """Return the connection of an address: the very one where it is open here, else a new one.
+    """Return the connection of an address if it is open here, or a new one, which ``make`` makes.
 
-    ``make`` makes the new one of a function that finds the profile at the first use, so that a
-    process without credentials fails in the caller's code.
+    Its profile is found at the first use: without credentials that fails in the caller's code.
     """
     found = _OPEN.get(address.connection_id)
     if found is not None and not found.closed:
@@ -61,18 +51,14 @@ def connect_again(
 
 
 def _profile_here(address: Address) -> Profile:
-    """Find credentials: of a connection that is open here, of an embedded service, or configured.
-
-    Raises
-    ------
-    ConfigError
-        This process has none.
-    """
+    """Find credentials: of an open connection, of an embedded service, or configured."""
     settings: dict[str, Any] = dict(address.settings)
     settings["api_version"] = int(settings.get("api_version", 2))
-    here = [one for one in list(_OPEN.values()) if one._has_profile and not one.closed]
-    for connection in reversed(here):
-        if address.leads_to(connection):
+    for connection in reversed(list(_OPEN.values())):
+        if connection.closed or not isinstance(connection._profile, Profile):
+            continue
+        there = dict(connection._address.settings)
+        if all(settings.get(name) == there.get(name) for name in ("endpoint", "project")):
             fixed: dict[str, Any] = {
                 name: settings.get(name) for name in ("schema", "timezone", "quota")
             }
@@ -87,16 +73,7 @@ def _profile_here(address: Address) -> Profile:
 
 
 def profile_from_settings(settings: Mapping[str, Any]) -> Profile:
-    """Return a profile with these settings and the credentials that are configured here.
-
-    They are those of the environment, the profile file or the keyring; a profile whose name is
-    among the settings counts where it exists here, too.
-
-    Raises
-    ------
-    ConfigError
-        There are none.
-    """
+    """Return a profile with these settings and the credentials that are configured here."""
     given = {key: value for key, value in settings.items() if key not in CREDENTIAL_FIELDS}
     name = given.pop("name", None)
     try:

@@ -1,7 +1,4 @@
-"""Finds a Java installation for Spark. Starts nothing but ``java -version``.
-
-Does not import pyspark; used by the Spark session and the doctor.
-"""
+"""Finds a Java installation for Spark, without pyspark."""
 
 from __future__ import annotations
 
@@ -32,16 +29,7 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None, *, jvm_folder: Path | None = None) -> Java:
-    """Return the first Java of version 17 or newer.
-
-    Tries ``JAVA_HOME``, then ``java`` on ``PATH``, then `jvm_folder` (by default
-    `JVM_FOLDER`; the lowest version that is new enough, since Spark has supported it longest).
-
-    Raises
-    ------
-    MissingDependencyError
-        There is none; the message names the older ones that were seen.
-    """
+    """Return the first Java of version 17 or newer: ``JAVA_HOME``, ``PATH``, then `JVM_FOLDER`."""
     env = os.environ if environ is None else environ
     seen: list[Java] = []
     for java in _candidates(env, jvm_folder or JVM_FOLDER):
@@ -62,10 +50,11 @@ def _candidates(env: Mapping[str, str], folder: Path) -> Iterator[Java]:
     if home := env.get("JAVA_HOME"):
         yield from _at(Path(home), "JAVA_HOME")
     if found := shutil.which("java", path=env.get("PATH")):
-        # /usr/bin/java is a chain of links; the home is where the chain ends.
+        # /usr/bin/java is a chain of links to the home.
         yield from _at(Path(found).resolve().parent.parent, "PATH")
     homes = {home.resolve() for home in folder.glob("*")} if folder.is_dir() else set()
     rest = [java for home in sorted(homes) for java in _at(home, str(folder))]
+    # the lowest version is the one that Spark has supported longest
     yield from sorted(rest, key=lambda java: java.version)
 
 

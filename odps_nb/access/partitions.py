@@ -1,12 +1,12 @@
 """Chooses the partitions of a read, and tells the rows and size of each partition.
 
-``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``.
-Ranges and ``latest`` are resolved from the service's list of partitions when a read is planned, so
-a plan holds exact specs only.
+``partitions=`` takes exact (partial) specs, ranges such as ``ds>=2024-01-01``, and ``latest``. A
+plan holds exact specs only: the others are resolved from the service's list of partitions.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import operator
 import re
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import PartitionLike, check_partition, did_you_mean
 from odps_nb.errors import ArgumentError, NotFoundError
-from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.cancel import CancelToken
@@ -38,8 +39,6 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-_NUMBERS = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
-_TEXTS = (TypeCode.STRING, TypeCode.VARCHAR, TypeCode.CHAR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +59,7 @@ PartitionChoice = PartitionLike | PartitionRange
 def parse_choices(
     partitions: PartitionChoice | Iterable[PartitionChoice] | None,
 ) -> tuple[PartitionSpec | PartitionRange | str, ...]:
-    """Return what ``partitions=`` names, as exact specs, ranges and `LATEST`; empty for all.
-
-    Raises
-    ------
-    ArgumentError
-        Something is neither of these.
-    """
+    """Return what ``partitions=`` names, as exact specs, ranges and `LATEST`; empty for all."""
     if partitions is None:
         return ()
     single = isinstance(partitions, (str, Mapping, PartitionSpec, PartitionRange))
@@ -117,15 +110,7 @@ def choose_partitions(
     table: TableName,
     storage: StorageClient,
 ) -> tuple[PartitionSpec, ...]:
-    """Return the exact specs of a read; asks the service only for ranges and `LATEST`.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no such partition column, or a value cannot be compared with it.
-    NotFoundError
-        A range holds no partition, or no partition has rows.
-    """
+    """Return the exact specs of a read; asks the service only for ranges and `LATEST`."""
     chosen: dict[PartitionSpec, None] = {}
     listed: list[PartitionInfo] | None = None
     for one in parse_choices(partitions):
@@ -164,7 +149,7 @@ def _test(
     """Return whether the values of a partition are in a range; checks names and values."""
     exact = check_partition(wanted.exact, schema, table)
     keys = {column.name.casefold(): column for column in schema.partition_columns}
-    tests: list[tuple[str, Callable[[Any], bool], Column]] = []
+    tests: list[tuple[Column, Callable[[Any, Any], bool], Any]] = []
     for key, sign, value in wanted.bounds:
         column = keys.get(key.casefold())
         if column is None:
@@ -181,43 +166,34 @@ def _test(
                 code=_INVALID,
                 hint="pass a value of this type, or choose rows with where=",
             )
-        tests.append((column.name, partial(_holds, _COMPARE[sign], bound), column))
+        tests.append((column, _COMPARE[sign], bound))
 
     def test(values: Mapping[str, str]) -> bool:
         if any(values.get(key) != value for key, value in exact):
             return False
-        return all(holds(_comparable(values[name], column)) for name, holds, column in tests)
+        found = ((_comparable(values[one.name], one), holds, bound) for one, holds, bound in tests)
+        return all(value is not None and holds(value, bound) for value, holds, bound in found)
 
     return test
 
 
-def _holds(compare: Callable[[Any, Any], bool], bound: Any, value: Any) -> bool:
-    return value is not None and compare(value, bound)
-
-
 def _comparable(value: str, column: Column) -> Any:
-    """Return a partition value in the order of its type; ``None`` if it is no value of the type."""
-    code = column.type.code
-    if code in _TEXTS:
+    """Return a partition value as a value of its type; ``None`` if it is none."""
+    kind = TYPE_FACTS[column.type.code].kind
+    if kind in ("TEXT", "CHAR"):
         return value
-    try:
-        if code in _NUMBERS:
+    with contextlib.suppress(ValueError):
+        if kind == "INTEGER":
             return int(value)
-        if code is TypeCode.DATE:
+        if kind == "DATE":
             return datetime.date.fromisoformat(value)
-    except ValueError:
-        return None
     return None
 
 
 def _latest(
     listed: list[PartitionInfo], schema: TableSchema, table: TableName, storage: StorageClient
 ) -> PartitionSpec:
-    """Return the spec of the largest first-level value that has rows.
-
-    That is what ``max_pt`` of MaxCompute's SQL returns (vendor's manual, *MAX_PT*), but numbers
-    are compared by value.
-    """
+    """Return the largest first-level value with rows, like ``max_pt`` of SQL; numbers by value."""
     first = schema.partition_columns[0]
 
     def value_of(info: PartitionInfo) -> str:
@@ -238,28 +214,27 @@ def _latest(
 
 
 def _has_rows(info: PartitionInfo, table: TableName, storage: StorageClient) -> bool:
-    if info.record_count is None and info.size is None and info.spec.has_name:
-        from odps_nb.wire.control import GetPartition
-
-        info = storage.control(GetPartition(table=table, partition=info.spec))
+    if info.record_count is None and info.size is None:
+        info = _fetched(info, table, storage)
     return info.record_count != 0 if info.size is None else bool(info.size or info.record_count)
 
 
-# -- rows and size ------------------------------------------------------------------------------
+def _fetched(
+    info: PartitionInfo, table: TableName, storage: StorageClient, token: CancelToken | None = None
+) -> PartitionInfo:
+    """Return a listed partition with its details, if a request can name it."""
+    from odps_nb.wire.control import GetPartition
+
+    if not info.spec.has_name:
+        return info
+    return storage.control(GetPartition(table=table, partition=info.spec), cancel=token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDetails:
-    """One partition of a table; ``None`` where the service does not tell.
+    """One partition of a table; ``None`` for what the service does not report.
 
-    Parameters
-    ----------
-    partition
-        Keys and values, as ``partitions=`` takes them.
-    rows, bytes
-        Number of rows, and their size on the service.
-    created, modified
-        When it was made, and when its rows were changed last, in UTC.
+    ``partition`` is as in ``partitions=``; times are UTC, and ``modified`` is that of the rows.
     """
 
     partition: str
@@ -272,33 +247,22 @@ class PartitionDetails:
 def fetch_details(
     storage: StorageClient, table: TableName, under: PartitionSpec
 ) -> list[PartitionDetails]:
-    """Return the details of each partition: one request for a page of the list, one for each."""
+    """Return the details of each partition, with one request for each."""
     from odps_nb.client.catalog import iter_partitions
     from odps_nb.client.parallel.fan_out import fan_out
 
     def fetch(info: PartitionInfo, token: CancelToken) -> Iterator[PartitionDetails]:
-        yield _details(storage, table, info, token)
+        found = _fetched(info, table, storage, token)
+        yield PartitionDetails(
+            partition=str(info.spec),
+            rows=found.record_count,
+            bytes=found.size,
+            created=_moment(found.created_at),
+            modified=_moment(found.modified_at),
+        )
 
     jobs = [partial(fetch, info) for info in iter_partitions(storage, table, under=under)]
     return list(fan_out(jobs, size=lambda _: 0, cancel=storage.operation()))
-
-
-def _details(
-    storage: StorageClient, table: TableName, listed: PartitionInfo, token: CancelToken
-) -> PartitionDetails:
-    from odps_nb.wire.control import GetPartition
-
-    info = listed
-    if listed.spec.has_name:  # others can be listed, but no request can name them
-        request = GetPartition(table=table, partition=listed.spec)
-        info = storage.control(request, cancel=token)
-    return PartitionDetails(
-        partition=str(listed.spec),
-        rows=info.record_count,
-        bytes=info.size,
-        created=_moment(info.created_at),
-        modified=_moment(info.modified_at),
-    )
 
 
 def _moment(seconds: int | None) -> datetime.datetime | None:

@@ -9,17 +9,11 @@ from odps_nb.client.calls.progress import Progress, ProgressListener, silent
 from odps_nb.errors import ArgumentError
 
 MakesListener = Callable[..., ProgressListener]
-"""Makes the display of one operation; its stop button, if it has one, calls ``on_cancel``."""
+"""Returns the display of one operation; its stop button calls ``on_cancel``."""
 
 
 def listener_of(*said: Progress, on_cancel: Callable[[], None] | None = None) -> ProgressListener:
-    """Return the listener for the first ``progress=`` value that is not ``None``.
-
-    Raises
-    ------
-    ArgumentError
-        It is neither a listener nor a bool.
-    """
+    """Return the listener for the first ``progress=`` value that is not ``None``."""
     for one in said:
         if one is False:
             return silent
@@ -57,7 +51,7 @@ def after_cell(call: Callable[[BaseException | None], None]) -> Callable[[], Non
     """
     if "IPython" not in sys.modules:
         return lambda: None
-    from odps_nb.notebook.progress.cells import after_cell as register
+    from odps_nb.notebook.display.output import after_cell as register
 
     return register(call)
 

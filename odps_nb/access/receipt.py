@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from odps_nb.terms import PartitionSpec, TableName, format_bytes
+from odps_nb.terms import PartitionSpec, TableName, count_of, format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Receipt:
     """One commit. It exists only after the service has confirmed it.
 
-    Parameters
-    ----------
-    table, partition
-        Where the rows are; the partition is empty for a whole table or dynamic partitions.
-    rows, bytes
-        Rows committed, and their size as Arrow before compression (bytes).
-    blobs, blob_bytes
-        Blobs uploaded with them, and their size.
-    session_id
-        The write session, for support.
-    streams
-        Number of upload lanes.
-    seconds
-        From the first request to the confirmed commit.
-    resumed
-        How many of the rows an earlier call had sent (`Connection.write_files` with ``resume``).
-    verb
-        What became of the rows: ``added``, ``replaced``, ``upserted`` or ``deleted``.
+    ``bytes`` and ``blob_bytes`` are the sizes of rows (as Arrow, before compression) and blobs.
+    ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
+    write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
+    rows had been sent by an earlier call (`Connection.write_files` with ``resume``). ``verb`` is
+    ``added``, ``replaced``, ``upserted`` or ``deleted``; ``session_id`` is for support.
 
     Examples
     --------
@@ -52,10 +39,9 @@ class Receipt:
     verb: str | None = None
 
     def __repr__(self) -> str:
-        what = f"{self.rows:,} row{'' if self.rows == 1 else 's'}, {format_bytes(self.bytes)}"
+        what = f"{count_of(self.rows, 'row')}, {format_bytes(self.bytes)}"
         if self.blobs:
-            plural = "" if self.blobs == 1 else "s"
-            what += f", {self.blobs:,} blob{plural} of {format_bytes(self.blob_bytes)}"
+            what += f", {count_of(self.blobs, 'blob')} of {format_bytes(self.blob_bytes)}"
         if self.resumed:
             what += f" ({self.resumed:,} rows from an earlier call)"
         where = f"{self.table} ({self.partition})" if self.partition.items else str(self.table)

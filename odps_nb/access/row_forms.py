@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odps_nb.access.blobs.frames import blob_dtypes
-from odps_nb.access.reading.arriving import lazy_reader, read_frame, streaming_reader
-from odps_nb.client.calls.progress import Progress, ProgressTracker
+from odps_nb.access.checks import check_count, require
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
+from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
+from odps_nb.convert.warning import warn
+from odps_nb.errors import OdpsNbError
 from odps_nb.schema import is_readable
 
 if TYPE_CHECKING:
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.schema import TableSchema
 
+    Batches = Generator[pa.RecordBatch, None, None]
+
+B = TypeVar("B")
 T = TypeVar("T")
 
 
@@ -46,28 +57,30 @@ class RowForms(ABC):
         """Number of rows; ``None`` if not known before reading."""
 
     @abstractmethod
-    def batches(
+    def _reading(
+        self, progress: Progress
+    ) -> AbstractContextManager[tuple[ProgressTracker, CancelToken]]:
+        """Return the tracker of one read, and the token by which `cancel` ends it."""
+
+    @abstractmethod
+    def _arriving(
         self,
+        tracker: ProgressTracker,
+        token: CancelToken,
         *,
         workers: int | None = None,
         read_ahead: int | None = None,
-        progress: Progress = None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory."""
+    ) -> Batches:
+        """Read the rows once, in the current unit of TIMESTAMPs."""
 
     @abstractmethod
-    def _collected(
-        self,
-        progress: Progress,
-        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
-    ) -> T:
-        """Return what ``collect`` makes of all batches; it may be called again for new ones."""
+    def _fall_back(
+        self, tracker: ProgressTracker | None, token: CancelToken | None
+    ) -> Callable[[OdpsNbError], str | None]:
+        """Return what changes the unit to microseconds after an error; called before a read.
 
-    @abstractmethod
-    def _promised(
-        self, schema: pa.Schema, *, read_ahead: int | None = None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in exactly the types that were promised for their columns."""
+        It returns a warning, ``None`` if one was given already, or raises the error.
+        """
 
     @abstractmethod
     def _replacing(self) -> RowForms:
@@ -77,21 +90,96 @@ class RowForms(ABC):
     def _unit_is_open(self) -> bool:
         """Whether a far time would still change the unit of TIMESTAMPs."""
 
+    def batches(
+        self,
+        *,
+        workers: int | None = None,
+        read_ahead: int | None = None,
+        progress: Progress = None,
+    ) -> Batches:
+        """Iterate over the rows in batches, in order, in bounded memory.
+
+        Leaving the iterator early stops the read and closes its connections.
+
+        Parameters
+        ----------
+        workers
+            Number of splits (or parts of a large result) to read concurrently. Default: chosen
+            automatically.
+        read_ahead
+            Maximum bytes to buffer ahead of the consumer. Default: 256 MiB.
+
+        Raises
+        ------
+        LimitExceededError
+            The next batch would exceed the ``max_bytes`` of the read.
+        """
+        workers = check_count("workers", workers)
+        with self._reading(progress) as (tracker, token):
+            yield from self._in_reach(
+                lambda: self._arriving(tracker, token, workers=workers, read_ahead=read_ahead),
+                tracker,
+                token,
+            )
+
+    def _in_reach(
+        self,
+        begin: Callable[[], Generator[B, None, None]],
+        tracker: ProgressTracker | None,
+        token: CancelToken | None,
+    ) -> Generator[B, None, None]:
+        """Return an iterator over what ``begin`` yields.
+
+        It begins again if the first item needs microseconds, and warns when the first item of the
+        second attempt has come: what fails has not been read in microseconds.
+        """
+        return _in_reach(begin, self._fall_back(tracker, token))
+
+    def _promised(self, schema: pa.Schema, *, read_ahead: int | None = None) -> Batches:
+        """Iterate over the rows in exactly the types that were promised for their columns."""
+        with self._reading(None) as (tracker, token):
+            yield from self._in_reach(
+                lambda: _cast(self._arriving(tracker, token, read_ahead=read_ahead), schema),
+                tracker,
+                token,
+            )
+
+    def _collected(
+        self,
+        progress: Progress,
+        collect: Callable[[ProgressTracker, Batches], T],
+        *,
+        read_ahead: int | None = None,
+    ) -> T:
+        """Return what ``collect`` makes of all batches; it is called again after a fall-back."""
+        with self._reading(progress) as (tracker, token):
+            fall_back = self._fall_back(tracker, token)
+            try:
+                return collect(tracker, self._arriving(tracker, token, read_ahead=read_ahead))
+            except OdpsNbError as error:
+                if not asks_for_micro(error):
+                    raise
+                told = fall_back(error)
+            found = collect(tracker, self._arriving(tracker, token, read_ahead=read_ahead))
+            if told is not None:
+                warn(told)
+            return found
+
     def to_arrow(self, *, progress: Progress = None) -> pa.Table:
         """Read all rows into an Arrow table.
 
-        Types are those of ``docs/protocol.md`` section 5.1; a BLOB is the text of its reference.
+        Types: ``docs/protocol.md`` section 5.1; a BLOB is the text of its reference.
 
         Raises
         ------
         SessionExpiredError
-            The snapshot is gone; call ``table.read`` again.
+            The snapshot has expired; call ``table.read`` again.
         TruncatedError, ChecksumError
-            Bytes went missing or were damaged, and trying again did not help.
+            Bytes went missing or were damaged, also after retries.
         LimitExceededError
-            The rows are more than the ``max_bytes`` of the read.
+            The rows exceed the ``max_bytes`` of the read.
         ConversionError
-            A text is not UTF-8, and ``text`` of `Table.read` or `Connection.sql` is strict.
+            A text is not UTF-8, and ``text`` of the read is ``"strict"``.
         CancelledError
             `cancel` was called.
         """
@@ -112,7 +200,7 @@ class RowForms(ABC):
         Parameters
         ----------
         decimals
-            What DECIMAL columns become. ``"auto"``: float64 if it holds every value of the column,
+            Dtype of DECIMAL columns. ``"auto"``: float64 if it holds every value of the column,
             otherwise exact. ``"exact"``: a dtype that keeps every digit and calculates.
             ``"float"``: float64, rounded. Default: ``"auto"``.
         dtype_backend
@@ -128,19 +216,11 @@ class RowForms(ABC):
         ConversionError
             A value does not fit the dtype that was asked for.
         SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
-            As told at `to_arrow`.
+            As for `to_arrow`.
         """
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         return self._collected(
-            progress,
-            lambda tracker, batches: read_frame(
-                batches,
-                lambda: self.arrow_schema,
-                tracker,
-                options=options,
-                row_count=lambda: self.row_count,
-                blobs=lambda: blob_dtypes(self._connection, self.schema),
-            ),
+            progress, lambda tracker, batches: read_frame(self, batches, tracker, options)
         )
 
     def to_polars(self, *, progress: Progress = None) -> pl.DataFrame:
@@ -155,14 +235,13 @@ class RowForms(ABC):
         ConversionError
             A DECIMAL of more than 38 digits has a value that needs them.
         SessionExpiredError, TruncatedError, ChecksumError, LimitExceededError, CancelledError
-            As told at `to_arrow`.
+            As for `to_arrow`.
 
         Examples
         --------
         >>> odps.sql("select count(*) as rows from orders where id = 1000001").to_polars().item()
         1
         """
-        from odps_nb.access.checks import require
         from odps_nb.access.engines.polars_frame import to_polars
 
         require("polars")  # before rows are read
@@ -177,22 +256,29 @@ class RowForms(ABC):
         ...     sum(batch.num_rows for batch in reader) > 0
         True
         """
-        return streaming_reader(self.batches(progress=progress), lambda: self.arrow_schema)
+        import pyarrow as pa
+
+        batches = self.batches(progress=progress)
+        first = deque(islice(batches, 1))
+        schema = first[0].schema if first else self.arrow_schema
+        return pa.RecordBatchReader.from_batches(schema, _with_first(first, batches))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Export the rows through the Arrow C stream interface; nothing is read before they are.
+        """Export the rows through the Arrow C stream interface; reads on demand.
 
-        With a column whose Arrow type is not known before (VARIANT, or a type that odps_nb does not
-        know), the first batch is read at once; with TIMESTAMPs, whose unit it decides, the first
-        time. A DECIMAL of more than 38 digits comes as it is stored; DuckDB reads it from
-        `Scan.dataset`.
+        The first batch is read at once if a column has no known Arrow type (VARIANT, unknown
+        types), or TIMESTAMPs whose unit it decides. A DECIMAL of more than 38 digits comes as it is
+        stored; DuckDB reads it from `Scan.dataset`.
         """
+        import pyarrow as pa
+
         schema = self.arrow_schema
         unsure = self._unit_is_open() and any("timestamp[ns" in str(kind) for kind in schema.types)
         if (unsure and not self._begun) or not all(is_readable(one.type) for one in self.schema):
             rows, self._begun = self.reader(), True
         else:
-            rows = lazy_reader(self._promised(schema), schema)
+            # some libraries ask for a stream several times, to look at its columns before reading
+            rows = pa.RecordBatchReader.from_batches(schema, self._promised(schema))
         return rows.__arrow_c_stream__(requested_schema)
 
     def explore(
@@ -200,22 +286,20 @@ class RowForms(ABC):
     ) -> Explorer:
         """Return a view to page through, filter, sort and search; displays itself in a notebook.
 
-        Pages are fetched when they are looked at; no more than 1 MiB of them is kept.
+        Pages are fetched when they are shown; at most 1 MiB of them is kept.
 
         Parameters
         ----------
         rows
             Rows of a page.
-        sample
-            Rows from which columns are described: nulls, distinct values, least and greatest,
-            distribution.
-        seed
-            Makes the choice of the sample repeatable.
+        sample, seed
+            Number of rows that describe columns (nulls, distinct values, minimum, maximum,
+            distribution), and the seed of their choice.
 
         Raises
         ------
         MissingDependencyError
-            Without the extra ``notebook``.
+            The extra ``notebook`` is not installed.
         """
         from odps_nb.notebook.explore.explorer import explore
 
@@ -233,3 +317,73 @@ def as_table(batches: Iterable[pa.RecordBatch], schema: Callable[[], pa.Schema])
 
     kept = list(batches)
     return pa.Table.from_batches(kept, schema=kept[0].schema if kept else schema())
+
+
+def read_frame(
+    source: RowForms, batches: Batches, tracker: ProgressTracker, options: FrameOptions
+) -> pd.DataFrame:
+    """Read all batches into a DataFrame, keeping each in memory no longer than needed."""
+    from odps_nb.convert.decimal_array import decimal_note
+    from odps_nb.convert.pandas_frame import to_pandas
+
+    with _freed_on_error():
+        first = deque(islice(batches, 1))
+        schema = first[0].schema if first else source.arrow_schema
+        count = source.row_count if first else 0
+        blobs = blob_dtypes(source._connection, source.schema)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            yield from _with_first(first, batches)
+            tracker.phase(Phase.CONVERTING)
+
+        frame = to_pandas(rows(), schema=schema, rows=count, options=options, blobs=blobs)
+        if options.decimals == "auto":
+            tracker.remark(decimal_note(schema, frame))
+        return frame
+
+
+def _with_first(first: deque[pa.RecordBatch], batches: Batches) -> Batches:
+    with closing(batches):
+        while first:
+            yield first.popleft()
+        yield from batches
+
+
+@contextmanager
+def _freed_on_error() -> Iterator[None]:
+    """Drop what the frames of an error hold: IPython keeps the last one, with the rows so far."""
+    try:
+        yield
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
+
+
+def _cast(batches: Batches, schema: pa.Schema) -> Batches:
+    from odps_nb.convert.narrow_decimals import cast_columns
+
+    with closing(batches):
+        for batch in batches:
+            yield cast_columns(batch, schema)
+
+
+def _in_reach(
+    begin: Callable[[], Generator[B, None, None]], fall_back: Callable[[OdpsNbError], str | None]
+) -> Generator[B, None, None]:
+    given = False
+    try:
+        with closing(begin()) as found:
+            for one in found:
+                given = True
+                yield one
+        return
+    except OdpsNbError as error:
+        if given or not asks_for_micro(error):
+            raise
+        told = fall_back(error)
+    with closing(begin()) as found:
+        for one in found:
+            if told is not None:
+                warn(told)
+                told = None
+            yield one

@@ -1,22 +1,21 @@
-"""`Scan`: a planned read of a table, and its results.
-
-Its session is opened once, at the first use; from then on every result shows the same snapshot.
-"""
+"""`Scan`: a planned read of a table, and its results."""
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
-from odps_nb.access.checks import check_count
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.engines.split_task import SplitTask, split_tasks
+from odps_nb.access.learning.source import RowSource, open_source
 from odps_nb.access.progress import listener_of
-from odps_nb.access.reading.arriving import fitting, in_reach
-from odps_nb.access.row_forms import RowForms, T
+from odps_nb.access.row_forms import RowForms
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
@@ -25,23 +24,18 @@ from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.convert.warning import columns_with_types, warn
+from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.schema import Column, TableSchema, is_readable
-from odps_nb.terms import Split, TextMode, TimeUnit
+from odps_nb.terms import Split, TextMode, TimeUnit, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.access.engines.dataset import TableDataset
-    from odps_nb.access.engines.split_task import SplitTask
-    from odps_nb.access.learning.source import RowSource
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.read.splits import ReadPlan, ReadSession
-
-B = TypeVar("B")
 
 
 class Scan(RowForms, ForEngines):
@@ -51,9 +45,8 @@ class Scan(RowForms, ForEngines):
     request). Results may be read several times and in several forms: all from one snapshot, until
     the session expires.
 
-    TIMESTAMPs come in nanoseconds. Where one of them cannot be given in nanoseconds, the
-    read begins again in microseconds, in a session of its own, with an `OdpsNbWarning`. It does
-    so while no row has been returned: `batches` and `reader` raise after that.
+    TIMESTAMPs come in nanoseconds. If one does not fit them, the read restarts in microseconds, in
+    a new session, with an `OdpsNbWarning`; `batches` and `reader` raise if they have returned rows.
 
     Examples
     --------
@@ -86,14 +79,18 @@ class Scan(RowForms, ForEngines):
         """Use new locks in a forked child: the parent may be opening the session."""
         self._lock, self._running = threading.RLock(), []
 
-    def __reduce__(self) -> Any:
-        """Pickle the plan and the session, without credentials, progress display or running reads.
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without running reads and progress display.
 
         A scan whose session is open reads the same snapshot elsewhere.
         """
         shown = False if self._progress is False else None
-        state = (self._max_bytes, shown, self._reopens, self._session, self._table_schema)
-        return _unpickled, (self._connection, self._plan, *state)
+        return {**self.__dict__, "_progress": shown, "_lock": None, "_running": []}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._after_fork()
+        renew_after_fork(self)
 
     # -- what it will give --------------------------------------------------------------------
 
@@ -119,7 +116,7 @@ class Scan(RowForms, ForEngines):
 
     @property
     def session_id(self) -> str:
-        """The id of the read session: for support, and to read its snapshot in another process.
+        """The id of the read session: for support, or to read its snapshot in another process.
 
         Examples
         --------
@@ -137,7 +134,7 @@ class Scan(RowForms, ForEngines):
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows of the results; ``None`` if not known before reading (a filter)."""
+        """Number of rows of the results; ``None`` if unknown before reading (a filter)."""
         session = self.session
         if session.row_count is None or session.limit is None:
             return session.row_count
@@ -155,17 +152,12 @@ class Scan(RowForms, ForEngines):
             self._table_schema = self._connection.table(self._plan.table).schema
         return self._table_schema
 
-    def _learn(self, schema: TableSchema | None) -> Scan:
-        """Take the table's columns from who knows them, so that nobody asks for them again."""
-        self._table_schema = schema
-        return self
-
     @property
     def arrow_schema(self) -> pa.Schema:
         """The columns of the results in their order, as Arrow types.
 
-        A column of a type that odps_nb does not know is ``null`` here, and has the type in which
-        the service sends it, such as ``binary``, in the rows.
+        A column of a type that odps_nb does not know is ``null`` here; in the rows it has the type
+        in which the service sends it, such as ``binary``.
         """
         schema = self._shown_columns()
         unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
@@ -173,56 +165,28 @@ class Scan(RowForms, ForEngines):
 
     # -- results ------------------------------------------------------------------------------
 
-    def batches(
-        self,
-        *,
-        workers: int | None = None,
-        read_ahead: int | None = None,
-        progress: Progress = None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory.
-
-        Leaving the iterator early stops the read and closes its connections.
-
-        Parameters
-        ----------
-        workers
-            Splits read at a time; by default as many as pays.
-        read_ahead
-            Bytes that may be here before they are asked for; by default 256 MiB.
-
-        Raises
-        ------
-        LimitExceededError
-            The next batch would make it more than the ``max_bytes`` of the read.
-        """
-        with self._cancellable() as token, self._tracker(progress) as tracker:
-            yield from self._batches(
-                tracker, token, workers=check_count("workers", workers), read_ahead=read_ahead
-            )
-
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return a Spark DataFrame whose tasks read the splits themselves.
 
-        Spark has microseconds only. Without a ``timestamp_unit``, the session is opened in
-        microseconds if it is not open, and later results of this read have them, too.
+        Spark has microseconds only. Without a ``timestamp_unit``, a session that is not open yet is
+        opened in microseconds, also for later results of this read.
 
         Parameters
         ----------
         progress
-            Told of every action while it reads; by default what suits the place.
+            As for `Table.read`; shows every action that reads.
 
         Raises
         ------
         MissingDependencyError
             Spark is not installed.
         ArgumentError
-            The read has ``max_bytes``: they bound what comes here, and nothing would.
+            The read has ``max_bytes``, which cannot be enforced because Spark tasks read the rows
+            directly.
         """
         from odps_nb.spark import read_scan
 
-        if self._max_bytes is not None:
-            raise _no_bound("Spark, whose tasks read the rows themselves")
+        self._require_unbounded("Spark, whose tasks read the rows themselves", limit=False)
         with self._lock:
             untouched = self._session is None and self._reopens is None
             if untouched and self._plan.timestamp_unit is None:
@@ -230,7 +194,7 @@ class Scan(RowForms, ForEngines):
         return read_scan(spark, self, progress=self._progress if progress is None else progress)
 
     def cancel(self) -> None:
-        """Cancel all reading of this scan, from any thread; the readers raise."""
+        """Cancel all reads of this scan, from any thread; they raise `CancelledError`."""
         with self._lock:
             running = list(self._running)
         for token in running:
@@ -253,121 +217,75 @@ class Scan(RowForms, ForEngines):
         if len(kept) == len(schema):
             return self
         plan = replace(self._plan, columns=tuple(column.name for column in kept))
-        made = Scan(self._connection, plan, max_bytes=self._max_bytes, progress=self._progress)
-        made._session = self._session
-        return made._learn(self._table_schema)
-
-    def _dataset(self) -> TableDataset:
-        from odps_nb.access.engines.dataset import open_dataset
-
-        if self._reopens is not None:
-            raise ArgumentError(
-                "a dataset opens a session of its own for each query",
-                hint="leave out session_id, or use scan.reader()",
-            )
-        connection, bound, progress = self._connection, self._max_bytes, self._progress
-        return open_dataset(
-            self._plan,
-            connection.storage,
-            lambda plan: Scan(connection, plan, max_bytes=bound, progress=progress),
-        )
+        return self._copy(plan, self._session)
 
     def _split_tasks(self) -> list[SplitTask]:
-        from odps_nb.access.engines.split_task import split_tasks
-
-        if self._max_bytes is not None:
-            raise _no_bound("tasks, which read the rows themselves")
+        self._require_unbounded("tasks, which read the rows themselves")
         return split_tasks(self, lambda: self._connection.storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-        from odps_nb.access.learning.source import open_source
-
-        if self._max_bytes is not None:
-            raise _no_bound("rows for learning, which come epoch after epoch")
+        self._require_unbounded("rows for learning, which are shuffled epoch after epoch")
         return open_source(self, read_ahead=read_ahead, session_id=session_id)
 
-    def _replanned(self, plan: ReadPlan, *, session_id: str | None = None) -> Scan:
+    def _require_unbounded(self, what: str, *, limit: bool = True) -> None:
+        """Refuse bounds that readers in other processes cannot keep."""
+        bounds = {"max_bytes": self._max_bytes, "limit": self._plan.limit if limit else None}
+        for name, bound in bounds.items():
+            if bound is not None:
+                raise ArgumentError(
+                    f"{name} does not apply to {what}",
+                    argument=name,
+                    hint=f"leave {name}= out, or read fewer partitions",
+                )
+
+    def _replanned(self, plan: ReadPlan, session_id: str | None = None) -> Scan:
         """Return another read over the same connection; by default of the session named here."""
         return Scan(self._connection, plan, session_id=session_id or self._reopens)
 
     def _replacing(self) -> Scan:
-        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
         if self._plan.text.mode is not TextMode.STRICT:
             return self
-        session = self._opened()
-        text = replace(self._plan.text, mode=TextMode.REPLACE)
-        plan = replace(self._plan, text=text)
-        made = Scan(
-            self._connection, plan, max_bytes=self._max_bytes, progress=self._progress
-        )._learn(self._table_schema)
-        made._session = replace(session, text=text)
+        session, text = self._opened(), replace(self._plan.text, mode=TextMode.REPLACE)
+        return self._copy(replace(self._plan, text=text), replace(session, text=text))
+
+    def _copy(self, plan: ReadPlan, session: ReadSession | None) -> Scan:
+        """Return a scan with this plan and session, whose reads `cancel` of this one leaves."""
+        made = copy.copy(self)
+        made._plan, made._session, made._progress = plan, session, self._progress
         return made
 
-    def _apart(self) -> Scan:
-        """Return a scan of the same session, whose reads `cancel` of this one does not end."""
-        made = Scan(
-            self._connection, self._plan, max_bytes=self._max_bytes, progress=self._progress
-        )
-        made._session, made._table_schema = self._session, self._table_schema
-        made._reopens, made._fell_back = self._reopens, self._fell_back
-        return made
+    @contextmanager
+    def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
+        token = self._connection.storage.operation()
+        listener = listener_of(progress, self._progress)
+        with (
+            self._registered(token),
+            ProgressTracker("read", str(self._plan.table), listener=listener) as tracker,
+        ):
+            yield tracker, token
 
-    def _works_under(self, token: CancelToken, *, ended: bool = False) -> None:
-        """Register a token for `cancel`, or remove it when its work has ended."""
+    @contextmanager
+    def _registered(self, token: CancelToken) -> Iterator[None]:
+        """Let `cancel` end the work under a token while the block lasts."""
         with self._lock:
-            if not ended:
-                self._running.append(token)
-            elif token in self._running:  # not in a forked child
-                self._running.remove(token)
-
-    def _collected(
-        self,
-        progress: Progress,
-        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
-        **options: int | None,
-    ) -> T:
-        with self._cancellable() as token, self._tracker(progress) as tracker:
-            fresh = self._session is None
-            try:
-                return collect(tracker, self._batches(tracker, token, **options))
-            except OdpsNbError as error:
-                if not asks_for_micro(error):
-                    raise
-                told = self._fall_back(error, tracker, token, fresh=fresh)
-            found = collect(tracker, self._batches(tracker, token, **options))
-            if told is not None:
-                warn(told)
-            return found
-
-    def _promised(
-        self, schema: pa.Schema, *, read_ahead: int | None = None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        with self._cancellable() as token, self._tracker(None) as tracker:
-            yield from self._in_reach(
-                lambda: fitting(self._arriving(tracker, token, read_ahead=read_ahead), schema),
-                tracker,
-                token,
-            )
+            self._running.append(token)
+        try:
+            yield
+        finally:
+            with self._lock:
+                if token in self._running:  # not in a forked child
+                    self._running.remove(token)
 
     def _unit_is_open(self) -> bool:
         return self._plan.timestamp_unit is None and self._reopens is None
 
-    def _batches(
-        self, tracker: ProgressTracker, token: CancelToken, **options: int | None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        return self._in_reach(lambda: self._arriving(tracker, token, **options), tracker, token)
-
-    def _in_reach(
-        self,
-        begin: Callable[[], Generator[B, None, None]],
-        tracker: ProgressTracker | None,
-        token: CancelToken | None,
-    ) -> Generator[B, None, None]:
-        """Yield what ``begin`` yields; begin again if the first of it needs microseconds."""
-        fresh = self._session is None
-        return in_reach(begin, lambda error: self._fall_back(error, tracker, token, fresh=fresh))
-
     def _fall_back(
+        self, tracker: ProgressTracker | None, token: CancelToken | None
+    ) -> Callable[[OdpsNbError], str | None]:
+        fresh = self._session is None
+        return lambda error: self._read_in_micro(error, tracker, token, fresh=fresh)
+
+    def _read_in_micro(
         self,
         error: OdpsNbError,
         tracker: ProgressTracker | None,
@@ -427,14 +345,18 @@ class Scan(RowForms, ForEngines):
         )
         with closing(batches):  # type: ignore[type-var]  # an iterator that is a generator
             for batch in batches:
-                shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
-                # A session returns partition columns last, whatever the order of ``columns``.
-                yield shown.select(list(self._plan.columns)) if self._plan.columns else shown
+                yield self._shown(batch, session)
+
+    def _shown(self, batch: pa.RecordBatch, session: ReadSession) -> pa.RecordBatch:
+        """Return a batch of a session as the results have it."""
+        shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
+        # A session returns partition columns last, whatever the order of ``columns``.
+        return shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
     def _opened(
         self, tracker: ProgressTracker | None = None, token: CancelToken | None = None
     ) -> ReadSession:
-        """Return the read session; its opening is told to a tracker and cancelled by a token."""
+        """Return the read session, opened at the first use."""
         with self._lock:
             if self._session is None:
                 storage = self._connection.storage
@@ -449,13 +371,6 @@ class Scan(RowForms, ForEngines):
                 for split in self._session.splits:
                     tracker.plan_split(str(split), rows=getattr(split, "count", None))
             return self._session
-
-    def _tracker(self, progress: Progress) -> ProgressTracker:
-        listener = listener_of(progress, self._progress)
-        return ProgressTracker("read", str(self._plan.table), listener=listener)
-
-    def _cancellable(self) -> _Registered:
-        return _Registered(self, self._connection.storage.operation())
 
     def __repr__(self) -> str:
         plan = self._plan
@@ -474,50 +389,11 @@ class Scan(RowForms, ForEngines):
         return f"Scan({', '.join(parts)})"
 
 
-def _unpickled(
-    connection: Connection,
-    plan: ReadPlan,
-    max_bytes: int | None,
-    progress: Progress,
-    session_id: str | None,
-    session: ReadSession | None,
-    table_schema: TableSchema | None,
-) -> Scan:
-    made = Scan(connection, plan, max_bytes=max_bytes, progress=progress, session_id=session_id)
-    made._session, made._table_schema = session, table_schema
-    return made
-
-
-class _Registered:
-    """Registers a token for `Scan.cancel` while the work lasts."""
-
-    def __init__(self, scan: Scan, token: CancelToken) -> None:
-        self._scan, self._token = scan, token
-
-    def __enter__(self) -> CancelToken:
-        self._scan._works_under(self._token)
-        return self._token
-
-    def __exit__(self, *_: object) -> None:
-        self._scan._works_under(self._token, ended=True)
-
-
 def _alike(one: ReadSession, other: ReadSession) -> bool:
     """Whether two sessions may be of one snapshot, as far as the service tells."""
-
-    def told(session: ReadSession) -> tuple[object, ...]:
-        return session.latest_version, session.row_count, session.stored_rows, session.splits
-
-    return told(one) == told(other)
-
-
-def _no_bound(where: str) -> ArgumentError:
-    return ArgumentError(
-        f"max_bytes does not apply to {where}",
-        hint="leave max_bytes out, or read fewer partitions",
-    )
+    told = attrgetter("latest_version", "row_count", "stored_rows", "splits")
+    return bool(told(one) == told(other))
 
 
 def _short(value: object) -> str:
-    text = repr(list(value) if isinstance(value, tuple) else value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return shorten(repr(list(value) if isinstance(value, tuple) else value), 80)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import tell_polars
 from odps_nb.access.checks import check_count
 from odps_nb.access.progress import listener_of
-from odps_nb.access.reading.arriving import fitting, in_reach
-from odps_nb.access.row_forms import RowForms, T, as_table
+from odps_nb.access.row_forms import RowForms, as_table
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.client.read.checks import asks_for_micro
-from odps_nb.client.sql.query import (
-    SqlInstance,
-    cancel_sql,
-    fetch_status,
-    stop_quietly,
-    wait_sql,
-)
+from odps_nb.client.sql.query import SqlInstance, cancel_sql, fetch_status, stop_quietly, wait_sql
 from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
-from odps_nb.convert.warning import warn
 from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.lifetime import renew_after_fork
 from odps_nb.terms import STRICT_TEXT, TextMode, TextOptions, TimeUnit
@@ -41,10 +32,10 @@ if TYPE_CHECKING:
 class Result(RowForms):
     """A query on the service; made by ``odps.sql(…)``.
 
-    Rows are read over the Storage API, any number of times, for as long as the service keeps them.
-    A statement without rows (``create``, ``insert``) has an empty schema and no rows. In a project
-    that protects its data a key may read no more than the first 10,000 rows of a result: a larger
-    one is an `AccessDeniedError`, and `first` gives those rows.
+    Rows are read over the Storage API, any number of times, as long as the service keeps them. A
+    statement without rows (``create``, ``insert``) has an empty schema. In a project that protects
+    its data a key may read only the first 10,000 rows of a result: a larger one is an
+    `AccessDeniedError`, and `first` returns those rows.
 
     Examples
     --------
@@ -54,11 +45,7 @@ class Result(RowForms):
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        instance: SqlInstance,
-        *,
-        text: TextOptions = STRICT_TEXT,
+        self, connection: Connection, instance: SqlInstance, *, text: TextOptions = STRICT_TEXT
     ) -> None:
         self._connection, self._instance, self._text = connection, instance, text
         self._session: ResultSession | None = None
@@ -73,10 +60,14 @@ class Result(RowForms):
         """Use new locks in a forked child: a thread of the parent may be waiting for the query."""
         self._lock = threading.Lock()
 
-    def __reduce__(self) -> Any:
-        session = self._session if self._whole is None else self._whole._session
-        state = session, self._limit, self._text, self._time_unit
-        return _unpickled, (self._connection, self._instance, *state)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_token": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._token = CancelToken() if self._whole is None else self._whole._token
+        self._after_fork()
+        renew_after_fork(self)
 
     def first(self, rows: int) -> Result:
         """Return the result limited to its first rows; only those are fetched.
@@ -95,7 +86,6 @@ class Result(RowForms):
         return made
 
     def _replacing(self) -> Result:
-        """Return the same rows to be shown, with U+FFFD in place of what is not UTF-8."""
         if self._text.mode is not TextMode.STRICT:
             return self
         return self._derived(replace(self._text, mode=TextMode.REPLACE))
@@ -127,21 +117,20 @@ class Result(RowForms):
         return self._instance.instance_id
 
     def status(self) -> str:
-        """Return the state of the query now; one request.
+        """Return the state of the query; one request.
 
-        It is ``running`` (or ``waiting``, ``suspended``), ``success``, ``failed`` or
-        ``cancelled``.
+        One of ``running``, ``waiting``, ``suspended``, ``success``, ``failed``, ``cancelled``.
         """
         return fetch_status(self._connection.storage, self._instance)
 
     @property
     def sql(self) -> str:
-        """The text of the query, without the `settings` that it began with."""
+        """The text of the query, without leading `settings`."""
         return self._instance.sql
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The settings that were given for the query, in its text or beside it."""
+        """The settings of the query, from its text and the argument."""
         return dict(self._instance.settings)
 
     @property
@@ -160,31 +149,26 @@ class Result(RowForms):
 
     @property
     def row_count(self) -> int:
-        """Number of rows; waits for the query. An error where `is_cut`: nobody says how many."""
+        """Number of rows; waits for the query. Raises if `is_cut`: the service reports no total."""
         return self._cut(self._open(None).row_count)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the key may not read all of these rows, only `first` ones; waits for the query.
+        """Whether the key may read only the `first` 10,000 rows; waits for the query.
 
-        Of a result of exactly 10,000 rows nobody says whether it was cut: it counts as one.
+        True also for a result of exactly 10,000 rows, which the service does not distinguish.
         """
         return self._limit is None and self._opened(None).is_cut
 
     def wait(self, timeout: float | None = None) -> Result:
-        """Wait until the query has succeeded.
-
-        Parameters
-        ----------
-        timeout
-            Seconds; ``None`` waits for ever.
+        """Wait until the query has succeeded, for at most ``timeout`` seconds.
 
         Raises
         ------
         QueryError
             The query failed; the message is the service's own.
         RequestTimeoutError
-            It still runs after ``timeout``; it is not cancelled.
+            The query still runs after ``timeout``; it is not cancelled.
         """
         storage = self._connection.storage
         self._await(storage.operation(self._token), timeout=timeout)
@@ -192,43 +176,18 @@ class Result(RowForms):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the result as Arrow types; waits for the query.
-
-        A column of a type that odps_nb does not know is ``null`` here, and has the type in which
-        the service sends it, such as ``binary``, in the rows.
-        """
+        """The columns of the result as Arrow types, as `Scan.arrow_schema`; waits for the query."""
         return self._columns(self._zone)
-
-    def batches(
-        self,
-        *,
-        workers: int | None = None,
-        read_ahead: int | None = None,
-        progress: Progress = None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        """Iterate over the rows in batches, in order, in bounded memory.
-
-        Leaving the iterator early stops the read and closes its connections.
-
-        Parameters
-        ----------
-        workers
-            Parts of a large result read at a time; by default as many as pays.
-        read_ahead
-            Bytes that may be here before they are asked for; by default 256 MiB.
-        """
-        workers = check_count("workers", workers)
-        with self._tracker(progress) as tracker:
-            yield from self._batches(tracker, self._zone, workers=workers, read_ahead=read_ahead)
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
         """Return the rows as a Spark DataFrame; they pass through this process."""
         from odps_nb.spark.reading.dataframe import local_dataframe
 
-        with self._tracker(progress) as tracker:
-            # Instants need a zone here, or Spark would read them in the zone of its session.
-            zone = self._zone or "UTC"
-            batches = self._batches(tracker, zone, unit=TimeUnit.MICRO)  # Spark has no other
+        # Instants need a zone here, or Spark would read them in the zone of its session.
+        zone = self._zone or "UTC"
+        with self._reading(progress) as (tracker, token):
+            # Spark has no other unit than microseconds.
+            batches = self._arriving(tracker, token, zone=zone, unit=TimeUnit.MICRO)
             rows = as_table(batches, lambda: self._columns(zone))
         return local_dataframe(spark, rows, self.schema)
 
@@ -237,33 +196,11 @@ class Result(RowForms):
         self._token.cancel()
         cancel_sql(self._connection.storage, self._instance)
 
-    def _collected(
-        self,
-        progress: Progress,
-        collect: Callable[[ProgressTracker, Generator[pa.RecordBatch, None, None]], T],
-    ) -> T:
-        with self._tracker(progress) as tracker:
-            try:
-                return collect(tracker, self._batches(tracker, self._zone))
-            except OdpsNbError as error:
-                if not asks_for_micro(error):
-                    raise
-                told = self._fall_back(error)
-            found = collect(tracker, self._batches(tracker, self._zone))
-            warn(told)
-            return found
-
-    def _promised(
-        self, schema: pa.Schema, *, read_ahead: int | None = None
-    ) -> Generator[pa.RecordBatch, None, None]:
-        with self._tracker(None) as tracker:
-            yield from in_reach(
-                lambda: fitting(
-                    self._arriving(tracker, self._zone, self._time_unit, read_ahead=read_ahead),
-                    schema,
-                ),
-                self._fall_back,
-            )
+    @contextmanager
+    def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
+        token, listener = self._connection.storage.operation(self._token), listener_of(progress)
+        with ProgressTracker("sql", self._instance.title, listener=listener) as tracker:
+            yield tracker, token
 
     def _unit_is_open(self) -> bool:
         return self._time_unit is TimeUnit.NANO
@@ -273,10 +210,13 @@ class Result(RowForms):
         """The unit of TIMESTAMPs that come as ``struct<sec, nano>``."""
         return self._unit if self._whole is None else self._whole._time_unit
 
-    def _fall_back(self, error: OdpsNbError) -> str:
-        """Take microseconds for all later reads of the result; return a warning."""
+    def _fall_back(self, *_: object) -> Callable[[OdpsNbError], str]:
+        return self._read_in_micro
+
+    def _read_in_micro(self, error: OdpsNbError) -> str:
+        """Use microseconds for all later reads of the result; return a warning."""
         if self._whole is not None:
-            return self._whole._fall_back(error)
+            return self._whole._read_in_micro(error)
         self._unit = TimeUnit.MICRO
         return (
             f"TIMESTAMPs of the result of instance {self.instance_id} are read in microseconds, "
@@ -284,48 +224,34 @@ class Result(RowForms):
             "are cut"
         )
 
-    def _batches(
-        self,
-        tracker: ProgressTracker,
-        zone: str | None,
-        *,
-        unit: TimeUnit | None = None,
-        **options: int | None,
-    ) -> Generator[pa.RecordBatch, None, None]:
-        return in_reach(
-            lambda: self._arriving(tracker, zone, unit or self._time_unit, **options),
-            self._fall_back,
-        )
-
     def _arriving(
         self,
         tracker: ProgressTracker,
-        zone: str | None,
-        unit: TimeUnit,
+        token: CancelToken,
         *,
         workers: int | None = None,
         read_ahead: int | None = None,
+        zone: str | None = None,
+        unit: TimeUnit | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         session = self._open(tracker)
         tell_polars(session.schema)
         tracker.plan(session_id=self.instance_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
-        storage = self._connection.storage
-        token = storage.operation(self._token)
         batches = iter_result(
-            storage,
+            self._connection.storage,
             session,
             limit=self._limit,
             workers=workers,
             read_ahead=read_ahead,
             text=self._text,
-            unit=unit,
+            unit=unit or self._time_unit,
             tracker=tracker,
             cancel=token,
         )
         with closing(batches):
             for batch in batches:
-                yield present_batch(batch, session.schema, timezone=zone)
+                yield present_batch(batch, session.schema, timezone=zone or self._zone)
 
     @property
     def _zone(self) -> str | None:
@@ -371,26 +297,9 @@ class Result(RowForms):
             stop_quietly(storage, instance)
             raise
 
-    def _tracker(self, progress: Progress) -> ProgressTracker:
-        listener = listener_of(progress)
-        return ProgressTracker("sql", self._instance.title, listener=listener)
-
     def __repr__(self) -> str:
         session = self._session if self._whole is None else self._whole._session
         rows = "" if session is None else f", {self._cut(session.row_count):,} rows"
         rows += " or more" if session is not None and session.is_cut and not self._limit else ""
         title = f"{self._instance.title!r}, " if self._instance.title else ""
         return f"Result({title}instance {self.instance_id}{rows})"
-
-
-def _unpickled(
-    connection: Connection,
-    instance: SqlInstance,
-    session: ResultSession | None,
-    limit: int | None,
-    text: TextOptions,
-    unit: TimeUnit,
-) -> Result:
-    made = Result(connection, instance, text=text)
-    made._session, made._limit, made._unit = session, limit, unit
-    return made

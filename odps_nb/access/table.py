@@ -1,15 +1,14 @@
-"""`Table`: the handle of a table, its metadata, and methods to read it and write to it.
-
-Making one sends no request; metadata are fetched once, at the first use.
-"""
+"""`Table`: the handle of a table, its metadata, and methods to read it and write to it."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from odps_nb.access.blobs.frames import blob_dtypes, gather_blobs, learn_heads
 from odps_nb.access.checks import (
     Overwrite,
     PartitionLike,
@@ -19,15 +18,20 @@ from odps_nb.access.checks import (
     check_whole_partition,
 )
 from odps_nb.access.engines.offered import ForEngines
+from odps_nb.access.partitions import PartitionDetails, choose_partitions, fetch_details
 from odps_nb.access.progress import listener_of
+from odps_nb.access.reading.first_rows import preview_rows
+from odps_nb.access.reading.planning import ReadOptions, plan_read
+from odps_nb.access.scan import Scan
+from odps_nb.access.writing.creating import write_table
+from odps_nb.access.writing.open_write import OpenWrite, open_write
+from odps_nb.access.writing.pictures import ImageFormat
+from odps_nb.access.writing.rows import WriteOptions
+from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
-from odps_nb.client.catalog import (
-    fetch_primary_key,
-    fetch_table,
-    iter_partitions,
-    table_exists,
-)
-from odps_nb.client.read.increments import Bound, Increment, plan_increment
+from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
+from odps_nb.client.read.increments import Bound, plan_increment
+from odps_nb.client.table_changes import add_partition, drop_partition, truncate_table
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
@@ -39,6 +43,7 @@ from odps_nb.terms import (
     TableName,
     TextOptions,
     TimeUnit,
+    count_of,
     format_bytes,
 )
 from odps_nb.wire.type_text import format_type
@@ -46,12 +51,10 @@ from odps_nb.wire.type_text import format_type
 if TYPE_CHECKING:
     import pandas as pd
 
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.connection import Connection
-    from odps_nb.access.partitions import PartitionDetails
     from odps_nb.access.receipt import Receipt
-    from odps_nb.access.scan import Scan
-    from odps_nb.access.writing.open_write import OpenWrite
     from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.notebook.explore.explorer import Explorer
     from odps_nb.wire.control import TableInfo
@@ -126,54 +129,26 @@ class Table(ForEngines):
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
         """Return the current partitions, in the service's order.
 
-        Parameters
-        ----------
-        under
-            Only those inside this partial spec, e.g. ``ds=2024-01-01`` of ``ds, hour``.
-
-        Raises
-        ------
-        ArgumentError
-            The table has no partitions.
+        ``under`` is a partial spec that they are inside of, e.g. ``ds=2024-01-01`` of ``ds, hour``.
+        Raises `ArgumentError` if the table has no partitions.
         """
-        if not self.schema.partition_columns:
-            raise ArgumentError(f"{self._name} has no partitions")
-        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
-        found = [
-            one.spec for one in iter_partitions(self._connection.storage, self._name, under=spec)
-        ]
+        spec, storage = self._under(under), self._connection.storage
+        found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
         if not spec.items:
             self._partition_count = len(found)
         return found
 
     def partition_details(self, under: PartitionLike | None = None) -> list[PartitionDetails]:
-        """Return rows, size and times of each partition; one request for each of them.
+        """Return rows, size and times of each partition, with one request for each.
 
-        Parameters
-        ----------
-        under
-            As for `partitions`.
-
-        Raises
-        ------
-        ArgumentError
-            The table has no partitions.
-
-        Examples
-        --------
-        >>> (day,) = odps.table("orders").partition_details("ds=2024-01-02")
-        >>> day.rows, day.partition
-        (243008, 'ds=2024-01-02')
-        >>> import pandas as pd
-        >>> pd.DataFrame(odps.table("orders").partition_details()).rows.sum()
-        np.int64(2048000)
+        ``under`` and errors are as for `partitions`.
         """
-        from odps_nb.access.partitions import fetch_details
+        return fetch_details(self._connection.storage, self._name, self._under(under))
 
+    def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
             raise ArgumentError(f"{self._name} has no partitions")
-        spec = check_partition(PartitionSpec.of(under), self.schema, self._name)
-        return fetch_details(self._connection.storage, self._name, spec)
+        return check_partition(PartitionSpec.of(partition), self.schema, self._name)
 
     def reload(self) -> Table:
         """Drop the cached metadata; the next use fetches it again."""
@@ -182,15 +157,7 @@ class Table(ForEngines):
         return self
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
-        """Whether the table, or the given partition, exists now; one request each time.
-
-        Examples
-        --------
-        >>> odps.table("orders").exists(), odps.table("no_such_table").exists()
-        (True, False)
-        >>> odps.table("orders").exists("ds=1999-01-01")
-        False
-        """
+        """Whether the table, or the given partition, exists now; one request each time."""
         storage = self._connection.storage
         if partition is None:
             return table_exists(storage, self._name)
@@ -219,70 +186,69 @@ class Table(ForEngines):
         changes: bool = False,
         session_id: str | None = None,
     ) -> Scan:
-        """Plan a read; rows are transferred when a result of the `Scan` is used.
+        """Plan a read; a result of the `Scan` transfers the rows.
 
         Parameters
         ----------
         columns
-            Names in the order wanted; ``None`` for all, partition columns last.
+            Names in the wanted order. Default: all, partition columns last.
         where
             A condition in MaxCompute's SQL, e.g. ``"amount > 10 and status in ('new', 'paid')"``:
             comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``,
-            arithmetic, a few functions (``docs/filters.md``). The service leaves out blocks of
-            rows by it, and each row is looked at again here, so it is exact; what could not be
-            exact is refused.
+            arithmetic, a few functions (``docs/filters.md``). The service skips blocks of rows by
+            it, and the client filters the others exactly.
         params
-            Values for ``:name`` in ``where``: ``where="id in (:ids)", params={"ids": [1, 2]}``, as
-            for `Connection.sql`; ``{name}`` stands for the name of a column.
+            Values for ``:name`` and ``{name}`` in ``where``, as for `Connection.sql`.
         partitions
             One or several: ``"ds=2024-01-01"``, also a part of the levels; a range such as
             ``"ds>=2024-01-01,ds<2024-02-01"`` or ``{"ds >=": day}``; or ``"latest"``, the largest
-            first level that has rows. Values are compared by the type of the column. Ranges and
-            ``"latest"`` are resolved by this call, from the service's list of partitions.
+            first level that has rows. Values are compared by the type of the column. This call
+            resolves ranges and ``"latest"``.
         limit
-            Rows at most.
+            Maximum number of rows.
         splits, split_bytes
-            How many parts to read side by side, or how big each is (bytes); not both.
+            Number of parts to read concurrently, or bytes of each; not both.
         compression
-            ``"zstd"`` or ``"lz4"`` where the network is slower than a processor.
+            ``"zstd"`` or ``"lz4"``, for a slow network.
         timestamp_unit
-            Unit of TIMESTAMPs. ``"us"``: microseconds; finer digits are cut. ``"ns"``: nanoseconds,
-            which the service gives from 1970-01-01 to 2038-01-19 only. Default: nanoseconds, and
-            microseconds, with an `OdpsNbWarning`, where a time lies outside.
+            Unit of TIMESTAMPs: ``"us"`` cuts finer digits; ``"ns"`` is limited by the service to
+            1970-01-01 to 2038-01-19. Default: nanoseconds, or microseconds, with an
+            `OdpsNbWarning`, if a time lies outside.
         text
-            What to do with text that is not UTF-8, which a STRING may hold: ``"strict"`` raises,
-            ``"replace"`` reads U+FFFD in place of each invalid sequence, ``"binary"`` reads all
-            text of data columns as bytes, nested text too (``docs/types-and-times.md``).
+            What to do with text that is not UTF-8: ``"strict"`` raises, ``"replace"`` reads U+FFFD
+            for each invalid sequence, ``"binary"`` reads all text of data columns as bytes, nested
+            text too (``docs/types-and-times.md``).
         char_padding
-            Keep the blanks with which the service pads CHAR(n) to n characters. By default they are
-            stripped, nested ones too, so that ``df[df.c == "ab"]`` finds rows.
+            Keep the blanks with which the service pads CHAR(n). By default they are stripped,
+            nested ones too, so that ``df[df.c == "ab"]`` finds rows.
         max_bytes
-            Bytes of Arrow data at most: a result that needs more is a `LimitExceededError`, and
-            no more than that is fetched to find out.
+            Maximum bytes of Arrow data; a larger result is a `LimitExceededError`, raised without
+            fetching more.
         progress
-            Who is shown the progress; by default what suits the place, with ``False`` nobody.
+            Progress display, or a `ProgressListener`. By default a card in a notebook and a line in
+            a terminal; ``False`` disables it.
         since, until
-            Only what came after the one, up to the other: a version (``scan.session`` has the
-            ``latest_version``, with which the next read goes on), or a moment in the project's
-            time zone, as a naive datetime or text. Of a table with a primary key that is the last
-            state of each row that was added or updated; deleted ones do not come.
+            Read only changes after ``since`` and up to ``until``: each is a version
+            (``scan.session.latest_version`` is the ``since`` of the next read), or a time in the
+            project's time zone, as a naive datetime or text. With a primary key: the last state of
+            each row that was added or updated, without deleted rows.
         changes
-            Every change instead, of a table with a primary key, with a column ``_change`` at the
-            end: ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
+            Read every change of a table with a primary key, with a last column ``_change``:
+            ``insert``, ``delete`` (the old row), ``update_before``, ``update_after``.
         session_id
-            A read session that was opened elsewhere (`Scan.session_id`) and is not over: the same
-            snapshot is read again. Say ``columns``, ``where`` and ``since`` as they were said
-            there: a session that was opened with a condition has left out rows by it, and does
-            not tell.
+            Read the snapshot of a session that was opened elsewhere (`Scan.session_id`). Pass
+            ``columns``, ``where`` and ``since`` as they were passed there: the session may have
+            skipped rows by a condition.
 
         Raises
         ------
         NotFoundError
-            No such table or column; close names are in the hint. Or no partition in a range.
+            No such table or column (the hint has close names), or no partition in a range.
         ArgumentError
-            An argument that makes no sense; nothing was read.
+            An argument is invalid; nothing was read.
         ConflictError
-            A version in between replaced rows in a way that nobody keeps row by row.
+            A version in the range replaced rows (for example by an overwrite), so row-level changes
+            are not available.
 
         Examples
         --------
@@ -291,13 +257,11 @@ class Table(ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        from odps_nb.access.reading.planning import ReadOptions, plan_read
-        from odps_nb.access.scan import Scan
-
         increment = None
         if since is not None or until is not None or changes:
-            increment = self._increment(since, until, changes=changes)
-            columns = self.schema.names if columns is None else columns
+            keyed, names = bool(self.primary_key), self.schema.names
+            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
+            columns = names if columns is None else columns
         options = ReadOptions(
             columns=columns,
             where=where,
@@ -340,23 +304,10 @@ class Table(ForEngines):
     ) -> pd.DataFrame:
         """Return the first rows as a DataFrame; little is transferred, whatever the table's size.
 
-        One request where the service gives a preview of the table, otherwise a short read; and a
-        small one for each of the first blobs, so that their columns show what they are.
-
-        Parameters
-        ----------
-        partitions, columns
-            As for `read`.
-        decimals, dtype_backend, dtypes
-            As for `Scan.to_pandas`.
-        text, char_padding
-            As for `read`.
-        progress
-            Who is shown the progress; by default nobody.
+        One request if the service has a preview of the table, otherwise a short read; and a small
+        request for each of the first blobs. ``partitions``, ``columns``, ``text``, ``char_padding``
+        and ``progress`` are as for `read`, the others as for `Scan.to_pandas`.
         """
-        from odps_nb.access.blobs.frames import blob_dtypes, learn_heads
-        from odps_nb.access.partitions import choose_partitions
-        from odps_nb.access.reading.first_rows import preview_rows
         from odps_nb.convert.pandas_frame import to_pandas
 
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
@@ -393,24 +344,7 @@ class Table(ForEngines):
     ) -> Explorer:
         """Return a view to page through, filter, sort and search; displays itself in a notebook.
 
-        The same as ``table.read().explore()``; for some columns or partitions explore a `read`.
-
-        Parameters
-        ----------
-        rows, sample, seed
-            As for `Scan.explore`.
-
-        Raises
-        ------
-        NotFoundError
-            No such table.
-
-        Examples
-        --------
-        >>> view = odps.table("orders").explore()
-        >>> view.code
-        "odps.table('orders').read()"
-        >>> view.close()
+        The same as ``table.read().explore()``, with its arguments: see `Scan.explore`.
         """
         return _opened_read(self).explore(rows=rows, sample=sample, seed=seed)
 
@@ -425,25 +359,25 @@ class Table(ForEngines):
         partitions: PartitionLike | Iterable[PartitionLike] | None = None,
         progress: Progress = None,
     ) -> BlobColumn:
-        """Return handles of the blobs of a column; their bytes are fetched when used.
+        """Return handles of the blobs of a column, whose bytes are fetched when used.
 
         Parameters
         ----------
         column
-            The BLOB column, or a path such as ``pages.element.image`` to a nested one; may be
-            left out where the table has only one.
+            The BLOB column, or a path such as ``pages.element.image`` to a nested one. Default: the
+            only one.
         limit
-            Blobs at most; by default all that there are. Nulls do not count.
+            Maximum number of blobs, without nulls. Default: all.
         keep
             Only blobs for which this is true, e.g. ``lambda blob: blob.size > 1000``; ``limit``
-            counts these. Asking a blob for its size, type or name costs a request.
-        where, params, partitions
+            counts these. The size, type or name of a blob costs a request.
+        where, params, partitions, progress
             As for `read`.
 
         Raises
         ------
         NotFoundError
-            No BLOB of that name; the hint lists those that are there.
+            No BLOB of that name; the hint lists those of the table.
 
         Examples
         --------
@@ -451,18 +385,10 @@ class Table(ForEngines):
         >>> pictures[0].file_name, pictures[0].bytes()[:4]
         ('mandelbrot.png', b'\\x89PNG')
         """
-        from odps_nb.access.blobs.frames import gather_blobs
-
-        scan_of = self.read
-        return gather_blobs(
-            self,
-            column,
-            limit,
-            lambda name: scan_of(
-                [name], where=where, params=params, partitions=partitions, progress=progress
-            ),
-            keep,
+        read = partial(
+            self.read, where=where, params=params, partitions=partitions, progress=progress
         )
+        return gather_blobs(self, column, limit, read, keep)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -487,55 +413,53 @@ class Table(ForEngines):
         Parameters
         ----------
         data
-            A pandas or Spark DataFrame; a polars DataFrame or LazyFrame, an Arrow table, batch or
-            reader (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or
-            an iterator or generator of rows or tables, which is streamed in bounded memory. Rows
-            are dicts, dataclasses, named tuples, or tuples and lists with one value for each
-            column in the table's order. Columns are matched by name; absent ones become null. A
-            Series is one column. A BLOB column takes ``bytes``, a ``pathlib.Path`` (its name and
-            type are kept), a picture of PIL, an array of numpy, a binary file object, an
-            `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
+            A DataFrame of pandas, polars (also lazy) or Spark; an Arrow table, batch or reader
+            (anything with ``__arrow_c_stream__``); a list of rows; a dict of columns; or an
+            iterator of rows or tables, which is streamed in bounded memory. Rows are dicts,
+            dataclasses, named tuples, or tuples and lists in the table's order of columns. Columns
+            are matched by name; absent ones become null. A Series is one column. A BLOB column
+            takes ``bytes``, a ``pathlib.Path`` (its name and type are kept), a PIL picture, a numpy
+            array, a binary file object, an `odps_nb.NewBlob`, a `Blob` (copied) or ``None``.
         partition
-            The partition to write into, made if it is not there. Without it, or with a part of
-            it, the other partition columns are taken from the data, or computed of them where the
-            table is auto-partitioned (``trunc_time`` of a column, in UTC).
+            The partition to write into, created if missing. Other partition columns are taken from
+            the data, or computed if the table is auto-partitioned (``trunc_time`` of a column, in
+            UTC).
         overwrite
-            ``True``: replace what the table holds, or the one whole partition that is named.
+            ``True``: replace the rows of the table, or of the one whole ``partition``.
             ``"partitions"``: replace each partition that gets rows, and leave the others.
-            ``"all"``: replace all of them (below `partition`, if a part of one is named). Those
-            that get no row are dropped after the commit, one statement each: until then, and if
-            that fails, they are still there.
+            ``"all"``: replace all partitions (below a part of one in ``partition``). Those without
+            new rows are dropped after the commit, one statement each; they stay if that fails.
         workers
-            Streams written side by side; by default as many as the size suggests.
+            Number of streams to write concurrently. Default: chosen by size.
         compression
             ``"zstd"`` or ``"lz4"`` inside the Arrow stream.
         image_format
-            What pictures and arrays of BLOB columns become: ``"png"``, ``"webp"`` (both without
-            loss), ``"jpeg"`` (with loss), or ``"npy"`` for arrays of any shape and numbers. What
-            it does not keep is refused before anything is sent.
+            Format of pictures and arrays in BLOB columns: ``"png"``, ``"webp"`` (both lossless),
+            ``"jpeg"`` (lossy), or ``"npy"`` for arrays of any shape and numbers. What it does not
+            keep is refused before anything is sent.
         decimals
-            ``"exact"``: a value with more digits after the point than its DECIMAL column has is
-            refused. ``"round"``: it is rounded half away from zero.
+            ``"exact"`` refuses a value with more decimal places than its DECIMAL column;
+            ``"round"`` rounds it half away from zero.
         text
             ``"exact"``: text fits text and binary columns only. ``"parse"``: text in a column of
-            numbers, times or booleans is read as such a value (``12.5``, ``2024-01-31 10:00:00``,
-            ``true``); other text is refused.
+            numbers, times or booleans is parsed (``12.5``, ``2024-01-31 10:00:00``, ``true``).
         create
-            Make the table if it is not there, with the types of ``docs/types-and-times.md``; one
-            that is there is written to as ever. If the write fails, a table that it made is
-            dropped again. For a comment or lifecycle see `Connection.create_table`.
+            Create a missing table, with the types of ``docs/types-and-times.md``; drop it again if
+            the write fails. For a comment or lifecycle see `Connection.create_table`.
         partitioned_by
-            With ``create``: names of columns of the data, ``"ds string"``, or a list of both. By
-            default the keys of ``partition``.
+            With ``create``: names of columns of the data, ``"ds string"``, or a list of both.
+            Default: the keys of ``partition``.
         index
-            ``True``: write the named levels of the index of pandas data as columns. ``False``:
-            leave the index out. By default it is left out with an `OdpsNbWarning` if it has names
-            or labels; a column of the table that is only in the index is an error.
+            ``True``: write the named levels of a pandas index as columns. ``False``: leave the
+            index out. Default: leave it out, with an `OdpsNbWarning` if it has names or labels; a
+            column of the table that is only in the index is an error.
+        progress
+            As for `read`.
 
         Raises
         ------
         ConversionError
-            Columns, types or values do not fit: all of them are listed, with rows.
+            Columns, types or values do not fit; the error lists all of them, with rows.
         NotFoundError
             No such table, and ``create`` is not set.
 
@@ -554,10 +478,6 @@ class Table(ForEngines):
         >>> odps.drop_table("doc_write"), odps.drop_table("doc_write_new")
         (None, None)
         """
-        from odps_nb.access.writing.creating import write_table
-        from odps_nb.access.writing.pictures import ImageFormat
-        from odps_nb.access.writing.rows import WriteOptions
-
         options = WriteOptions(
             partition=PartitionSpec.of(partition),
             overwrite=overwrite,
@@ -582,15 +502,15 @@ class Table(ForEngines):
         decimals: DecimalConversion = "exact",
         text: TextConversion = "exact",
     ) -> OpenWrite:
-        """Open a write session for several steps: write at any time, from any process, commit once.
+        """Open a write session for several steps: write from any process, commit once.
 
         Parameters
         ----------
         partition, overwrite, compression, decimals, text
             As for `write`, without ``overwrite="all"``.
         session_id
-            Go on with a session that another process opened, by its id or (with its partition)
-            its ``handle``.
+            Resume a session that another process opened, by its ``handle``, or by its id and
+            ``partition``.
 
         Returns
         -------
@@ -600,9 +520,9 @@ class Table(ForEngines):
         Raises
         ------
         SessionExpiredError
-            There is no such session any more.
+            The session has expired.
         StateError
-            It is committed or aborted.
+            The session was committed or aborted.
 
         Examples
         --------
@@ -620,8 +540,6 @@ class Table(ForEngines):
         7
         >>> odps.drop_table("doc_open_write")
         """
-        from odps_nb.access.writing.open_write import open_write
-
         spec = check_partition(PartitionSpec.of(partition), self.schema, self._name)
         return open_write(
             self,
@@ -644,32 +562,30 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Replace rows with the same key, or add them; all in one commit, or none.
+        """Replace rows with the same key, or add them, in one commit or not at all.
 
         Of rows with the same key in ``data`` the last one counts; a Spark DataFrame has no order,
-        so it should have one row per key. All rows go through one stream, which keeps their order.
+        so it should have one row per key.
 
         Parameters
         ----------
-        data, partition, index, compression, decimals, text
-            As for `write`. A column that the data lacks becomes null, also in rows that are there.
+        data, partition, index, compression, decimals, text, progress
+            As for `write`. A column that the data lacks becomes null, also in existing rows.
         deleted
-            A boolean column of the data that the table does not have: rows where it is true are
-            deleted by their key, in the same commit.
+            A boolean column of the data, not of the table: rows where it is true are deleted by
+            their key, in the same commit.
 
         Raises
         ------
         ArgumentError
             The table has no primary key.
         ConversionError
-            Columns, types or values do not fit: all of them are listed, with rows.
+            As for `write`.
 
         Examples
         --------
         >>> import pandas as pd
-        >>> result = odps.sql("CREATE TABLE doc_upsert (id BIGINT NOT NULL, v STRING,"
-        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
-        >>> table = odps.table("doc_upsert")
+        >>> table = odps.create_table("doc_upsert", "id bigint, v string", primary_key="id")
         >>> table.upsert(pd.DataFrame({"id": [1, 2, 1], "v": ["a", "b", "c"]})).verb
         'upserted'
         >>> table.read().to_arrow().sort_by("id").column("v").to_pylist()
@@ -678,19 +594,14 @@ class Table(ForEngines):
         ['insert', 'insert']
         >>> odps.drop_table("doc_upsert")
         """
-        from odps_nb.access.writing.upserting import change_rows
-
-        return change_rows(
-            self,
-            data,
-            partition,
-            compression,
-            progress,
+        options = WriteOptions(
+            partition=PartitionSpec.of(partition),
+            compression=Compression.of(compression),
             index=index,
-            delete=False,
-            deleted=deleted,
             conversions=Conversions(decimals=decimals, text=text),
+            progress=progress,
         )
+        return change_rows(self, data, options, delete=False, deleted=deleted)
 
     def delete(
         self,
@@ -702,16 +613,15 @@ class Table(ForEngines):
         text: TextConversion = "exact",
         progress: Progress = None,
     ) -> Receipt:
-        """Delete the rows with these keys, all in one commit, or none; unknown keys are no error.
+        """Delete the rows with these keys, in one commit or not at all; ignores unknown keys.
 
         Parameters
         ----------
         data
-            As for `write`, of which the columns of the key (and partition columns that
-            ``partition`` leaves open) are looked at and no others. Rows without names, such as
-            tuples, have the values of the key and then of those partition columns. For a key of
-            one column also a list, an array or a Series of its values.
-        partition, index, compression, text
+            As for `write`; only the columns of the key are used, and partition columns that
+            ``partition`` leaves open. Rows without names, such as tuples, have these values in this
+            order. For a key of one column also a list, an array or a Series of its values.
+        partition, index, compression, text, progress
             As for `write`.
 
         Raises
@@ -721,96 +631,52 @@ class Table(ForEngines):
 
         Examples
         --------
-        >>> result = odps.sql("CREATE TABLE doc_delete (id BIGINT NOT NULL, v STRING,"
-        ...                   " PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')")
-        >>> result = odps.sql("INSERT INTO doc_delete VALUES (1, 'a'), (2, 'b'), (3, 'c')")
-        >>> table = odps.table("doc_delete")
+        >>> table = odps.create_table("doc_delete", "id bigint, v string", primary_key="id")
+        >>> table.upsert([(1, "a"), (2, "b"), (3, "c")]).rows
+        3
         >>> table.delete([1, 3]).rows
         2
         >>> table.read(["v"]).to_arrow().column("v").to_pylist()
         ['b']
         >>> odps.drop_table("doc_delete")
         """
-        from odps_nb.access.writing.upserting import change_rows
-
-        return change_rows(
-            self,
-            data,
-            partition,
-            compression,
-            progress,
+        options = WriteOptions(
+            partition=PartitionSpec.of(partition),
+            compression=Compression.of(compression),
             index=index,
-            delete=True,
             conversions=Conversions(text=text),
+            progress=progress,
         )
+        return change_rows(self, data, options, delete=True)
 
     # -- changes ------------------------------------------------------------------------------
 
     def truncate(self, partition: PartitionLike | None = None) -> None:
-        """Delete all rows of the table, or of one partition; the table or partition stays, empty.
-
-        Raises
-        ------
-        NotFoundError
-            No such table or partition.
-
-        Examples
-        --------
-        >>> import pandas as pd
-        >>> table = odps.create_table("doc_truncate", "id bigint", partitioned_by="ds string")
-        >>> table.add_partition("ds=1")
-        >>> table.write(pd.DataFrame({"id": [1, 2]}), partition="ds=2").rows
-        2
-        >>> table.truncate("ds=2")
-        >>> [str(spec) for spec in table.partitions()], table.read().row_count
-        (['ds=1', 'ds=2'], 0)
-        >>> table.drop_partition("ds=1")
-        >>> table.exists("ds=1")
-        False
-        >>> odps.drop_table("doc_truncate")
-        """
-        from odps_nb.client.table_changes import truncate_table
-
+        """Delete all rows of the table or of one partition, which stays, empty."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
         truncate_table(self._connection.storage, self._name, spec)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
-        """Create an empty partition; `write` creates its own if necessary.
-
-        Parameters
-        ----------
-        partition
-            A value for each partition column, e.g. ``"ds=2024-01-01,hour=3"``.
-        if_not_exists
-            Leave one that is there as it is.
+        """Create an empty partition, e.g. ``"ds=2024-01-01,hour=3"``; `write` creates its own.
 
         Raises
         ------
         ConflictError
-            It is there already.
+            The partition exists, and ``if_not_exists`` is not set.
         """
-        from odps_nb.client.table_changes import add_partition
-
         spec = self._one_partition(partition)
         add_partition(self._connection.storage, self._name, spec, if_not_exists=if_not_exists)
         self.reload()
 
     def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
-        """Drop one partition with its rows.
-
-        Parameters
-        ----------
-        partition
-            A value for each partition column: a part of them could mean many partitions.
+        """Drop one partition, named by all of its levels, with its rows.
 
         Raises
         ------
         NotFoundError
-            There is none, and ``if_exists`` is not set.
+            No such partition, and ``if_exists`` is not set.
         """
-        from odps_nb.client.table_changes import drop_partition
-
         spec = self._one_partition(partition)
         drop_partition(self._connection.storage, self._name, spec, if_exists=if_exists)
         self.reload()
@@ -823,24 +689,14 @@ class Table(ForEngines):
     def _whole(self) -> Scan:
         return self.read()
 
-    def _increment(self, since: Bound | None, until: Bound | None, *, changes: bool) -> Increment:
-        keyed, names = bool(self.primary_key), self.schema.names
-        return plan_increment(since, until, changes=changes, keyed=keyed, names=names)
-
     # -- looks --------------------------------------------------------------------------------
-
-    def _loaded(self) -> None:
-        info = self.info
-        if info.schema.partition_columns and self._partition_count is None:
-            self.partitions()
 
     def _facts(self) -> str:
         info = self.info
         facts = ["view"] if info.is_view else ["external table"] if info.is_external else []
         if info.schema.partition_columns:
             count = self._partition_count
-            told = "" if count is None else f"{count:,} "
-            facts.append(f"{told}partition{'' if count == 1 else 's'}")
+            facts.append("partitions" if count is None else count_of(count, "partition"))
         if info.record_count is not None and not info.is_view:
             facts.append(f"{info.record_count:,} rows")
         if info.size is not None and not info.is_view:
@@ -877,7 +733,8 @@ class Table(ForEngines):
         from odps_nb.notebook.display.listing import Listing
 
         try:
-            self._loaded()
+            if self.schema.partition_columns and self._partition_count is None:
+                self.partitions()
         except OdpsNbError as error:
             return {"text/plain": "\n".join([repr(self), *explain(error)])}
         text = repr(self)
@@ -909,15 +766,7 @@ def _time_unit(text: str | None) -> TimeUnit | None:
 
 
 def _opened_read(table: Table) -> Scan:
-    """Return a read of the whole table with its session open, and its columns with comments.
-
-    Both are asked for at the same time.
-
-    Raises
-    ------
-    NotFoundError
-        No such table.
-    """
+    """Return a read of the whole table: session and columns are fetched at the same time."""
 
     def ask() -> None:
         with suppress(OdpsNbError):  # the session will tell
@@ -928,4 +777,5 @@ def _opened_read(table: Table) -> Scan:
     scan = table.read()
     scan.row_count  # noqa: B018
     asking.join()
-    return scan._learn(table.schema)
+    scan._table_schema = table.schema
+    return scan

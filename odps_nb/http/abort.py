@@ -20,7 +20,8 @@ class Abort:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._twin: socket.socket | None = None
-        self._stopped = False
+        self.stopped: bool = False
+        """Whether `stop` was called; errors after that are caused by it."""
         renew_after_fork(self)
 
     def _after_fork(self) -> None:
@@ -28,18 +29,13 @@ class Abort:
         self._lock = threading.Lock()
         self.detach()
 
-    @property
-    def stopped(self) -> bool:
-        """Whether `stop` was called; errors after that are caused by it."""
-        return self._stopped
-
     def attach(self, sock: socket.socket) -> None:
         """Register the socket for `stop`; shut it down at once if `stop` came first."""
         # A shutdown asks for no family; what speaks TLS inside of TLS could not tell it.
         twin = socket.fromfd(sock.fileno(), socket.AF_INET, socket.SOCK_STREAM)
         with self._lock:
             self._twin, old = twin, self._twin
-            if self._stopped:
+            if self.stopped:
                 _shut(twin)
         if old is not None:
             old.close()
@@ -60,7 +56,7 @@ class Abort:
     def stop(self) -> None:
         """Shut the socket down and remember it. Safe from any thread, idempotent."""
         with self._lock:
-            self._stopped = True
+            self.stopped = True
             if self._twin is not None:
                 _shut(self._twin)
 

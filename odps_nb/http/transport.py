@@ -71,6 +71,8 @@ class HttpResponse:
         self.early = early  # the server answered before it had the whole request
         self.status: int = raw.status
         self.headers: Mapping[str, str] = CaseInsensitiveDict(raw.headers)
+        self.request_id: str | None = self.headers.get("x-odps-request-id")
+        self.url: str = request.url
         self.length: int | None = None if body.chunked else body.length
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
@@ -81,16 +83,6 @@ class HttpResponse:
         self._ended = False
         self._broken: BaseException | None = None
         self._home = Home()
-
-    @property
-    def request_id(self) -> str | None:
-        """The server's id of this request (``x-odps-request-id``)."""
-        return self.headers.get("x-odps-request-id")
-
-    @property
-    def url(self) -> str:
-        """The URL of the request."""
-        return self._request.url
 
     @property
     def arrived(self) -> int:
@@ -143,9 +135,13 @@ class HttpResponse:
 
     def close(self) -> None:
         """Free the connection, which is dropped if the body was not read to its end. Idempotent."""
-        if not self.closed:
-            self.closed = True
-            self._let_go()
+        self.closed = True
+        if not self._home.is_here:
+            return  # the parent reads it; what this process has of it goes with this object
+        self._request.abort.detach()
+        if not self._body.isclosed():
+            self._raw.close()
+        self._raw.release_conn()
 
     def __enter__(self) -> HttpResponse:
         return self
@@ -176,14 +172,6 @@ class HttpResponse:
             self._ended = True
             self.close()
         return count
-
-    def _let_go(self) -> None:
-        if not self._home.is_here:
-            return  # the parent reads it; what this process has of it goes with this object
-        self._request.abort.detach()
-        if not self._body.isclosed():
-            self._raw.close()
-        self._raw.release_conn()
 
     def _guarded(self, read: Callable[[A], R], argument: A) -> R:
         """Read; foreign errors become ours, and any error closes the response."""

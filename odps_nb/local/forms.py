@@ -26,33 +26,21 @@ _TIMESTAMPS = (TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """Forms that the service sends; every field lists its values, the first is the default.
+    """Forms that the service sends; every field lists its values, the first is the default."""
 
-    Attributes
-    ----------
-    time_zone
-        Zone in the Arrow type of DATETIME and TIMESTAMP columns of a read (evidence 151: there is
-        one, its name is not shown).
-    key_splits
-        Split modes of reads of primary-key tables that are not incremental (evidence 164: the Java
-        SDK reads them by ``Size`` in version 1, the vendor's manual says ``RowOffset``).
-    nanosecond_status
-        HTTP status of a read in nanoseconds that has a TIMESTAMP outside 1970-01-01 to
-        2038-01-19 03:14:07 (evidence 152: the text of the error is known, its status is not); with
-        ``none``, all times are sent that 64 bits hold in nanoseconds (1677 to 2262).
-    strings, timestamps
-        How STRING, CHAR, VARCHAR, JSON and BINARY of a read are sent, and TIMESTAMP and
-        TIMESTAMP_NTZ (evidence 173: sessions of version 1 could ask for the other form).
-    char
-        Whether CHAR(n) is padded with blanks to n characters (evidence 153).
-    """
-
+    # In the Arrow type of DATETIME and TIMESTAMP (evidence 151: there is one, its name is unknown).
     time_zone: Literal["UTC", "Asia/Shanghai", "none"] = "UTC"
+    # Split modes of reads of primary-key tables that are not incremental (evidence 164: the Java
+    # SDK reads them by Size in version 1, the vendor's manual says RowOffset).
     key_splits: Literal["both", "RowOffset", "Size"] = "both"
+    # Status of a read in nanoseconds that has a TIMESTAMP outside 1970-01-01 to 2038-01-19 03:14:07
+    # (evidence 152: only the text of the error is known); none: what 64 bits hold is sent.
     nanosecond_status: Literal["400", "500", "none"] = "400"
+    # Of STRING, CHAR, VARCHAR, JSON and BINARY, and of TIMESTAMP and TIMESTAMP_NTZ (evidence 173:
+    # sessions of version 1 could ask for the other form).
     strings: Literal["plain", "dictionary"] = "plain"
     timestamps: Literal["plain", "struct"] = "plain"
-    char: Literal["padded", "stripped"] = "padded"
+    char: Literal["padded", "stripped"] = "padded"  # to n characters (evidence 153)
 
     def shaped(
         self, batches: Iterator[pa.RecordBatch], columns: Sequence[Column]

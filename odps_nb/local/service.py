@@ -19,7 +19,6 @@ from odps_nb.local.reading.plan import ReadRules
 from odps_nb.local.reading.sessions import ReadSessions
 from odps_nb.local.rights import Rights
 from odps_nb.local.sql.instances import Instances
-from odps_nb.local.sql.macros import MACROS
 from odps_nb.local.sql.queries import Queries, QueryLimits
 from odps_nb.local.sql.run import SqlRunner
 from odps_nb.local.store.blobs import BlobStore
@@ -97,7 +96,7 @@ class Service:
         self.catalog = Catalog(self.database, clock)
         self.snapshots = Snapshots(self.database, self.catalog, self.folder, clock)
         self.blobs = BlobStore(self.database, self.folder, clock)
-        self.duck = Duck(macros=MACROS, spill=self.folder.work / f"spill-{new_id()}")
+        self.duck = Duck(spill=self.folder.work / f"spill-{new_id()}")
         self.read_sessions = ReadSessions(
             self.database,
             self.catalog,

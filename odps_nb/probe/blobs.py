@@ -7,7 +7,7 @@ import pyarrow as pa
 from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import CannotTell, Observation, Questions
 from odps_nb.probe.scratch import numbers
-from odps_nb.probe.steps import STREAM, Upload, read_all
+from odps_nb.probe.steps import STREAM, ProbeUpload, read_all
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import BLOB_TARGET
 from odps_nb.wire.layers import has_own_checksum
@@ -20,14 +20,14 @@ MANY = 1001
 _ORDERS = ("none", "checksums outside", "compression outside")
 
 
-def _stream(asker: Asker, table: str) -> tuple[Upload, int]:
+def _stream(asker: Asker, table: str) -> tuple[ProbeUpload, int]:
     """Open a session and a stream; return the id of the BLOB column, too."""
-    upload = Upload(asker, table)
+    upload = ProbeUpload(asker, table)
     schema = upload.open().need().members.get("TableSchema") or {}
     return upload, decode_nested(schema).blob_ids["b"]
 
 
-def _send(upload: Upload, column: int, partition: str = "") -> Response:
+def _send(upload: ProbeUpload, column: int, partition: str = "") -> Response:
     params = {"StreamId": STREAM, "StreamVersion": 1}
     params |= {"PartitionValues": partition, "ColumnIndex": column}
     return upload.send("TableWriteBlob", params, data=CONTENT)

@@ -105,7 +105,7 @@ def read_raw(asker: Asker, table: str, **body: Any) -> pa.Table:
     return raw_arrow(data)
 
 
-class Upload:
+class ProbeUpload:
     """A new write session of a table, and the requests about its streams."""
 
     def __init__(self, asker: Asker, table: str, partition: str = "", **flags: str) -> None:
@@ -176,9 +176,9 @@ class Upload:
         return decode_nested(members.get("TableSchema") or {})
 
 
-def written(asker: Asker, table: str, rows: pa.Table) -> Upload:
+def written(asker: Asker, table: str, rows: pa.Table) -> ProbeUpload:
     """Upload rows in one stream and close it: four requests."""
-    upload = Upload(asker, table)
+    upload = ProbeUpload(asker, table)
     upload.open().need()
     upload.put(rows).need()
     upload.close()
@@ -187,7 +187,7 @@ def written(asker: Asker, table: str, rows: pa.Table) -> Upload:
 
 def load(asker: Asker, table: str, rows: pa.Table, partition: str = "", **flags: str) -> None:
     """Write rows and commit them: five requests."""
-    upload = Upload(asker, table, partition, **flags)
+    upload = ProbeUpload(asker, table, partition, **flags)
     upload.open().need()
     upload.put(rows).need()
     upload.finish()

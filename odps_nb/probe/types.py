@@ -9,7 +9,7 @@ from odps_nb.probe.asking import Asker
 from odps_nb.probe.question import Observation, Questions
 from odps_nb.probe.scratch import TYPES, text_row
 from odps_nb.probe.steps import (
-    Upload,
+    ProbeUpload,
     columns_of,
     counted_session,
     open_session,
@@ -55,7 +55,7 @@ def _char_padding(asker: Asker) -> Observation:
 
 @asks("Does a STRING take and keep bytes that are not UTF-8?", {"refused": (True, False)}, "texts")
 def _string_bytes(asker: Asker) -> Observation:
-    upload = Upload(asker, "texts")
+    upload = ProbeUpload(asker, "texts")
     upload.open().need()
     offsets = pa.py_buffer(b"\0\0\0\0" + len(NO_TEXT).to_bytes(4, "little"))
     cell = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(NO_TEXT))
@@ -129,4 +129,4 @@ def _decimal_columns(asker: Asker) -> Observation:
     "auto",
 )
 def _auto_partitions(asker: Asker) -> Observation:
-    return {"columns": sorted(Upload(asker, "auto").schema().column_ids)}
+    return {"columns": sorted(ProbeUpload(asker, "auto").schema().column_ids)}

@@ -11,7 +11,7 @@ from odps_nb.errors import ServiceError
 from odps_nb.probe.asking import Asker
 from odps_nb.probe.question import Observation, Questions
 from odps_nb.probe.scratch import MARK, TYPES, numbers
-from odps_nb.probe.steps import STREAM, Upload, count, load, read_all, written
+from odps_nb.probe.steps import STREAM, ProbeUpload, count, load, read_all, written
 
 QUESTIONS = Questions()
 asks = QUESTIONS.asks
@@ -23,7 +23,7 @@ def _rows(number: int = 1) -> pa.Table:
 
 @asks("From where does ColumnId count?", {"rising": True}, "into")
 def _column_ids(asker: Asker) -> Observation:
-    ids = dict(Upload(asker, "into").schema().column_ids)
+    ids = dict(ProbeUpload(asker, "into").schema().column_ids)
     return {"ids": ids, "rising": -1 < ids["c1"] < ids["c2"]}
 
 
@@ -33,7 +33,7 @@ def _column_ids(asker: Asker) -> Observation:
 def _column_ids_added(asker: Asker) -> Observation:
     table = asker.tables["changed"]
     asker.run(f"ALTER TABLE {table} ADD COLUMNS (c3 map<string,bigint>, c4 bigint);", TYPES)
-    return {"ids": dict(Upload(asker, "changed").schema().column_ids)}
+    return {"ids": dict(ProbeUpload(asker, "changed").schema().column_ids)}
 
 
 @asks("May a session be committed again after its commit?", {"rows_added": 1}, "into")
@@ -85,7 +85,7 @@ asks(
 
 @asks("Does StagingId come in batch mode, and as what?", {"kind": ("text", "absent")}, "into")
 def _staging_id(asker: Asker) -> Observation:
-    upload = Upload(asker, "into")
+    upload = ProbeUpload(asker, "into")
     upload.open().need()
     found = upload.put(_rows()).need().members.get("StagingId")
     kinds = {str: "text", int: "number", type(None): "absent"}
@@ -94,7 +94,7 @@ def _staging_id(asker: Asker) -> Observation:
 
 @asks("Is a wrong Count refused?", {"refused": False, "rows_added": 1}, "into")
 def _count_wrong(asker: Asker) -> Observation:
-    before, upload = count(asker, "into"), Upload(asker, "into")
+    before, upload = count(asker, "into"), ProbeUpload(asker, "into")
     upload.open().need()
     found = upload.put(_rows(), claimed=4096)
     if not found.is_refusal:
@@ -117,7 +117,7 @@ def _columns_matching(asker: Asker) -> Observation:
     }
     seen: Observation = {}
     for name, rows in shapes.items():
-        upload = Upload(asker, "into")
+        upload = ProbeUpload(asker, "into")
         upload.open().need()
         seen[name] = upload.put(rows).word
     return seen
@@ -144,7 +144,7 @@ def _overwrite_partitions(asker: Asker) -> Observation:
     "into",
 )
 def _exactly_once(asker: Asker) -> Observation:
-    before, upload = count(asker, "into"), Upload(asker, "into")
+    before, upload = count(asker, "into"), ProbeUpload(asker, "into")
     token = upload.open(ExactlyOnceMode=True).need().members.get("AccessToken") or None
     seen: Observation = {"token": token is not None}
     for name, offset in (("first", 0), ("again", 0), ("gap", 5), ("next", 1)):
@@ -159,7 +159,7 @@ def _exactly_once(asker: Asker) -> Observation:
     "into",
 )
 def _stream_takeover(asker: Asker) -> Observation:
-    upload = Upload(asker, "into")
+    upload = ProbeUpload(asker, "into")
     old = upload.open(ExactlyOnceMode=True).need().members.get("AccessToken") or None
     upload.put(_rows(), token=old, offset=0).need()
     place = {"StreamId": STREAM, "StreamVersion": 1, "ExactlyOnceMode": True}
@@ -180,7 +180,7 @@ def _write_microseconds(asker: Asker) -> Observation:
     moment = datetime.datetime(9000, 1, 2, 3, 4, 5, 678_000)
     day = pa.array([datetime.date(2024, 1, 2)], pa.date32())
     time = pa.array([moment], pa.timestamp("us"))
-    upload = Upload(asker, "typed")
+    upload = ProbeUpload(asker, "typed")
     upload.open().need()
     found = upload.put(pa.table({"c1": numbers(), "d": day, "ts": time, "s": ["'"]}))
     if found.is_refusal:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 import odps_nb
-from odps_nb.access.blob import Blob, BlobColumn
+from odps_nb.access.blob import Blob
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.terms import BlobReference
 

@@ -143,7 +143,7 @@ def test_blobs_are_shown_by_the_notebook(odps):
 
 
 def test_an_error_while_drawing_is_three_lines(odps):
-    from odps_nb.access.blob import BlobColumn
+    from odps_nb.access.blobs.column import BlobColumn
 
     blob = odps.blob("/wByZWYw")
     column = BlobColumn([blob], title="t")

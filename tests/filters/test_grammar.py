@@ -166,7 +166,7 @@ def test_times_are_read_where_the_connection_says():
         ("id = 99999999999999999999", "beyond BIGINT", "BD"),
         ("f = 16777217", "cannot be compared", "cast(f (FLOAT) as double)"),
         ("cast(x as bigint) = 1", "may round", "odps.sql"),
-        ("s in ('a' 'b', 'c')", "side by side", "a comma between them"),
+        ("s in ('a' 'b', 'c')", "adjacent string literals", "a comma between them"),
         ("cast(s as varchar(1)) = 'a'", "with a length", "substr"),
         ("cast(s as char(1)) = 'a'", "with a length", "substr"),
         ("cast(s as string(1)) = 'a'", "with a length", "substr"),

@@ -90,15 +90,16 @@ def from_the_beginning(*given: Any) -> Any:
     return _READ_FROM(*given[:-1], 0)
 
 
-def as_it_comes(batches: Any, *_: Any, **__: Any) -> Any:
-    return batches
+def uncounted(*given: Any, **named: Any) -> Any:
+    return _DELIVERED(*given, **{**named, "rows": None})
 
 
 def within_budget(work: Any, number: int, lane: Any, size: int) -> Any:
-    return work._budget.allows(size)
+    return not work._waiting or work._waiting + size <= min(work._max_waiting, work._left)
 
 
 _READ_FROM = splits._read_from
+_DELIVERED = splits.delivered
 
 #: What is taken out: (where, name, what is there instead), several where one stands behind another.
 OF_READS: dict[str, list[tuple[Any, str, Any]]] = {
@@ -111,7 +112,7 @@ OF_READS: dict[str, list[tuple[Any, str, Any]]] = {
     "rows are counted, and an end is marked": [
         (ResumableRowStream, "_require_end", nothing),
         (EndMarkerCheck, "require", nothing),
-        (splits, "whole", as_it_comes),
+        (splits, "delivered", uncounted),
     ],
     "the lane that is read may always put one more": [(_Round, "_has_room", within_budget)],
     "who waits for a place asks again": [(_Round, "_start_one", nothing)],

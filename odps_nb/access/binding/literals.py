@@ -27,35 +27,19 @@ _UNSAFE = re.compile(r"['\\\x00-\x1f\x7f\ufffe\uffff]")
 
 
 def literal(value: object) -> str:
-    """Format a Python value as a SQL literal.
-
-    Takes what `odps_nb.access.binding.values.plain` takes; a list gets parentheses, for ``in``. A
-    time with a time zone is refused, as the zone in which the text is read is not known here.
-    """
+    """Format a Python value as a SQL literal; a list gets parentheses, for ``in``."""
     return Writer().literal(plain(value))
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Formats values for one reader.
-
-    Parameters
-    ----------
-    timezone
-        Time zone in which the reader reads a time without one; ``None`` if it is not known.
-    """
+    """Formats values for one reader, which reads a time without a zone in ``timezone``."""
 
     target: Target = "sql"
     timezone: str | None = None
 
     def literal(self, value: PlainValue) -> str:
-        """Format a value that `plain` returned.
-
-        Raises
-        ------
-        ArgumentError
-            SQL has no literal for it.
-        """
+        """Format a value that `plain` returned."""
         if isinstance(value, list):
             return self._list(value)
         if isinstance(value, Time):
@@ -184,8 +168,8 @@ def _outside(nanoseconds: int) -> ArgumentError:
 def _text(value: str) -> str:
     r"""Quote text so that all SQL dialects used here read the same characters.
 
-    MaxCompute reads backslashes as escapes, standard SQL does not. So a text with a quote, a
-    backslash or a control character is built from pieces that mean the same in both.
+    MaxCompute reads backslashes as escapes, standard SQL does not: quotes, backslashes and control
+    characters become ``CHR(…)``.
     """
     try:
         value.encode()

@@ -1,8 +1,8 @@
 """Replaces ``:name`` and ``{name}`` in a filter or query by the Python value of that name.
 
-``:name`` becomes a literal, ``{name}`` the name of a table or column in back-quotes. Text inside
-quotes, back-quotes and comments is left alone, and so are ``::``, the colons of ``struct<a:int>``,
-``${name}`` and ``{{name}}``. A value never becomes syntax: it is quoted, or refused.
+``:name`` becomes a literal, ``{name}`` a table or column name in back-quotes. Text inside quotes,
+back-quotes and comments is left alone, as are ``::``, the colons of ``struct<a:int>``, ``${name}``
+and ``{{name}}``. A value never becomes syntax: it is quoted, or refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from odps_nb.access.binding.literals import Target, Writer
 from odps_nb.access.binding.values import PlainValue, plain
 from odps_nb.access.checks import check_text
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import TableName
+from odps_nb.terms import TableName, shorten
 
 _TOKEN = re.compile(
     r"""
@@ -50,22 +50,9 @@ def bind(
     A list stands for the values after ``in``, with parentheses around its name or without:
     ``in :names``, ``in (:names)``, ``not in (:names, 'other')``.
 
-    Parameters
-    ----------
-    source
-        How the error for an unknown name begins.
-    timezone
-        Time zone in which a time without one is read. A time with a zone is written as the local
-        time there.
-    target
-        The reader of the text. ``where=`` and Spark also read an instant in UTC; SQL does not, so
-        without ``timezone`` a time with a zone is refused.
-
-    Raises
-    ------
-    ArgumentError
-        No such name (with the nearest ones), a value that has no literal, a list where it has no
-        meaning, a null after ``not in``, or between braces a value that is not a name.
+    ``source`` begins the error for an unknown name. A time with a zone is written as the local time
+    in ``timezone``, where a time without one is read. Without ``timezone``, ``where=`` and Spark
+    get an instant in UTC; SQL cannot read one, and it is refused.
     """
     place = _Place()
     writer = Writer(target=target, timezone=timezone)
@@ -116,13 +103,7 @@ def bind_query(
     timezone: str | None,
     source: str = "params has no",
 ) -> str:
-    """Return a query with ``params`` bound, in the zone of its settings or of the connection.
-
-    Raises
-    ------
-    ArgumentError
-        As `bind`, or the query is empty.
-    """
+    """Return a query with ``params`` bound, in the zone of its settings or of the connection."""
     from odps_nb.client.sql.leading_settings import split_settings
     from odps_nb.client.sql.query import SQL_ZONE
 
@@ -209,7 +190,7 @@ def _identifier(name: str, value: object) -> str:
         raise _no_name(name, f"a {type(value).__name__}")
     parts = text.split(".")
     if len(parts) > _MAX_PARTS or not all(map(_PART.fullmatch, parts)):
-        raise _no_name(name, repr(text if len(text) <= 60 else f"{text[:59]}…"))
+        raise _no_name(name, repr(shorten(text, 60)))
     return ".".join(f"`{part}`" for part in parts)
 
 

@@ -1,8 +1,7 @@
 """Converts values of Python, NumPy, pandas, Arrow and polars to the few types that SQL has.
 
-A value is converted by what it holds: times keep their nanoseconds, and a subclass of ``str``,
-``int`` or ``date`` is its base value, whatever its own ``__str__`` returns. A library is used only
-if it is loaded: a value of its own cannot exist otherwise.
+Times keep their nanoseconds; a subclass of ``str``, ``int`` or ``date`` becomes its base value,
+whatever its own ``__str__`` returns. Libraries that are not loaded are not imported.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ _TICK = datetime.timedelta(microseconds=1)
 _LENGTHS = {"W": 7 * _DAY, "D": _DAY, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9}
 _LENGTHS |= {"ms": 10**6, "us": 1000, "ns": 1}
 _PARTS = {"ps": 10**3, "fs": 10**6, "as": 10**9}
-_MONTHS = {"Y": 12, "M": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +55,6 @@ def plain(value: object) -> PlainValue:
 
     ``None``, NaT, ``pandas.NA`` and nulls of Arrow are ``None``, as are missing values of a Series
     that is not of floats. A NaN among floats stays a float.
-
-    Raises
-    ------
-    ArgumentError
-        The value has no type of SQL, has digits below a nanosecond, lies outside of the years 1 to
-        9999, or has more than `MAX_VALUES` values.
     """
     for convert in (_of_pandas, _of_numpy, _of_arrow, _of_polars, _of_python, _of_others):
         found = convert(value)
@@ -102,9 +94,6 @@ def _listed(values: Any) -> list[PlainValue]:
     return found
 
 
-# -- pandas -------------------------------------------------------------------------------------
-
-
 def _of_pandas(value: object) -> object:
     pandas = sys.modules.get("pandas")
     if pandas is None:
@@ -112,21 +101,18 @@ def _of_pandas(value: object) -> object:
     if value is pandas.NaT or value is pandas.NA:
         return None
     if isinstance(value, pandas.Timestamp):
-        found = _of_datetime64(value.to_datetime64())
+        found = _of_numpy_time(value.to_datetime64())
         if isinstance(found, Time):
             return Time(found.nanoseconds, is_instant=value.tz is not None)
         return found
     if isinstance(value, pandas.Timedelta):
-        return _of_timedelta64(value.to_timedelta64())
+        return _of_numpy_time(value.to_timedelta64())
     if isinstance(value, (pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)):
         found = _listed(value)
         if getattr(value.dtype, "kind", "O") == "f":
             return found
         return [None if isinstance(one, float) and math.isnan(one) else one for one in found]
     return _UNKNOWN
-
-
-# -- NumPy --------------------------------------------------------------------------------------
 
 
 def _of_numpy(value: object) -> object:
@@ -137,10 +123,8 @@ def _of_numpy(value: object) -> object:
         return None if value.mask else plain(value.data[()])
     if isinstance(value, numpy.ndarray):
         return _listed(value) if value.ndim else plain(value[()])
-    if isinstance(value, numpy.datetime64):
-        return _of_datetime64(value)
-    if isinstance(value, numpy.timedelta64):
-        return _of_timedelta64(value)
+    if isinstance(value, (numpy.datetime64, numpy.timedelta64)):
+        return _of_numpy_time(value)
     if isinstance(value, numpy.generic):
         item = value.item()
         if not isinstance(item, (numpy.generic, tuple)):
@@ -148,68 +132,37 @@ def _of_numpy(value: object) -> object:
     return _UNKNOWN
 
 
-def _of_datetime64(value: Any) -> PlainValue:
-    """Return a date for units of a day and longer, else a time."""
-    count = _count_of(value)
-    if count is None:
-        return None
-    unit = _unit_of(value)
-    if unit in _MONTHS:
-        year, month = divmod(1970 * 12 + count * _MONTHS[unit], 12)
-        return _date(year, month + 1, 1, value)
-    nanoseconds = _nanoseconds(count, unit, value)
-    if unit in ("W", "D"):
-        days = nanoseconds // _DAY
-        try:
-            return (_EPOCH + datetime.timedelta(days=days)).date()
-        except OverflowError:
-            raise _outside(value) from None
-    return Time(nanoseconds, is_instant=False)
-
-
-def _of_timedelta64(value: Any) -> Duration | None:
-    count = _count_of(value)
-    if count is None:
-        return None
-    unit = _unit_of(value)
-    if unit in _MONTHS:
-        raise ArgumentError(
-            f"{value!r} has no fixed length",
-            hint="bind days or seconds: numpy.timedelta64(30, 'D')",
-        )
-    return Duration(_nanoseconds(count, unit, value))
-
-
-def _count_of(value: Any) -> int | None:
-    """Return the number of base units; ``None`` for NaT."""
+def _of_numpy_time(value: Any) -> PlainValue:
+    """Return a length of time, a date for units of a day and longer, or else a time."""
     import numpy
 
     if numpy.isnat(value):
         return None
-    return int(value.view("int64")) * int(numpy.datetime_data(value.dtype)[1])
-
-
-def _unit_of(value: Any) -> str:
-    import numpy
-
-    return str(numpy.datetime_data(value.dtype)[0])
-
-
-def _nanoseconds(count: int, unit: str, value: object) -> int:
-    if unit in _LENGTHS:
-        return count * _LENGTHS[unit]
-    if unit not in _PARTS:
+    unit, step = numpy.datetime_data(value.dtype)
+    is_time = isinstance(value, numpy.datetime64)
+    if is_time and unit in ("Y", "M", "W", "D"):
+        day: object = value.astype("datetime64[D]").item()
+        if not isinstance(day, datetime.date):  # a number
+            raise ArgumentError(
+                f"{value!r} is outside of the years 1 to 9999",
+                hint="bind a time within these years",
+            )
+        return day
+    if unit in ("Y", "M"):
+        raise ArgumentError(
+            f"{value!r} has no fixed length",
+            hint="bind days or seconds: numpy.timedelta64(30, 'D')",
+        )
+    length, parts = _LENGTHS.get(unit, 1), _PARTS.get(unit, 1)
+    if unit == "generic":
         raise ArgumentError(f"{value!r} has no unit", hint="give it one: 'datetime64[s]'")
-    nanoseconds, rest = divmod(count, _PARTS[unit])
+    nanoseconds, rest = divmod(int(value.view("int64")) * step * length, parts)
     if rest:
         raise ArgumentError(
             f"{value!r} has digits below a nanosecond",
             hint="round it: value.astype('datetime64[ns]'), or 'timedelta64[ns]'",
         )
-    return nanoseconds
-
-
-# -- Arrow, polars, and other columns --------------------------------------------------------------
+    return Time(nanoseconds, is_instant=False) if is_time else Duration(nanoseconds)
 
 
 def _of_arrow(value: object) -> object:
@@ -265,9 +218,6 @@ def _of_others(value: object) -> object:
     return _UNKNOWN
 
 
-# -- Python ---------------------------------------------------------------------------------------
-
-
 def _of_python(value: object) -> object:
     """Return the base value, made by the methods of the base type alone."""
     if value is None or isinstance(value, bool):
@@ -283,17 +233,9 @@ def _of_python(value: object) -> object:
 def _datetime(value: datetime.datetime) -> Time:
     base = datetime.datetime
     moment = base.combine(base.date(value), base.timetz(value))
-    if moment.tzinfo is None:
-        return Time((moment - _EPOCH) // _TICK * 1000, is_instant=False)
     offset = moment.utcoffset()
-    if offset is None:
-        return Time((moment.replace(tzinfo=None) - _EPOCH) // _TICK * 1000, is_instant=False)
-    ticks = (moment.replace(tzinfo=None) - _EPOCH) // _TICK - offset // _TICK
-    return Time(ticks * 1000, is_instant=True)
-
-
-def _timedelta(value: datetime.timedelta) -> Duration:
-    return Duration(datetime.timedelta.__floordiv__(value, _TICK) * 1000)
+    since = moment.replace(tzinfo=None) - _EPOCH - (offset or datetime.timedelta())
+    return Time(since // _TICK * 1000, is_instant=offset is not None)
 
 
 # datetime before date: it is a subclass.
@@ -304,19 +246,7 @@ _BASES: tuple[tuple[Any, Any], ...] = (
     (Decimal, Decimal),
     (datetime.datetime, _datetime),
     (datetime.date, lambda value: datetime.date.fromisoformat(datetime.date.isoformat(value))),
-    (datetime.timedelta, _timedelta),
+    (datetime.timedelta, lambda v: Duration(datetime.timedelta.__floordiv__(v, _TICK) * 1000)),
     ((bytes, bytearray, memoryview), lambda value: memoryview(value).tobytes()),
     ((list, tuple, set, frozenset, range, deque, KeysView, ValuesView), _listed),
 )
-
-
-def _date(year: int, month: int, day: int, value: object) -> datetime.date:
-    if not 1 <= year <= 9999:
-        raise _outside(value)
-    return datetime.date(year, month, day)
-
-
-def _outside(value: object) -> ArgumentError:
-    return ArgumentError(
-        f"{value!r} is outside of the years 1 to 9999", hint="bind a time within these years"
-    )

@@ -1,4 +1,4 @@
-"""The blobs of a DataFrame's columns: what is known of them, and how they are fetched."""
+"""Fetches the blobs of a DataFrame's columns, and remembers their heads."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pathlib import Path
 from threading import Timer
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.blob import Blob, BlobColumn, reference_of
+from odps_nb.access.blob import Blob, reference_of
+from odps_nb.access.blobs.column import BlobColumn
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.access.checks import did_you_mean, is_missing
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
-from odps_nb.terms import BlobReference, format_bytes
+from odps_nb.terms import BlobReference, count_of, format_bytes, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 _SHOWN_NAME = 32
 _AT_A_TIME = 8
 _LEARNED = 20
-_PATIENCE = 3.0  # seconds that a look at the first rows waits for what it can do without
+_PATIENCE = 3.0  # seconds that `Table.head` waits for heads
 
 
 def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, Any]:
@@ -56,10 +57,7 @@ def tell_polars(columns: Iterable[Column]) -> None:
 
 
 def learn_heads(frame: pd.DataFrame) -> None:
-    """Ask for the heads of a few blobs, so that a small frame shows what they are.
-
-    What cannot be asked stays unknown.
-    """
+    """Fetch the heads of a few blobs, if possible, so that a small frame shows them."""
     for place, dtype in enumerate(frame.dtypes):
         source = getattr(dtype, "source", None)
         if isinstance(source, FrameBlobs):
@@ -69,11 +67,7 @@ def learn_heads(frame: pd.DataFrame) -> None:
 
 
 class FrameBlobs:
-    """Fetches the blobs of columns that were read together, and remembers their heads.
-
-    What was learned stays with the columns and what is derived from them; it is pickled with
-    them, as is the connection, without its credentials.
-    """
+    """Fetches the blobs of columns; pickled with known heads, and without credentials."""
 
     def __init__(
         self, connection: Connection | None, heads: Mapping[str, BlobHead] | None = None
@@ -96,26 +90,16 @@ class FrameBlobs:
         head = self._heads.get(reference) or (handle and handle.head)
         if not head:
             return short_name(reference)
-        name = " ".join(visible(head.file_name).split())
-        if len(name) > _SHOWN_NAME:
-            name = name[: _SHOWN_NAME - 1] + "…"
+        name = shorten(" ".join(visible(head.file_name).split()), _SHOWN_NAME)
         kind = visible(head.mime_type.split(";")[0].strip()) or "blob"
         return " · ".join(part for part in (name, kind, format_bytes(head.size)) if part)
 
     def heads(
-        self,
-        references: Sequence[Any],
-        progress: Progress = None,
-        *,
-        seconds: float | None = None,
+        self, references: Sequence[Any], progress: Progress = None, *, seconds: float | None = None
     ) -> list[BlobHead | None]:
-        """Return the head of each blob, ``None`` for a null; side by side, each asked once.
-
-        After ``seconds`` what has not come is cancelled, and so is the call.
-        """
-        texts = _texts(references)
-        wanted = [text for text in dict.fromkeys(texts) if text and text not in self._heads]
-        wanted = [text for text in wanted if not self._from_handle(text)]
+        """Return the head of each blob, ``None`` for a null; cancelled after ``seconds``."""
+        texts, known = _texts(references), self._known()
+        wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
             token = self._open().storage.operation()
             with ExitStack() as stack:
@@ -125,7 +109,8 @@ class FrameBlobs:
                     alarm.start()
                     stack.callback(alarm.cancel)
                 self._fetch(wanted, progress, token)
-        return [None if text is None else self._heads[text] for text in texts]
+            known |= self._heads
+        return [None if text is None else known[text] for text in texts]
 
     def gallery(
         self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
@@ -160,11 +145,6 @@ class FrameBlobs:
 
         return self._open().each_blob(references, told, **options)
 
-    def handles(self, references: Sequence[Any]) -> Iterator[Blob | None]:
-        """Iterate over handles; what they learn is known here, too."""
-        for text in _texts(references):
-            yield None if text is None else self._handle(text)
-
     # -- inside -------------------------------------------------------------------------------
 
     def _open(self) -> Connection:
@@ -175,13 +155,6 @@ class FrameBlobs:
         if text not in self._handles:
             self._handles[text] = self._open().blob(text)
         return self._handles[text]
-
-    def _from_handle(self, text: str) -> bool:
-        handle = self._handles.get(text)
-        if handle is None or handle.head is None:
-            return False
-        self._heads[text] = handle.head
-        return True
 
     def _known(self) -> dict[str, BlobHead]:
         seen = {text: one.head for text, one in self._handles.items() if one.head is not None}
@@ -243,18 +216,11 @@ def frame_gallery(
     for label, (reference, *others) in zip(rows, values, strict=True):
         if len(blobs) == limit:
             break
-        (blob,) = source.handles([reference])
-        if blob is not None:
-            blobs.append(blob)
+        if not is_missing(reference):
+            blobs.append(source._handle(reference_of(reference).token))
             captions.append(_caption(label, beside, others))
             labels.append(label)
-    return BlobColumn(
-        blobs,
-        title=column,
-        captions=captions,
-        labels=labels,
-        source=source,
-    )
+    return BlobColumn(blobs, title=column, captions=captions, labels=labels, source=source)
 
 
 def _column_names(frame: Any) -> list[Any]:
@@ -273,7 +239,7 @@ def _column_names(frame: Any) -> list[Any]:
 def _values(column: Any) -> list[Any]:
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(column, method):
-            return list(getattr(column, method)())
+            column = getattr(column, method)()
     return list(column)
 
 
@@ -285,17 +251,17 @@ def _caption(label: Any, names: Sequence[str], values: Sequence[Any]) -> str:
 
 
 MAX_COUNTED = 10_000
-"""Rows of which all references are counted, to tell of how many blobs these are the first."""
+"""Maximum number of rows of which all references are counted for the summary."""
 
 
 def gather_blobs(
     table: Table,
     column: str | None,
     limit: int | None,
-    scan_of: Callable[[str], Scan],
+    read: Callable[[list[str]], Scan],
     keep: Callable[[Blob], object] | None = None,
 ) -> BlobColumn:
-    """Read references, split after split, until there are enough that are to be kept."""
+    """Read references, split after split, until there are enough to keep; see `Table.blobs`."""
     if limit is not None and limit < 0:
         raise ArgumentError(f"limit is {limit}; it must not be negative")
     path = find_blob_path(column, table.schema, table.name)
@@ -304,7 +270,7 @@ def gather_blobs(
     if limit != 0:
         # One split at a time for a few references: the first rows are usually enough.
         workers = None if limit is None else 1
-        scan = scan_of(path[0])
+        scan = read([path[0]])
         with closing(_references(scan, path, workers)) as references:
             made = (Blob(table.connection, BlobReference.from_text(one)) for one in references)
             blobs = list(islice(made if keep is None else filter(keep, made), limit))
@@ -322,8 +288,8 @@ def gather_blobs(
 
 def _summary(limit: int, rest: Iterator[str], rows: int | None, *, searched: bool) -> str:
     """Return what ``limit`` blobs are the first of; empty if they are all."""
-    first = f"first {limit:,} blob{'' if limit == 1 else 's'}"
-    if searched:  # the next one may be far away: it is not looked for
+    first = f"first {count_of(limit, 'blob')}"
+    if searched:  # the next one may be far away
         return first
     if next(rest, None) is None:
         return ""

@@ -1,7 +1,4 @@
-"""Fetches many blobs into memory, into files of a folder, or for a function.
-
-Each distinct reference is fetched once; its positions in the input are kept.
-"""
+"""Fetches many blobs into memory, into files of a folder, or for a function."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, reference_of
-from odps_nb.access.blobs.saving import Folder, file_name_for, safe_name
 from odps_nb.access.checks import is_missing
 from odps_nb.access.progress import listener_of
+from odps_nb.access.saving import Folder, file_name_for, safe_name
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 Reference = str | bytes | BlobReference | Blob
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fetch:
     """How to fetch: connection, coding, progress."""
 
@@ -46,19 +43,7 @@ class Fetch:
 
 
 class References:
-    """References given as a list, a column of pandas or Arrow, or a `BlobColumn`.
-
-    Raises
-    ------
-    ArgumentError
-        A value is no reference, and no null.
-
-    Examples
-    --------
-    >>> named = References(["aGk=", None, "aG8=", "aGk="])
-    >>> named.total, list(named.positions.values())
-    (4, [[0, 3], [2]])
-    """
+    """References given as a list, a column of pandas or Arrow, or a `BlobColumn`."""
 
     def __init__(self, values: Iterable[Reference | None]) -> None:
         self.positions: dict[BlobReference, list[int]] = {}
@@ -139,7 +124,6 @@ def save_blobs(
 ) -> list[Path | None]:
     """Write each distinct blob to a file of its own; see `Connection.save_blobs`."""
     target = Folder(Path(folder).expanduser(), overwrite=overwrite)
-    target.check()
     paths: list[Path | None] = [None] * references.total
 
     def save(blob: StreamedBlob) -> None:

@@ -1,8 +1,4 @@
-"""Finds the BLOBs of a row by paths such as ``pages.element.image``.
-
-``docs/protocol.md`` section 3.11 names nested columns like this: ``element`` inside an ARRAY,
-``key`` and ``value`` inside a MAP, the member's name inside a STRUCT.
-"""
+"""Finds the BLOBs of a row by paths such as ``pages.element.image`` (``docs/protocol.md`` 3.11)."""
 
 from __future__ import annotations
 
@@ -36,13 +32,7 @@ def _leaves(path: BlobPath, odps: OdpsType) -> Iterator[BlobPath]:
 
 
 def find_blob_path(text: str | None, schema: TableSchema, table: TableName) -> BlobPath:
-    """Return the leaf for a path, or for a column (``None``: a table) with only one leaf.
-
-    Raises
-    ------
-    NotFoundError
-        No BLOB is there; the hint lists those that are.
-    """
+    """Return the leaf for a path, or for a column (``None``: a table) with only one leaf."""
     known = [path for column in schema.columns for path in blob_paths(column)]
     if text is None:
         return _only(known, table)
@@ -92,31 +82,25 @@ def walk_blobs(value: Any, path: BlobPath) -> Iterator[Any]:
 
 
 def map_blobs(value: Any, odps: OdpsType, change: Callable[[Any, BlobPath], Any]) -> Any:
-    """Return a cell with every BLOB leaf replaced by the result of ``change(leaf, path)``.
+    """Return a cell with each BLOB leaf that is no null replaced by ``change(leaf, path)``."""
 
-    The path starts below the column. Nulls stay, and the input is not changed.
-    """
-    return _map(value, odps, (), change)
+    def mapped(value: Any, odps: OdpsType, *path: str) -> Any:
+        if value is None:
+            return None
+        if isinstance(odps, ArrayType):
+            return [mapped(one, odps.element, *path, "element") for one in value]
+        if isinstance(odps, MapType):
+            pairs = value.items() if isinstance(value, dict) else value
+            return [
+                (mapped(key, odps.key, *path, "key"), mapped(one, odps.value, *path, "value"))
+                for key, one in pairs
+            ]
+        if isinstance(odps, StructType):
+            types = {member.name: member.type for member in odps.fields}
+            return {
+                name: mapped(one, types[name], *path, name) if name in types else one
+                for name, one in dict(value).items()
+            }
+        return change(value, path) if odps.code is TypeCode.BLOB else value
 
-
-def _map(value: Any, odps: OdpsType, path: BlobPath, change: Callable[[Any, BlobPath], Any]) -> Any:
-    if value is None:
-        return None
-    if isinstance(odps, ArrayType):
-        return [_map(one, odps.element, (*path, "element"), change) for one in value]
-    if isinstance(odps, MapType):
-        pairs = value.items() if isinstance(value, dict) else value
-        return [
-            (
-                _map(key, odps.key, (*path, "key"), change),
-                _map(one, odps.value, (*path, "value"), change),
-            )
-            for key, one in pairs
-        ]
-    if isinstance(odps, StructType):
-        types = {member.name: member.type for member in odps.fields}
-        return {
-            name: _map(one, types[name], (*path, name), change) if name in types else one
-            for name, one in dict(value).items()
-        }
-    return change(value, path) if odps.code is TypeCode.BLOB else value
+    return mapped(value, odps)

@@ -1,7 +1,4 @@
-"""Which literals mean the same to an engine (Spark, Arrow) and to the service.
-
-The type of the literal is that of the column, and no cast, collation or rounding decides.
-"""
+"""Which literals mean the same to an engine (Spark, Arrow) and to the service, without a cast."""
 
 from __future__ import annotations
 
@@ -10,19 +7,25 @@ import re
 from decimal import Decimal
 
 from odps_nb.schema import Column, DecimalType, PrimitiveType, TypeCode
+from odps_nb.type_facts import TYPE_FACTS
 
 MAX_PARTITIONS = 1000  # named one by one in a request
 
 Value = bool | int | float | str | datetime.date | Decimal
 
-_BITS = {TypeCode.TINYINT: 8, TypeCode.SMALLINT: 16, TypeCode.INT: 32, TypeCode.BIGINT: 64}
 # Before it calendars differ: a day has another name in each.
 _FIRST_DATE = datetime.date(1600, 1, 1)
-_NULL_TESTED = {
-    *_BITS,
-    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.BOOLEAN, TypeCode.STRING, TypeCode.CHAR),
-    *(TypeCode.VARCHAR, TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.DECIMAL),
-}
+_NULL_TESTED = (
+    "INTEGER",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+    "BOOLEAN",
+    "TEXT",
+    "CHAR",
+    "DATE",
+    "INSTANT",
+)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
@@ -33,9 +36,9 @@ def takes_value(column: Column, value: Value, sign: str = "=") -> bool:
     that one side would have to cast.
     """
     code = column.type.code
-    if code in _BITS:
+    if TYPE_FACTS[code].kind == "INTEGER":
         # The least number of each width is left out: MaxCompute keeps that of BIGINT for itself.
-        return type(value) is int and abs(value) < 1 << (_BITS[code] - 1)
+        return type(value) is int and abs(value) < 1 << (8 * TYPE_FACTS[code].width - 1)
     if code is TypeCode.STRING:
         return isinstance(value, str) and _same_text(value, sign)
     if code is TypeCode.BOOLEAN:
@@ -69,8 +72,7 @@ def _fits(value: Decimal, kind: DecimalType) -> bool:
 def takes_pattern(column: Column, pattern: str) -> bool:
     """Whether Spark and the service must agree on ``column like pattern``.
 
-    So they do where ``%`` is all that has a meaning: what ``_`` counts as a character and what a
-    backslash escapes is not the same everywhere.
+    They do if only ``%`` has a meaning: ``_`` and a backslash mean different things.
     """
     return (
         column.type.code is TypeCode.STRING
@@ -80,17 +82,17 @@ def takes_pattern(column: Column, pattern: str) -> bool:
 
 
 def may_be_null_tested(column: Column) -> bool:
-    """Whether ``is null`` may be sent for a column: scalars whose values are what they seem."""
-    return column.type.code in _NULL_TESTED
+    """Whether ``is null`` may be sent for a column."""
+    return TYPE_FACTS[column.type.code].kind in _NULL_TESTED
 
 
 def partition_value(column: Column, text: str) -> Value | None:
-    """Return the value of a partition as its column holds it; ``None`` where that is not sure."""
+    """Return the value of a partition in the type of its column; ``None`` if in doubt."""
     if text.startswith("__"):  # how a service may spell a null
         return None
     if column.type == PrimitiveType(TypeCode.STRING):
         return text
-    if column.type.code in _BITS and _INTEGER.fullmatch(text):
+    if TYPE_FACTS[column.type.code].kind == "INTEGER" and _INTEGER.fullmatch(text):
         return int(text)
     if column.type.code is TypeCode.DATE:
         try:

@@ -1,4 +1,4 @@
-"""`TableDataset`: a table as a pyarrow Dataset, which query engines hand columns and filters to."""
+"""`TableDataset`: a table as a pyarrow Dataset; engines push columns and filters down to it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,16 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from odps_nb.access.engines.pushdown import Projection, columns_of, plan_query
-from odps_nb.client.catalog import fetch_table, iter_partitions
+from odps_nb.client.catalog import iter_partitions
 from odps_nb.convert.arrow_schema import arrow_schema, require_arrow_types
 from odps_nb.convert.narrow_decimals import cast_columns, narrow_schema
 from odps_nb.convert.warning import columns_with_types
 from odps_nb.errors import ArgumentError, StateError
-from odps_nb.schema import Column, is_readable, text_as_binary
+from odps_nb.schema import is_readable, text_as_binary
 from odps_nb.terms import TextMode, TimeUnit
 
 if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
-    from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.plan import ReadPlan
-    from odps_nb.schema import TableSchema
 
 T = TypeVar("T")
 
@@ -37,74 +34,50 @@ _NO_FILES = "a table of MaxCompute has no files: read it with its dataset's scan
 _HINT = "read it first: dataset.to_table(columns=…, filter=…), or query it with DuckDB or polars"
 
 
-def open_dataset(
-    plan: ReadPlan, storage: StorageClient, read: Callable[[ReadPlan], Scan]
-) -> TableDataset:
-    """Return the rows of a plan as a dataset; asks for the table's columns if they are not known.
+def open_dataset(scan: Scan) -> TableDataset:
+    """Return the rows of a scan as a dataset, each query of which is a scan of its own.
 
     Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
     plan names them.
-
-    Parameters
-    ----------
-    read
-        Makes the scan of one query.
-
-    Raises
-    ------
-    ArgumentError
-        The plan is one of changes.
-    ConversionError
-        The plan names a column whose type is not known.
     """
+    plan = scan.plan
+    if scan._reopens is not None:
+        raise ArgumentError(
+            "a dataset opens a session of its own for each query",
+            hint="leave out session_id, or use scan.reader()",
+        )
     if plan.increment is not None:
         raise ArgumentError(
             "a dataset is of the rows of a table, not of its changes",
             hint="use the scan itself: scan.reader(), scan.to_arrow()",
         )
-    schema = plan.schema or fetch_table(storage, plan.table).schema
+    schema = scan.table_schema
     if not plan.columns:
         kept = columns_with_types(schema, is_readable, "a dataset")
         if len(kept) < len(schema):
             plan = replace(plan, columns=tuple(column.name for column in kept))
-    return TableDataset(plan, schema, storage, read)
+    return TableDataset(scan._copy(plan, None))
 
 
-if TYPE_CHECKING:
+def _refused(what: str, hint: str) -> Callable[..., NoReturn]:
+    """Return a method that raises, for one of pyarrow's that a table cannot have."""
 
-    class _Dataset:
-        """What type checkers know of pyarrow's class, which has no types."""
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise StateError(f"a dataset of a table does not support {what}", hint=hint)
 
-        schema: pa.Schema
-
-        def __init__(self, schema: pa.Schema, children: list[Any]) -> None: ...
-
-        def to_table(
-            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
-        ) -> pa.Table: ...
-
-        def to_batches(
-            self, columns: Projection = ..., filter: pc.Expression | None = ..., **options: Any
-        ) -> Generator[pa.RecordBatch, None, None]: ...
-
-        def take(self, indices: Any, **options: Any) -> pa.Table: ...
-
-else:
-    _Dataset = ds.UnionDataset
+    return refuse
 
 
-class TableDataset(_Dataset):
+class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
     """The rows of a `Scan` as a pyarrow dataset; made by ``table.dataset()``.
 
-    Each query opens one read session: of the columns and partitions that it needs, and with as
-    much of its filter as the service surely understands alike. The whole filter is applied to
-    the rows that arrive, so the answer is that of a full read. Rows are streamed: hardly more is
-    in memory than 64 MiB. May be used from several threads, and in a forked child.
+    Each query opens one read session, of the columns and partitions that it needs. The service
+    prunes by part of the filter; the whole filter is applied to the rows that arrive. Rows are
+    streamed, with about 64 MiB in memory. Thread-safe; may be used in a forked child.
 
-    TIMESTAMPs have nanoseconds in its schema. A time that cannot be given in them makes a table
-    (`to_table`, `head`, `take`) one of microseconds, with an `OdpsNbWarning`; a stream, as DuckDB
-    and polars read it, keeps its schema and raises if it has no place for the time:
-    ``read(timestamp_unit="us").dataset()`` gives all times.
+    TIMESTAMPs have nanoseconds in its schema. If a time does not fit them, `to_table`, `head` and
+    `take` return microseconds, with an `OdpsNbWarning`; a stream, as DuckDB and polars read it,
+    raises: use ``read(timestamp_unit="us").dataset()``.
 
     Examples
     --------
@@ -116,16 +89,8 @@ class TableDataset(_Dataset):
     [{'id': 1000001, 'ds': '2024-01-01'}]
     """
 
-    def __init__(
-        self,
-        plan: ReadPlan,
-        table_schema: TableSchema,
-        storage: StorageClient,
-        read: Callable[[ReadPlan], Scan],
-        filter: pc.Expression | None = None,
-    ) -> None:
-        self._plan, self._table_schema, self._filter = plan, table_schema, filter
-        self._storage, self._read = storage, read
+    def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
+        self._scan, self._plan, self._filter = scan, scan.plan, filter
         arrow = self._arrow_schema()
         # What Arrow's C++ code makes of this object has no files, and says so when it is read.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
@@ -135,9 +100,7 @@ class TableDataset(_Dataset):
     @classmethod
     def like(cls, other: TableDataset, filter: pc.Expression | None = None) -> Self:
         """Return the same rows as another dataset, of this class and with another filter."""
-        if filter is None:
-            filter = other._filter
-        return cls(other._plan, other._table_schema, other._storage, other._read, filter)
+        return cls(other._scan, other._filter if filter is None else filter)
 
     # -- queries ------------------------------------------------------------------------------
 
@@ -148,16 +111,16 @@ class TableDataset(_Dataset):
         batch_size: int = BATCH_ROWS,
         **_: Any,
     ) -> TableScanner:
-        """Plan a query; it opens its session when its first rows are asked for.
+        """Plan a query, which opens its session when its first rows are read.
 
         Parameters
         ----------
         columns
-            Names, or names and expressions; ``None`` for all.
+            Names, or names and expressions. Default: all.
         filter
             A condition over columns of the dataset.
         batch_size
-            Rows of a batch at most. Other options of pyarrow have no meaning here.
+            Maximum rows of a batch. Other options of pyarrow are ignored.
         """
         return TableScanner(self, columns, self._both(filter), batch_size)
 
@@ -173,45 +136,29 @@ class TableDataset(_Dataset):
         """Count rows; without a filter the service does."""
         return self.scanner(filter=filter, **options).count_rows()
 
-    def get_fragments(self, filter: pc.Expression | None = None) -> NoReturn:
-        """Raise: there are no files. `Scan.splits` can be read one by one.
-
-        Raises
-        ------
-        StateError
-            Always.
-        """
-        raise _unsupported(
-            "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
-        )
-
-    def replace_schema(self, schema: pa.Schema) -> NoReturn:
-        """Raise: the columns are those of the table."""
-        raise _unsupported("another schema", "cast what is read: dataset.to_table().cast(schema)")
-
-    def sort_by(self, sorting: Any, **_: Any) -> NoReturn:
-        """Raise: it would collect the whole table."""
-        raise _unsupported("sort_by", _HINT)
-
-    def join(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise: it would collect the whole table."""
-        raise _unsupported("join", _HINT)
-
-    def join_asof(self, *_: Any, **__: Any) -> NoReturn:
-        """Raise: it would collect the whole table."""
-        raise _unsupported("join_asof", _HINT)
-
-    def __reduce__(self) -> NoReturn:
-        raise _unsupported(
-            "pickling", "it holds a connection: in the other process, connect and call dataset()"
-        )
+    get_fragments = _refused(
+        "fragments", "to read in parallel use table.to_dask(), or the splits of table.read()"
+    )
+    replace_schema = _refused(
+        "another schema", "cast what is read: dataset.to_table().cast(schema)"
+    )
+    sort_by = _refused("sort_by", _HINT)
+    join = _refused("join", _HINT)
+    join_asof = _refused("join_asof", _HINT)
+    __reduce__ = _refused(
+        "pickling", "it holds a connection: in the other process, connect and call dataset()"
+    )
 
     # -- inside -------------------------------------------------------------------------------
 
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
         """Return the columns of the dataset, in the unit of its plan or another one."""
         text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
-        columns, zone = _shown(self._plan, self._table_schema), self._storage.profile.timezone
+        binary, zone = self._plan.text.mode is TextMode.BINARY, self._scan.profile.timezone
+        schema = self._scan.table_schema
+        schema = text_as_binary(schema) if binary else schema
+        found = map(schema.find, self._plan.columns or schema.names)
+        columns = [column for column in found if column is not None]
         require_arrow_types(columns, "a dataset")
         return narrow_schema(arrow_schema(columns, timestamp_unit=text, timezone=zone))
 
@@ -238,10 +185,10 @@ class TableDataset(_Dataset):
         self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
     ) -> Scan | None:
         """Return the read of a query; ``None`` if no partition can have rows for it."""
-        storage, table = self._storage, self._plan.table
+        scan, storage, table = self._scan, self._scan.connection.storage, self._plan.table
         plan = plan_query(
             self._plan,
-            self._table_schema,
+            scan.table_schema,
             self.schema,
             columns=columns_of(columns, filter, self.schema),
             filter=filter,
@@ -249,7 +196,7 @@ class TableDataset(_Dataset):
         )
         if plan is not None and limit is not None and filter is None:
             plan = replace(plan, limit=limit if plan.limit is None else min(limit, plan.limit))
-        return None if plan is None else self._read(plan)
+        return None if plan is None else scan._copy(plan, None)
 
     def __repr__(self) -> str:
         filtered = "" if self._filter is None else ", filtered"
@@ -411,16 +358,3 @@ def _selected(
         group, schema=group[0].schema, columns=columns, filter=filter, use_threads=False
     )
     return scanner.to_table()
-
-
-def _shown(plan: ReadPlan, schema: TableSchema) -> list[Column]:
-    if plan.text.mode is TextMode.BINARY:
-        schema = text_as_binary(schema)
-    if not plan.columns:
-        return list(schema)
-    found = (schema.find(name) for name in plan.columns)
-    return [column for column in found if column is not None]
-
-
-def _unsupported(what: str, hint: str) -> StateError:
-    return StateError(f"a dataset of a table does not support {what}", hint=hint)

@@ -1,9 +1,9 @@
 """Reads a pyarrow expression as a tree, and builds expressions from one.
 
-pyarrow shows nothing of the parts of an `Expression`, but pickles it: as an Arrow file whose
+pyarrow does not expose the parts of an `Expression`, but pickles it: as an Arrow file whose
 metadata lists calls, fields and literals in order, and whose one row holds their values. That form
-is not documented, so what was read here is built again and counts only if Arrow says that it
-equals what was given; everything else is "not understood", and makes a query read more.
+is undocumented, so a tree counts only if the expression built from it equals the given one.
+Anything else is not understood: the query reads more.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function of Arrow, its arguments and its options."""
 
     name: str
@@ -58,12 +58,12 @@ class Call:
         return self.options["value_set"].values
 
 
-Tree = Field | Literal | Call
+Tree = Field | Literal | FunctionCall
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """How the leaves, and the tests that are methods, are spelled in a library of expressions."""
+    """How a library of expressions spells leaves, and the tests that are methods."""
 
     field: Callable[[tuple[str, ...]], Any]
     literal: Callable[[pa.Scalar], Any]
@@ -93,7 +93,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def read(expression: pc.Expression) -> Tree | None:
-    """Return the tree of an expression; ``None`` where it is not understood for sure."""
+    """Return the tree of an expression; ``None`` if it is not understood."""
     try:
         tree = _Reader(expression).tree()
         again = build(tree, ARROW)
@@ -107,14 +107,14 @@ def read(expression: pc.Expression) -> Tree | None:
 
 
 def fields_of(expression: pc.Expression) -> frozenset[str] | None:
-    """Return the columns that an expression names; ``None`` where that is not sure."""
+    """Return the columns that an expression names; ``None`` if it is not understood."""
     tree = read(expression)
     return None if tree is None else frozenset(_names(tree))
 
 
 def parts_of(tree: Tree) -> Iterator[Tree]:
-    """Yield what all has to hold: ``a and (b and c)`` has three parts."""
-    if isinstance(tree, Call) and tree.name == "and_kleene":
+    """Yield the conditions of a conjunction: ``a and (b and c)`` has three."""
+    if isinstance(tree, FunctionCall) and tree.name == "and_kleene":
         for argument in tree.arguments:
             yield from parts_of(argument)
     else:
@@ -122,13 +122,7 @@ def parts_of(tree: Tree) -> Iterator[Tree]:
 
 
 def build(tree: Tree, maker: Maker) -> Any:
-    """Return the tree as an expression of a library.
-
-    Raises
-    ------
-    LookupError
-        A function or an option that is not known here.
-    """
+    """Return the tree as an expression of a library."""
     if isinstance(tree, Field):
         return maker.field(tree.path)
     if isinstance(tree, Literal):
@@ -150,7 +144,7 @@ def build(tree: Tree, maker: Maker) -> Any:
 def _names(tree: Tree) -> Iterator[str]:
     if isinstance(tree, Field):
         yield tree.path[0]
-    elif isinstance(tree, Call):
+    elif isinstance(tree, FunctionCall):
         for argument in tree.arguments:
             yield from _names(argument)
 
@@ -198,7 +192,7 @@ class _Reader:
                 options = self._value(text)
             else:
                 arguments.append(self._node(inner, text))
-        return Call(value, tuple(arguments), options)
+        return FunctionCall(value, tuple(arguments), options)
 
     def _value(self, place: str) -> Any:
         return self._values.column(int(place))[0]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from odps_nb.access.engines.dataset import TableDataset
     from odps_nb.access.scan import Scan
-    from odps_nb.convert.frame_options import FrameOptions
 
 
 class ForEngines:
@@ -26,17 +25,16 @@ class ForEngines:
 
     @abstractmethod
     def _whole(self) -> Scan:
-        """Return the rows that are meant."""
+        """Return the scan of the rows."""
 
     def dataset(self) -> TableDataset:
         """Return the rows as a pyarrow Dataset, which DuckDB, polars and others query.
 
         Each query opens one session, of the columns and partitions that it needs; filters are
-        exact. Asks for the table's columns if they are not known yet. For polars use `scan_polars`:
-        what polars itself makes of filters for such a dataset has another meaning for NaN, for
+        exact. For polars use `scan_polars`: polars' own filters of a dataset differ for NaN, for
         ``~is_in`` and for times with a zone. A column whose type odps_nb does not know is left out
-        with a warning, here and in the other forms of this class; one that the read names with
-        ``columns=`` is a `ConversionError`.
+        with a warning, here and in `scan_polars`, `to_dask` and `to_ray`; if the read names it with
+        ``columns=``, it is a `ConversionError`.
 
         Raises
         ------
@@ -50,7 +48,9 @@ class ForEngines:
         >>> duckdb.sql("select min(id) from orders where ds = '2024-01-02'").fetchall()
         [(1231073,)]
         """
-        return self._whole()._dataset()
+        from odps_nb.access.engines.dataset import open_dataset  # loads pandas
+
+        return open_dataset(self._whole())
 
     def scan_polars(self) -> pl.LazyFrame:
         """Return the rows as a polars LazyFrame; columns, filters and ``head`` are pushed down.
@@ -78,8 +78,8 @@ class ForEngines:
     ) -> Any:
         """Return the rows as a Dask DataFrame with one partition per split, read when computed.
 
-        The read session is opened at once. Workers in other processes are sent no keys: each uses
-        those of its own environment, profile file or keyring.
+        Opens the read session at once. Workers get no keys: each uses those of its own environment,
+        profile file or keyring.
 
         Parameters
         ----------
@@ -94,7 +94,6 @@ class ForEngines:
         ArgumentError
             The scan has ``limit`` or ``max_bytes``, which no task could keep.
         """
-
         decimals = "exact" if decimals == "auto" else decimals
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend)
         scan = self._whole()._with_types("a Dask DataFrame")
@@ -103,15 +102,14 @@ class ForEngines:
     def to_ray(self) -> Any:
         """Return the rows as a Ray Dataset with one read task per split, read when consumed.
 
-        The read session is opened at once. Workers are sent no keys: each uses those of its own
-        environment, profile file or keyring.
+        Session and keys: as for `to_dask`.
 
         Raises
         ------
         MissingDependencyError
             Ray is not installed: ``pip install 'odps-nb[ray]'``.
         ArgumentError
-            The scan has ``limit`` or ``max_bytes``, which no task could keep.
+            The scan has ``limit`` or ``max_bytes``.
         """
         return to_ray(self._whole()._with_types("a Ray Dataset")._split_tasks())
 
@@ -126,7 +124,9 @@ def to_dask(tasks: list[SplitTask], schema: pa.Schema, options: FrameOptions) ->
     with require("dask").config.set({"dataframe.convert-string": False}):
         if not tasks:
             return frames.from_pandas(empty, npartitions=1)
-        return frames.from_map(partial(_frame, options=options), tasks, meta=empty, label="odps")
+        return frames.from_map(
+            partial(SplitTask.frame, options=options), tasks, meta=empty, label="odps"
+        )
 
 
 def to_ray(tasks: list[SplitTask]) -> Any:
@@ -135,7 +135,7 @@ def to_ray(tasks: list[SplitTask]) -> Any:
     source: Any = data.Datasource
     blocks = require("ray.data.block")
 
-    class Rows(source):  # type: ignore[misc]
+    class SplitRows(source):  # type: ignore[misc]
         """The splits of one read session."""
 
         def estimate_inmemory_data_size(self) -> int | None:
@@ -147,11 +147,7 @@ def to_ray(tasks: list[SplitTask]) -> Any:
             )
             return [data.ReadTask(partial(_tables, task), known) for task in tasks]
 
-    return data.read_datasource(Rows(), override_num_blocks=max(1, len(tasks)))
-
-
-def _frame(task: SplitTask, options: FrameOptions) -> Any:
-    return task.frame(options)
+    return data.read_datasource(SplitRows(), override_num_blocks=max(1, len(tasks)))
 
 
 def _tables(task: SplitTask) -> Iterator[pa.Table]:

@@ -1,8 +1,8 @@
 """Rows as a polars DataFrame, and a table as a polars LazyFrame.
 
-polars hands filters to a pyarrow dataset and does not look at the rows again, though Arrow's
-comparisons are not polars' own: NaN is greater than every number in polars, and ``~is_in`` of a
-null is null. So the filter is turned back into one of polars, which polars itself applies here.
+polars hands filters to a pyarrow dataset and does not filter the rows again, though Arrow's
+comparisons differ: NaN is the greatest number in polars, and ``~is_in`` of a null is null. So the
+filter is turned back into one of polars, which polars applies here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Plans what a query over a `TableDataset` reads: columns, partitions, and a condition to send.
 
-Only less than everything is planned here, never a part of the answer: the engine's filter is
-applied to every row that arrives. What is not understood is read.
+Pruning is only an optimisation: the engine still applies the full filter to every row.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from odps_nb.access.engines.comparable import (
 )
 from odps_nb.access.engines.expression import (
     ARROW,
-    Call,
     Field,
+    FunctionCall,
     Literal,
     Tree,
     build,
@@ -53,18 +52,8 @@ def plan_query(
 ) -> ReadPlan | None:
     """Return the plan of one query; ``None`` if no partition can hold a row of its answer.
 
-    Parameters
-    ----------
-    base
-        The read that the dataset stands for, with its own partitions and condition.
-    schema
-        All columns of the table.
-    arrow
-        The columns of the dataset.
-    columns
-        The columns that the query needs, those of its filter among them.
-    list_partitions
-        Called once, if the filter says something about partition columns.
+    ``base`` is the read behind the dataset, ``columns`` includes those of the filter;
+    ``list_partitions`` is called once if the filter is about partition columns.
     """
     keys = tuple(column.name for column in schema.partition_columns)
     plan = replace(base, columns=tuple(columns), partition_columns=keys, schema=schema)
@@ -87,10 +76,7 @@ def plan_query(
 def columns_of(
     projection: Projection, filter: pc.Expression | None, schema: pa.Schema
 ) -> tuple[str, ...]:
-    """Return the columns that a projection and a filter need, in the order of the schema.
-
-    One at least: a read of no columns would have no rows to count.
-    """
+    """Return the columns that a projection and a filter need, at least one, in schema order."""
     needed: set[str]
     if projection is None:
         return tuple(schema.names)
@@ -122,9 +108,6 @@ def _binds(expression: pc.Expression, schema: pa.Schema, *, without: str) -> boo
     return True
 
 
-# -- partitions -------------------------------------------------------------------------------
-
-
 def _is_under(spec: PartitionSpec, wanted: Sequence[PartitionSpec]) -> bool:
     values = {key.casefold(): value for key, value in spec}
     return not wanted or any(
@@ -138,10 +121,10 @@ def _surviving(
     arrow: pa.Schema,
     filters: Iterable[pc.Expression],
 ) -> list[PartitionSpec]:
-    """Return the partitions that may hold rows for all filters, as Arrow sees it.
+    """Return the partitions that may hold rows for all filters.
 
-    Arrow prunes the files of a dataset by what is known of each; the names of the files made here
-    are the numbers of the partitions, and nobody opens one.
+    Arrow prunes the files of a dataset by an expression for each. The files made here are named by
+    the numbers of the partitions and never opened.
     """
     form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
     pieces = [
@@ -168,9 +151,6 @@ def _known_of(spec: PartitionSpec, schema: TableSchema, arrow: pa.Schema) -> pc.
             kind = arrow.field(column.name).type
             known &= pc.field(column.name) == pa.scalar(value, kind)
     return known
-
-
-# -- the condition that is sent ---------------------------------------------------------------
 
 
 def _with_condition(plan: ReadPlan, tree: Tree, decided: set[str]) -> ReadPlan:
@@ -227,7 +207,7 @@ def _column(tree: Tree, schema: TableSchema) -> Column | None:
     return schema.find(tree.path[0])
 
 
-def _comparison(tree: Call, schema: TableSchema, zone: str) -> Node | None:
+def _comparison(tree: FunctionCall, schema: TableSchema, zone: str) -> Node | None:
     (left, right), sign = tree.arguments, _SIGNS[tree.name]
     if isinstance(left, Literal):
         left, right, sign = right, left, _MIRRORED.get(sign, sign)
@@ -239,7 +219,7 @@ def _comparison(tree: Call, schema: TableSchema, zone: str) -> Node | None:
 
 
 def _constant(scalar: pa.Scalar, column: Column, zone: str, sign: str = "=") -> Constant | None:
-    """Return a literal, if it means the same to everybody; else ``None``."""
+    """Return a literal, or ``None`` if its meaning may differ on the service."""
     if not scalar.is_valid:
         return None
     if pa.types.is_timestamp(scalar.type):
@@ -275,7 +255,7 @@ def _instant(scalar: pa.Scalar, zone: str) -> Constant | None:
     return Constant(ValueKind.INSTANT, value * 1000)
 
 
-def _membership(tree: Call, schema: TableSchema) -> Node | None:
+def _membership(tree: FunctionCall, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema)
     if column is None or kind_of(column.type) is ValueKind.BOOLEAN:
         return None
@@ -289,23 +269,23 @@ def _membership(tree: Call, schema: TableSchema) -> Node | None:
     return among
 
 
-def _membership_of_sql(tree: Call, schema: TableSchema) -> Node | None:
+def _membership_of_sql(tree: FunctionCall, schema: TableSchema) -> Node | None:
     """Return ``x in (…)`` for ``if_else(is_valid(x), is_in(x), null)``."""
     test, among, otherwise = tree.arguments
     regular = (
-        isinstance(test, Call)
+        isinstance(test, FunctionCall)
         and test.name == "is_valid"
-        and isinstance(among, Call)
+        and isinstance(among, FunctionCall)
         and among.name == "is_in"
         and among.arguments == test.arguments
         and not among.among.null_count
         and isinstance(otherwise, Literal)
         and not otherwise.value.is_valid
     )
-    return _membership(among, schema) if regular and isinstance(among, Call) else None
+    return _membership(among, schema) if regular and isinstance(among, FunctionCall) else None
 
 
-def _null_test(tree: Call, schema: TableSchema) -> Node | None:
+def _null_test(tree: FunctionCall, schema: TableSchema) -> Node | None:
     column = _column(tree.arguments[0], schema) if tree.name in ("is_null", "is_valid") else None
     if column is None or not may_be_null_tested(column):
         return None

@@ -1,7 +1,4 @@
-"""`SplitTask`: one split of a read session, read by whoever holds it, in any process.
-
-`SessionTask` is what it shares with others that read a session in another process.
-"""
+"""`SplitTask`: one split of a read session, to be read in any process."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions
 from odps_nb.convert.narrow_decimals import cast_columns
 from odps_nb.convert.references import present_batch
-from odps_nb.errors import ArgumentError, SessionExpiredError
+from odps_nb.errors import SessionExpiredError
 from odps_nb.terms import Split
 
 if TYPE_CHECKING:
@@ -31,9 +28,8 @@ if TYPE_CHECKING:
 class SessionTask:
     """What is needed to read rows of a session; pickled without keys.
 
-    In the process that made it, it reads over the connection there. In another one it opens a
-    client of its own, with the same settings and with the keys that the environment, the profile
-    file or the keyring has there.
+    The process that made it reads over its connection. Another process opens a client with the same
+    settings, and with the keys of its own environment, profile file or keyring.
     """
 
     settings: tuple[tuple[str, str], ...]
@@ -43,17 +39,11 @@ class SessionTask:
 
     @contextmanager
     def client(self) -> Iterator[StorageClient]:
-        """Give the client of this process; one that is opened for it is closed.
-
-        Raises
-        ------
-        ConfigError
-            Another process has no keys.
-        """
+        """Give the client of this process; one that is opened for it is closed."""
         if self.connected is not None:
             yield self.connected()
             return
-        with _client(dict(self.settings)) as storage:
+        with StorageClient(profile_from_settings(dict(self.settings))) as storage:
             yield storage
 
     def shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -65,9 +55,6 @@ class SessionTask:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "connected": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SplitTask(SessionTask):
@@ -76,15 +63,7 @@ class SplitTask(SessionTask):
     split: Split
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Read the split; leaving the iterator early closes its connection.
-
-        Raises
-        ------
-        SessionExpiredError
-            The session is over; plan the read again.
-        ConfigError
-            Another process has no keys.
-        """
+        """Read the split; leaving the iterator early closes its connection."""
         with self.client() as storage:
             try:
                 with closing(iter_split(storage, self.session, self.split)) as batches:
@@ -109,23 +88,7 @@ class SplitTask(SessionTask):
 
 
 def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitTask]:
-    """Open the session of a scan, and return one task for each of its splits.
-
-    Parameters
-    ----------
-    storage
-        Gives the client of this process.
-
-    Raises
-    ------
-    ArgumentError
-        The scan has a limit, which no task could keep.
-    """
-    if scan.plan.limit is not None:
-        raise ArgumentError(
-            "a limit does not apply to tasks, which do not know of each other",
-            hint="leave limit= out, and take head() of the result",
-        )
+    """Open the session of a scan, and return one task for each of its splits."""
     shown = scan._shown_columns()
     require_arrow_types(shown, "a read in tasks")
     session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
@@ -145,7 +108,3 @@ def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ..
     """Return what another process needs to connect as this one does, without keys."""
     settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
     return tuple(settings.items())
-
-
-def _client(settings: dict[str, Any]) -> StorageClient:
-    return StorageClient(profile_from_settings(settings))

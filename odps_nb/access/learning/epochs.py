@@ -1,7 +1,6 @@
-"""`Epochs`: the samples of a source, epoch by epoch and sharded, and their saved state.
+"""`Epochs`: the samples of a source, epoch by epoch, and their saved state.
 
-A *shard* is the part that one worker of one rank reads. A state holds, for each shard, the number
-of rows that it has returned; an epoch resumes there.
+A *shard* is the part that one worker of one rank reads; a state holds the rows that it returned.
 """
 
 from __future__ import annotations
@@ -22,28 +21,10 @@ _AFRESH = "begin an epoch instead of going on with one: leave the state out"
 
 
 class Epochs:
-    """The samples of one rank; `samples` gives those of one of its workers.
+    """The samples of one rank, epoch by epoch.
 
-    May be pickled: what another process gets has no keys, as told at `RowSource`.
-
-    Parameters
-    ----------
-    source
-        Where the rows come from.
-    samples
-        What is made of them.
-    order
-        How they are shuffled.
-    rank, world_size
-        Which part of the rows this is, of how many.
-    even
-        All shards get equally many rows; fewer rows than shards are left out, other ones in each
-        epoch.
-
-    Raises
-    ------
-    ArgumentError
-        ``rank`` is none of ``world_size``, or ``even`` with a condition, which nobody counts.
+    May be pickled: what another process gets has no keys, as told at `RowSource`. With ``even`` all
+    shards get equally many rows; fewer rows than shards are left out, other ones in each epoch.
     """
 
     def __init__(
@@ -67,39 +48,27 @@ class Epochs:
                 argument="even",
                 hint="write the rows to another table, e.g. by odps.sql, and read that one",
             )
-        self._source, self._samples, self._order = source, samples, order
+        self.source: RowSource = source
+        self.samples: Samples = samples
+        self._order = order
         self.rank: int = rank
         self.world_size: int = world_size
         self._even = even
         self.epoch: int = 0
         self._begins: dict[int, int] = {}  # where the next pass over the epoch begins, by shard
         self._workers: int | None = None  # of the state that was loaded
-        self._turn = 0  # of the worker that gives the first batch of the next pass
+        self.turn: int = 0
+        """The shard of this rank that the first worker reads in the next pass."""
         self.given: tuple[int, int, int] | None = None
-        """The shard that is read here, the rows of it that have been given, and the workers."""
-
-    @property
-    def source(self) -> RowSource:
-        """Where the rows come from."""
-        return self._source
-
-    @property
-    def samples(self) -> Samples:
-        """What is made of the rows."""
-        return self._samples
+        """The shard that is read here, the rows of it that were returned, and the workers."""
 
     @property
     def begins(self) -> dict[int, int]:
-        """Where the next pass over the epoch begins, by shard; elsewhere it is the first row."""
+        """The row at which the next pass over the epoch begins, by shard. Default: the first."""
         return dict(self._begins)
 
-    @property
-    def turn(self) -> int:
-        """Which shard of this rank the first worker reads in the next pass."""
-        return self._turn
-
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch, and with it the order; one that a state was loaded of goes on."""
+        """Choose the epoch, and with it the order; keeps a state that was loaded of it."""
         wanted = check_count("epoch", epoch, at_least=0) or 0
         if wanted >= SEEDS:
             raise ArgumentError(f"epoch is {epoch}; it must be less than 2**32", argument="epoch")
@@ -109,27 +78,21 @@ class Epochs:
 
     def forget(self) -> None:
         """Let the next pass begin at the first row."""
-        self._begins, self._workers, self._turn, self.given = {}, None, 0, None
+        self._begins, self._workers, self.turn, self.given = {}, None, 0, None
 
     def rows_of(self, worker: int, workers: int) -> int | None:
         """Return how many rows a worker gives in an epoch; ``None`` with a condition."""
-        if self._source.filter is not None:
+        if self.source.filter is not None:
             return None
         low, high = self._slice(self._shard(worker, workers), workers)
         return high - low
 
     def pass_over(self, worker: int = 0, workers: int = 1) -> Generator[Any, None, None]:
-        """Return the samples of a worker, from the loaded state on; the next pass begins anew.
-
-        Raises
-        ------
-        ArgumentError
-            The state that was loaded is of another number of workers.
-        """
+        """Return the samples of a worker, from the loaded state on; the next pass starts afresh."""
         if self._workers is not None:
             _require_workers(self._workers, workers)
         # A DataLoader asks its workers in turn: the first one has the turn after the saved batch.
-        shard = self._shard((worker + self._turn) % workers, workers)
+        shard = self._shard((worker + self.turn) % workers, workers)
         begin = self._begins.get(shard, 0)
         self.forget()
         self.given = (shard, begin, workers)
@@ -138,11 +101,11 @@ class Epochs:
     def _from(self, shard: int, begin: int, workers: int) -> Generator[Any, None, None]:
         low, high = self._slice(shard, workers)
         at, size = low + begin, self._order.window_rows
-        with self._source.client() as storage:
-            windows = self._source.windows(
+        with self.source.client() as storage:
+            windows = self.source.windows(
                 storage, self._order, epoch=self.epoch, low=low, high=high, at=at
             )
-            made: Any = self._samples.make(storage, windows, begin % size)
+            made: Any = self.samples.make(storage, windows, begin % size)
             with closing(windows), closing(made):
                 for place, sample in made:
                     self.given = (shard, place - low, workers)
@@ -153,13 +116,13 @@ class Epochs:
 
     def _slice(self, shard: int, workers: int) -> tuple[int, int]:
         shards = self.world_size * workers
-        return slice_of(self._source.rows, shard, shards, even=self._even)
+        return slice_of(self.source.rows, shard, shards, even=self._even)
 
     # -- states -------------------------------------------------------------------------------
 
     def state(self, given: Mapping[int, int], workers: int, turn: int = 0) -> dict[str, Any]:
-        """Return a state as plain values, which JSON has: rows given, by shard, and whose turn."""
-        session = self._source.session
+        """Return a state as JSON values: the rows returned of each shard, and whose turn it is."""
+        session = self.source.session
         return {
             "format": FORMAT,
             "epoch": self.epoch,
@@ -168,35 +131,22 @@ class Epochs:
             "turn": turn,
             "session_id": session.session_id,
             "version": session.latest_version,
-            "rows": self._source.rows,
+            "rows": self.source.rows,
             "order": self._facts(),
         }
 
     def state_here(self) -> dict[str, Any]:
         """Return the state of the one shard that is read in this process."""
         if self.given is None:
-            return self.state(self._begins, self._workers or 1, self._turn)
+            return self.state(self._begins, self._workers or 1, self.turn)
         shard, rows, workers = self.given
         return self.state({shard: rows}, workers)
 
     def load(self, state: Mapping[str, Any], *, workers: int | None = None) -> None:
-        """Go on where a state was saved; checks that it is one of the same rows in the same order.
+        """Resume where a state was saved; refuse one of other rows, orders, workers or ranks.
 
-        In the process that has the connection, the session of the state is used again if it is
-        not over. Otherwise the rows are those of the session that this has.
-
-        Parameters
-        ----------
-        workers
-            How many will go on; ``None``: not known yet.
-
-        Raises
-        ------
-        ArgumentError
-            This is no state, or one of other rows, another order, or other workers or ranks.
-        ConflictError
-            The table has changed since: it has another number of rows, or was read as a whole
-            and has another version.
+        In the process that has the connection, the session of the state is used again unless it has
+        expired. Otherwise the rows are those of this session. ``workers`` is ``None`` if unknown.
         """
         saved = _Saved.parse(state)
         if workers is not None:
@@ -215,14 +165,14 @@ class Epochs:
             low, high = slice_of(saved.rows, shard, count, even=self._even)
             if shard not in shards or not 0 <= rows <= high - low:
                 raise _no_state()
-        self._source = self._source_of(saved)
+        self.source = self._source_of(saved)
         self._order = replace(self._order, rows=saved.rows)
         self.epoch, self._begins, self.given = saved.epoch, dict(saved.given), None
-        self._workers, self._turn = saved.workers, saved.turn
+        self._workers, self.turn = saved.workers, saved.turn
 
     def _source_of(self, saved: _Saved) -> RowSource:
         """Return the rows of the state's session, or of another one that has not changed since."""
-        source = self._source
+        source = self.source
         if source.scan is not None:
             wanted = saved.session_id
             source = source.scan._row_source(read_ahead=source.read_ahead, session_id=wanted)
@@ -247,7 +197,7 @@ class Epochs:
 
     def _facts(self) -> dict[str, Any]:
         """Return what decides which row comes when, beside the epoch."""
-        order, source = self._order, self._source
+        order, source = self._order, self.source
         return {
             "table": str(source.session.table),
             "partitions": list(source.partitions),
@@ -277,7 +227,7 @@ class _Saved:
 
     @classmethod
     def parse(cls, state: Mapping[str, Any]) -> _Saved:
-        """Check everything that a file may have wrong, apart from what only the rows tell."""
+        """Check all that can be wrong in a file without a look at the rows."""
         names = ("epoch", "workers", "turn", "version", "rows")
         try:
             saved = cls(

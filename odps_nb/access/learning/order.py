@@ -1,9 +1,8 @@
 """The order of the rows of an epoch, as a pure function of seed, epoch and row numbers.
 
-Rows are taken in two steps. *Chunks*, ranges of consecutive rows, are put into a random order and
-laid end to end: the sequence of the epoch. Each shard gets a slice of the sequence, cuts it into
-*windows*, and permutes the rows of each. Nothing is drawn while rows are read, so any place of the
-order is found without going through those before it.
+*Chunks*, ranges of consecutive rows, are put into a random order: the sequence of the epoch. Each
+shard gets a slice of it, cuts it into *windows*, and permutes the rows of each. Any place of the
+order can be computed without those before it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from odps_nb.errors import ArgumentError
 from odps_nb.terms import RowRangeSplit
 
 MAX_CHUNKS = 1_000_000
-"""Each is a number in the memory of every worker."""
+"""Every worker holds a number for each."""
 SEEDS = 2**32
 """Seeds and epochs are less."""
 _CHUNKS, _ROWS = 0, 1  # what is permuted
@@ -28,31 +27,8 @@ _CHUNKS, _ROWS = 0, 1  # what is permuted
 class EpochOrder:
     """How the rows of a session are put into order.
 
-    Parameters
-    ----------
-    rows
-        Rows of the session.
-    chunk_rows
-        Rows that are read in one go, and stay neighbours until their window is permuted.
-    window_rows
-        Rows that are permuted together; a worker holds so many.
-    shuffle
-        Without it, chunks and rows keep the order of the session.
-
-    Raises
-    ------
-    ArgumentError
-        The chunks are too many, or the seed does not fit in 32 bits.
-
-    Examples
-    --------
-    >>> order = EpochOrder(rows=10, chunk_rows=4, window_rows=6, seed=1)
-    >>> [str(chunk) for chunk in order.chunks(epoch=0, low=0, high=10)]
-    ['rows 8…10', 'rows 4…8', 'rows 0…4']
-    >>> [str(chunk) for chunk in order.chunks(epoch=0, low=4, high=8)]
-    ['rows 6…8', 'rows 0…2']
-    >>> order.permutation(epoch=0, at=0, count=6).tolist()
-    [1, 4, 5, 0, 2, 3]
+    ``chunk_rows`` are read in one go and stay neighbours until ``window_rows`` are permuted
+    together. Without ``shuffle``, chunks and rows keep the order of the session.
     """
 
     rows: int
@@ -94,8 +70,8 @@ class EpochOrder:
         return self._drawn(count, _ROWS, epoch, at >> 32, at % SEEDS)
 
     def _drawn(self, count: int, *salt: int) -> npt.NDArray[np.int64]:
-        # RandomState draws the same in every version of NumPy; a Generator may not (NEP 19), and
-        # an epoch that goes on elsewhere would lose and repeat rows without a word.
+        # RandomState draws the same in every version of NumPy; with a Generator (NEP 19), an epoch
+        # that resumes elsewhere could lose and repeat rows.
         drawn = np.random.RandomState([self.seed, *salt]).permutation(count)
         return drawn.astype(np.int64, copy=False)
 
@@ -105,13 +81,6 @@ def slice_of(rows: int, shard: int, shards: int, *, even: bool) -> tuple[int, in
 
     Shards differ by one row at most. With ``even`` they do not, and fewer rows than there are
     shards are left out, at the end of the sequence.
-
-    Examples
-    --------
-    >>> [slice_of(7, shard, 3, even=False) for shard in range(3)]
-    [(0, 2), (2, 4), (4, 7)]
-    >>> [slice_of(7, shard, 3, even=True) for shard in range(3)]
-    [(0, 2), (2, 4), (4, 6)]
     """
     if even:
         return rows // shards * shard, rows // shards * (shard + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,22 +24,10 @@ if TYPE_CHECKING:
     from odps_nb.terms import TableName
 
 Placed = tuple[int, Any]
-"""A sample, after the place at which the next one begins: that of its window, plus its rows there.
-
-A window of which a condition keeps fewer rows has no further places.
-"""
+"""The place at which the next sample begins (in the sequence of the epoch), and a sample."""
 Window = tuple[int, pa.Table]
 STEP = 1024
-"""Rows that are turned into Python values at a time."""
-
-
-class Samples(Protocol):
-    """Makes samples of the rows of windows."""
-
-    def make(
-        self, storage: StorageClient, windows: Iterator[Window], skip: int
-    ) -> Iterator[Placed]:
-        """Iterate over samples; ``skip`` rows of the first window are left out."""
+"""Number of rows to convert to Python values at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class AsRows:
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over rows."""
+        """Iterate over rows, without the first ``skip`` ones of the first window."""
         for start, table in windows:
             for number, row in enumerate(_rows(table.slice(skip)), skip + 1):
                 yield start + number, row
@@ -65,7 +53,7 @@ class AsBatches:
     def make(
         self, storage: StorageClient, windows: Iterator[Window], skip: int
     ) -> Iterator[Placed]:
-        """Iterate over batches, which may have rows of several windows."""
+        """Iterate over batches; one may have rows of several windows."""
         held: list[pa.Table] = []
         count = at = 0
         for start, table in windows:
@@ -129,16 +117,11 @@ class WithBlobs:
             raise
 
 
-def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
-    """Return the name of the BLOB column; ``None``: the only one.
+Samples = AsRows | AsBatches | WithBlobs
 
-    Raises
-    ------
-    NotFoundError
-        No BLOB of that name; the hint lists those that are there.
-    ArgumentError
-        It is inside of another column, or there are several.
-    """
+
+def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
+    """Return the name of the BLOB column; ``None``: the only one."""
     path = find_blob_path(text, schema, table)
     if len(path) > 1:
         raise ArgumentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from odps_nb.client.read.plan import ReadPlan
 
 WORKERS = 4
-"""Chunks that a process reads at a time; there are several processes."""
+"""Chunks that each process reads concurrently."""
 GROUP = 1024
 """Chunks whose connections and threads are shared."""
 
@@ -33,9 +34,8 @@ GROUP = 1024
 class RowSource(SessionTask):
     """What is needed to read rows by their numbers in any process; pickled without keys.
 
-    ``filter`` is applied here: rows keep the numbers that they have without it. ``read_ahead``
-    bounds the bytes that are fetched before they are asked for. ``partitions`` are those that the
-    session was opened for; none: the whole table.
+    ``filter`` is applied here: rows keep the numbers that they have without it. ``read_ahead`` is
+    the maximum of bytes to buffer. Without ``partitions`` the session is of the whole table.
     """
 
     read_ahead: int
@@ -54,23 +54,13 @@ class RowSource(SessionTask):
     def windows(
         self, storage: StorageClient, order: EpochOrder, *, epoch: int, low: int, high: int, at: int
     ) -> Generator[tuple[int, pa.Table], None, None]:
-        """Iterate over the windows of ``[low, high)``, from the one that has row ``at`` on.
-
-        Yields
-        ------
-        Where a window begins in the sequence, and its rows in their order.
-
-        Raises
-        ------
-        SessionExpiredError
-            The snapshot is gone; none is opened instead, since it would be another one.
-        """
+        """Iterate over the windows of ``[low, high)`` from row ``at`` on, with their places."""
         begin = low + (at - low) // order.window_rows * order.window_rows
         chunks = order.chunks(epoch=epoch, low=begin, high=high)
         with closing(self._arriving(storage, chunks)) as batches:
             for start, pieces in _cut(batches, begin, high, order.window_rows):
                 table = self._shuffled(pieces, order, epoch=epoch, at=start)
-                pieces.clear()  # the rows are in memory once while they are given
+                pieces.clear()  # so that the rows are in memory only once
                 yield start, table
 
     def _shuffled(
@@ -116,22 +106,8 @@ def _cut(
                 pieces, left = [], min(size, high - begin)
 
 
-# -- in the process that has the connection ---------------------------------------------------
-
-
 def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -> RowSource:
-    """Open the session of a scan, to read it by row numbers.
-
-    Parameters
-    ----------
-    session_id
-        The session that is wanted: it is used if it is not over, otherwise a new one.
-
-    Raises
-    ------
-    ArgumentError
-        The rows of the scan have no numbers: it has a limit, or is of changes.
-    """
+    """Open a session of a scan, to read it by row numbers: that of the id unless it has expired."""
     plan, row_filter = _without_condition(scan)
     numbered = _numbered(scan, plan, session_id)
     session, storage = numbered.session, scan.connection.storage
@@ -156,12 +132,6 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
 
 def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
     plan = scan.plan
-    if plan.limit is not None:
-        raise ArgumentError(
-            "a limit does not apply to rows that are shuffled",
-            argument="limit",
-            hint="leave limit= out, and stop after as many rows as you want",
-        )
     if plan.increment is not None:
         raise ArgumentError(
             "changes have no numbers, by which rows are shuffled",
@@ -179,12 +149,11 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
-    """Return a scan without condition, of a session that is open."""
-    if session_id is None:
-        return scan if plan is scan.plan else scan._replanned(plan)
-    found = scan._replanned(plan, session_id=session_id)
-    try:
+    """Return a scan without condition, of the session with that id unless it has expired."""
+    if session_id is None and plan is scan.plan:
+        return scan
+    found = scan._replanned(plan, session_id)
+    with contextlib.suppress(SessionExpiredError, NotFoundError):
         found.session  # noqa: B018
-    except (SessionExpiredError, NotFoundError):
-        return scan._replanned(plan)
-    return found
+        return found
+    return scan._replanned(plan)

@@ -1,7 +1,4 @@
-"""Rows to look at: pages by row number, rows by a condition, an order by SQL.
-
-`rows_of` gives an explorer what it needs of a `Scan` and of a `Result`.
-"""
+"""Rows for an explorer: pages by number (one request each), by a condition, ordered by SQL."""
 
 from __future__ import annotations
 
@@ -14,49 +11,38 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.access.looking.paging import (
-    MAX_SORTED,
-    READ_AHEAD,
-    START,
-    Placed,
-    RowPlace,
-    Rows,
-    iter_found_rows,
-    iter_result_rows,
-    iter_scan_rows,
-)
 from odps_nb.access.row_forms import RowForms
 from odps_nb.access.scan import Scan
 from odps_nb.access.sql import Result
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress
 from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.splits import START, Placed, RowPlace, iter_placed, iter_split
 from odps_nb.client.sql.definitions import quoted
+from odps_nb.client.sql.result import iter_result_rows
+from odps_nb.convert.references import present_batch
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
-from odps_nb.schema import Column, TableSchema, TypeCode
-from odps_nb.terms import PartitionSpec, TextMode, TextOptions
-from odps_nb.wire.calls import LIMITED_RESULT_ROWS
+from odps_nb.schema import Column, TableSchema
+from odps_nb.terms import PartitionSpec, RowRangeSplit, TextMode, TextOptions
+from odps_nb.type_facts import TYPE_FACTS
+from odps_nb.wire.calls import LIMITED_RESULT_ROWS, MIN_BATCH_BYTES
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
 
-__all__ = ["MAX_SORTED", "Rows", "name_in_sql", "rows_of"]
+    Batches = Generator[pa.RecordBatch, None, None]
 
+MAX_SORTED = 10_000
+"""Maximum number of rows of an order: SQL asks for a limit there."""
+READ_AHEAD = 512 * 1024
+"""Maximum bytes to buffer ahead of the page that is shown."""
 READERS = 4
 STEP_ROWS = 4_000
 """Rows of a result that are read at a time for a condition."""
 
-# Whoever asks for all rows in an order means a full scan, and the query inside may have an order.
-_SORT_SETTINGS = {
-    "odps.sql.allow.fullscan": "true",
-    "odps.sql.validate.orderby.limit": "false",
-}
-_NO_ORDER = (
-    *(TypeCode.ARRAY, TypeCode.MAP, TypeCode.STRUCT),
-    *(TypeCode.BLOB, TypeCode.BINARY, TypeCode.JSON, TypeCode.VARIANT),
-    *(TypeCode.GEOGRAPHY, TypeCode.VECTOR, TypeCode.UNKNOWN),
-)
+# An order of all rows needs a full scan, and the query inside may have an order, too.
+_SORT_SETTINGS = {"odps.sql.allow.fullscan": "true", "odps.sql.validate.orderby.limit": "false"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset({"all", "and", "as", "asc", "between", "by", "case", "cast", "date", "desc"})
 _WORDS |= {"distinct", "else", "end", "exists", "false", "from", "group", "having", "if", "in"}
@@ -72,10 +58,7 @@ def name_in_sql(name: str) -> str:
 
 
 def rows_of(source: RowForms) -> Rows:
-    """Return what an explorer needs of a read or of the result of a query.
-
-    Text that is not UTF-8 is replaced, unless it comes as bytes: a page must show.
-    """
+    """Return the rows of a read or of a result; text that is not UTF-8 is replaced."""
     shown = source._replacing()
     if isinstance(shown, Scan):
         return _ScanRows(shown)
@@ -83,8 +66,8 @@ def rows_of(source: RowForms) -> Rows:
     return _ResultRows(shown)
 
 
-class _ScanRows(Rows):
-    """The rows of a `Scan`; those without a condition have numbers."""
+class _ScanRows:
+    """The rows of a `Scan`; `_ResultRows` has the same methods."""
 
     def __init__(self, scan: Scan, columns: tuple[Column, ...] | None = None) -> None:
         self._scan, self._columns = scan, columns
@@ -94,6 +77,7 @@ class _ScanRows(Rows):
 
     @property
     def title(self) -> str:
+        """Title of the rows, as shown above the grid."""
         return str(self._scan.plan.table)
 
     @property
@@ -103,35 +87,54 @@ class _ScanRows(Rows):
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            schema, names = self._scan.schema, self._scan.plan.columns
-            found = [schema.find(name) for name in names] if names else list(schema)
-            # a session's columns have no comments
-            commented = (
-                self._scan.plan.schema or self.connection.table(self._scan.plan.table).schema
-            )
+            scan, known = self._scan, self._scan.table_schema  # a session knows no comments
+            found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
-                _commented(column, commented) for column in found if column is not None
+                column if one is None else replace(column, comment=one.comment)
+                for column, one in zip(scan._shown_columns(), found, strict=True)
             )
         return self._columns
 
     @property
     def row_count(self) -> int | None:
+        """Number of rows; ``None`` where rows have no numbers and come by `found` only."""
         return self._scan.row_count
 
     @property
     def is_cut(self) -> bool:
+        """Whether there may be more rows, which the key may not read."""
         return False
 
-    def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        return iter_scan_rows(self._scan, start, rows, cancel=cancel)
+    def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
+        """Fetch rows by number: one request. Beyond the end there are none."""
+        token = self.connection.storage.operation(cancel)
+        return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
-    def every(
-        self, *, ahead: int = READ_AHEAD, progress: Progress = False
-    ) -> Generator[pa.RecordBatch, None, None]:
-        self._running = self._scan._apart()  # `stop` ends no read of a twin
+    def _numbered(self, start: int, rows: int, token: CancelToken) -> Batches:
+        scan = self._scan
+        session, total = scan.session, scan.row_count or 0
+        part = RowRangeSplit(start, max(0, min(rows, total - start)))
+        if not part.count:
+            return
+        storage = self.connection.storage
+        batches = iter_split(storage, session, part, max_batch_bytes=MIN_BATCH_BYTES, cancel=token)
+        with closing(batches):
+            for batch in batches:
+                yield scan._shown(batch, session)
+
+    def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
+        """Read all rows, buffering at most ``ahead`` bytes; `stop` ends it."""
+        # of its own, so that `stop` ends no read of a twin
+        self._running = self._scan._copy(self._scan.plan, self._scan._session)
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
+        """Read the rows that satisfy a condition, which is applied here; `stop` ends it.
+
+        Each batch comes with a place, at which another call may ``begin``, until `renewed`.
+        Batches that follow each other may have the same place: that of the first of them. A read
+        with a limit gives all its rows as one place: it begins at its first row only.
+        """
         if where is None:
             self._running = self._scan
         elif self._chosen is None or self._chosen[0] != where:
@@ -139,9 +142,32 @@ class _ScanRows(Rows):
             self._chosen = where, self._running
         else:
             self._running = self._chosen[1]
-        return iter_found_rows(self._running, begin, workers=READERS, read_ahead=READ_AHEAD)
+        return self._placed(self._running, begin)
+
+    def _placed(self, scan: Scan, begin: RowPlace) -> Generator[Placed, None, None]:
+        if scan.plan.limit is not None:
+            some = scan.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
+            with closing(some):
+                for batch in some:
+                    yield START, batch
+            return
+        storage = self.connection.storage
+        token = storage.operation()
+
+        def placed() -> Generator[Placed, None, None]:
+            session = scan._opened(token=token)
+            found = iter_placed(
+                storage, session, begin, workers=READERS, read_ahead=READ_AHEAD, cancel=token
+            )
+            with closing(found):
+                for place, batch in found:
+                    yield place, scan._shown(batch, session)
+
+        with scan._registered(token):
+            yield from scan._in_reach(placed, None, token)
 
     def check(self, where: str) -> None:
+        """Raise `ArgumentError` for a condition that `found` would refuse."""
         self._filtered(where)
 
     def _filtered(self, where: str) -> ReadPlan:
@@ -157,6 +183,7 @@ class _ScanRows(Rows):
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
+        """Run a SQL job and return the first `MAX_SORTED` rows of the order."""
         plan = self._scan.plan
         if plan.limit is not None or plan.increment is not None:
             raise ArgumentError(
@@ -167,10 +194,11 @@ class _ScanRows(Rows):
         conditions = [f"({one})" for one in (plan.where, where, _inside(plan.partitions)) if one]
         text = f"select {', '.join(named) if plan.columns else '*'} from {quoted(plan.table)}"
         text += f" where {' and '.join(conditions)}" if conditions else ""
-        shown = self._scan.plan.text
+        shown = plan.text
         return self._job.sort(self, text, column, descending=descending, shown=shown)
 
     def code(self, where: str | None) -> str:
+        """Return Python code that reads the same rows."""
         plan = self._scan.plan
         both = [one for one in (plan.where, where) if one]
         condition = " and ".join(f"({one})" for one in both) if len(both) > 1 else "".join(both)
@@ -186,6 +214,7 @@ class _ScanRows(Rows):
         return f"odps.table({_short_name(self)!r}).read({options})"
 
     def narrowed(self, columns: int) -> Rows:
+        """Return the rows with their first columns only."""
         plan, kept = self._scan.plan, self.columns[:columns]
         schema = self._scan.table_schema
         made = replace(
@@ -197,18 +226,21 @@ class _ScanRows(Rows):
         return _ScanRows(Scan(self.connection, made), kept)
 
     def twin(self) -> Rows:
+        """Return the same rows, to be read and stopped apart."""
         return _ScanRows(self._scan, self._columns)
 
     def renewed(self) -> Rows:
+        """Return the rows as they are now, after a session has expired."""
         return _ScanRows(Scan(self.connection, self._scan.plan), self._columns)
 
     def stop(self) -> None:
+        """Cancel what is being read, from any thread."""
         self._job.stop()
         if self._running is not None:
             self._running.cancel()
 
 
-class _ResultRows(Rows):
+class _ResultRows:
     """The rows of a `Result`; all of them have numbers."""
 
     def __init__(
@@ -250,12 +282,27 @@ class _ResultRows(Rows):
         return self._result.first(LIMITED_RESULT_ROWS) if self.is_cut else self._result
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Iterator[pa.RecordBatch]:
-        for batch in iter_result_rows(self._readable, start, rows, cancel=cancel):
+        for batch in self._numbered(start, rows, cancel):
             yield self._shown(batch)
 
-    def every(
-        self, *, ahead: int = READ_AHEAD, progress: Progress = False
-    ) -> Generator[pa.RecordBatch, None, None]:
+    def _numbered(self, start: int, rows: int, cancel: CancelToken) -> Batches:
+        result, connection = self._readable, self.connection
+        session = result.session
+        part = RowRangeSplit(start, max(0, min(rows, result.row_count - start)))
+        if not part.count:
+            return
+
+        def begin() -> Batches:
+            text, unit = result._text, result._time_unit
+            return iter_result_rows(
+                connection.storage, session, part, text=text, unit=unit, cancel=cancel
+            )
+
+        with closing(result._in_reach(begin, None, None)) as batches:
+            for batch in batches:
+                yield present_batch(batch, session.schema, timezone=connection.profile.timezone)
+
+    def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
         self._token = token = CancelToken()
         with closing(self._readable.batches(read_ahead=ahead, progress=progress)) as batches:
             for batch in batches:
@@ -265,10 +312,9 @@ class _ResultRows(Rows):
     def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
         self._token = token = CancelToken()
         row_filter = None if where is None else self._filter(where)
-        readable = self._readable
-        for start in range(begin.row, readable.row_count, STEP_ROWS):
+        for start in range(begin.row, self._readable.row_count, STEP_ROWS):
             row = start
-            for batch in iter_result_rows(readable, start, STEP_ROWS, cancel=token):
+            for batch in self._numbered(start, STEP_ROWS, token):
                 kept = batch if row_filter is None else row_filter.apply(batch)
                 if kept.num_rows:
                     yield RowPlace(0, row), self._shown(kept)
@@ -324,9 +370,7 @@ class _ResultRows(Rows):
         self._token.cancel()
 
 
-def _commented(column: Column, schema: TableSchema | None) -> Column:
-    known = None if schema is None else schema.find(column.name)
-    return column if known is None else replace(column, comment=known.comment)
+Rows = _ScanRows | _ResultRows
 
 
 def _short_name(rows: Rows) -> str:
@@ -359,17 +403,14 @@ class _Job:
         settings: Mapping[str, str] | None = None,
     ) -> Rows:
         known = next((one for one in rows.columns if one.name == column), None)
-        if known is None or known.type.code in _NO_ORDER:
+        facts = None if known is None else TYPE_FACTS[known.type.code]
+        if facts is None or (facts.kind in ("OTHER", "BYTES") and not facts.width):
             raise ArgumentError(f"rows cannot be sorted by {column!r}")
         way = " desc" if descending else ""
         text = f"{query} order by {name_in_sql(column)}{way} limit {MAX_SORTED}"
         chosen = {**(settings or {}), **_SORT_SETTINGS}
         self._result = result = rows.connection.sql(
-            text,
-            settings=chosen,
-            text=shown.mode,
-            char_padding=shown.char_padding,
-            wait=False,
+            text, settings=chosen, text=shown.mode, char_padding=shown.char_padding, wait=False
         )
         try:
             result.wait()

@@ -33,11 +33,11 @@ def preview_rows(
     text: TextOptions,
     tracker: ProgressTracker,
 ) -> pa.Table | None:
-    """Return the first rows, or ``None`` where a read is necessary.
+    """Return the first rows, or ``None`` if a read is necessary.
 
-    It is necessary if the service gives no preview of the table (it answers 4xx), a time that does
-    not fit nanoseconds, or fewer rows than requested: it reports neither a missing partition nor a
-    limit of its own (live tests of the C++ client, ``preview_test.cpp``).
+    A read is necessary if the service refuses a preview, sends a time that does not fit
+    nanoseconds, or fewer rows than requested: it reports neither a missing partition nor a limit of
+    its own (live tests of the C++ client, ``preview_test.cpp``).
     """
     wanted, schema = check_count("rows", rows, at_least=0) or 0, table.schema
     names = check_columns(columns, schema, table.name) if columns is not None else schema.names

@@ -1,8 +1,4 @@
-"""Checks the arguments of a read against the table and returns a plan.
-
-All front ends use it: `Table.read`, ``odps_nb.spark.read``, ``format("odps")`` and
-``odps_nb.spark.sql``.
-"""
+"""Checks the arguments of a read against the table and returns a plan."""
 
 from __future__ import annotations
 
@@ -28,11 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """The options of a read, named as in `Table.read`; every front end takes them.
-
-    A new field of a read stands here, is checked in `odps_nb.access.reading.planning.plan_read`,
-    and is offered by the signatures that should have it. Nothing is checked before.
-    """
+    """The options of a read, named as in `Table.read`; `plan_read` checks them."""
 
     columns: Sequence[str] | None = None
     where: str | None = None
@@ -56,27 +48,7 @@ def plan_read(
     timezone: str = "UTC",
     increment: Increment | None = None,
 ) -> ReadPlan:
-    """Return the plan of a read; fetches the schema if names have to be checked.
-
-    Parameters
-    ----------
-    fetch_schema
-        Gives all columns of the table; not called without columns, partitions and ``where``.
-    storage
-        Lists the partitions, if a range or the latest one is wanted.
-    timezone
-        Where times in ``where`` are read.
-    increment
-        Which versions are wanted (`odps_nb.client.read.increments.plan_increment`).
-
-    Raises
-    ------
-    NotFoundError
-        No such column; close names are in the hint. Or no partition in a range.
-    ArgumentError
-        An argument that makes no sense, a ``:name`` without a value, or a condition that cannot
-        be applied exactly.
-    """
+    """Return the plan of a read, for every front end; fetches the schema only to check names."""
     columns, where, partitions = options.columns, options.where, options.partitions
     if columns is not None and not isinstance(columns, Sized):
         raise ArgumentError(

@@ -1,7 +1,4 @@
-"""Checks the cells of BLOB columns in data to be written, before anything is sent.
-
-Refuses wrong types, missing files, and text where content was meant.
-"""
+"""Checks the cells of BLOB columns in data to be written, before anything is sent."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import io
 import mimetypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +17,19 @@ import pyarrow.types as pt
 from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
-from odps_nb.access.writing.pictures import (
-    PNG,
-    ImageFormat,
-    encoded,
-    is_array,
-    is_picture,
-    unfit,
-)
-from odps_nb.convert.arrow_schema import fit_object_column
+from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array, is_picture, unfit
 from odps_nb.convert.arrow_types import is_bytes, is_list
 from odps_nb.convert.blob_columns.arrow_blob import is_reference
-from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    MapType,
-    OdpsType,
-    StructType,
-    TypeCode,
-)
+from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode
 from odps_nb.terms import BlobReference
 from odps_nb.wire.type_text import format_type
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One blob to upload; ``size`` in bytes where it is known before reading."""
+    """One blob to upload; ``size`` in bytes if known before it is read."""
 
     data: Any  # bytes, a Path, or a binary file object
     mime_type: str | None
@@ -57,10 +39,7 @@ class Content:
 
 
 def cells_of(column: Any, rows: int) -> list[Any]:
-    """Return the cells of a column of pandas or Arrow, those of a column of blobs as references.
-
-    ``None``, a column that is absent, has only nulls.
-    """
+    """Return the cells of a column of pandas or Arrow (``None``: nulls); references as such."""
     if column is None:
         return [None] * rows
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
@@ -76,15 +55,7 @@ def cells_of(column: Any, rows: int) -> list[Any]:
 def check_cells(
     values: Sequence[Any], column: Column, *, first_row: int = 0, image_format: ImageFormat = PNG
 ) -> list[Any]:
-    """Return the cells with pandas' missing marks as ``None``.
-
-    ``image_format`` is what pictures and arrays will be encoded as.
-
-    Raises
-    ------
-    ConversionError
-        A cell cannot be the content of a blob, a file is missing, or a required cell is missing.
-    """
+    """Return the cells with pandas' missing marks as ``None``; refuse what is no content."""
     checked = []
     for place, value in enumerate(values):
         cell = None if is_missing(value) else value
@@ -92,21 +63,18 @@ def check_cells(
         if cell is None and not column.nullable:
             raise _misfit("a required cell is missing", column.name, row, value)
         try:
-            checked.append(map_blobs(cell, column.type, _checker(column, row, image_format)))
+            checked.append(map_blobs(cell, column.type, partial(_leaf, column, row, image_format)))
         except (TypeError, ValueError, AttributeError):
             wanted = format_type(column.type)
             raise _misfit(f"it is not of type {wanted}", column.name, row, value) from None
     return checked
 
 
-def _checker(column: Column, row: int, image_format: ImageFormat) -> Callable[[Any, BlobPath], Any]:
-    def check(leaf: Any, path: BlobPath) -> Any:
-        if is_missing(leaf):
-            return None
-        _check_leaf(leaf, ".".join((column.name, *path)), row, image_format)
-        return leaf
-
-    return check
+def _leaf(column: Column, row: int, image_format: ImageFormat, leaf: Any, path: BlobPath) -> Any:
+    if is_missing(leaf):
+        return None
+    _check_leaf(leaf, ".".join((column.name, *path)), row, image_format)
+    return leaf
 
 
 def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> None:
@@ -117,7 +85,7 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
         return
     if isinstance(data, str):
         raise _misfit(
-            "a blob needs bytes or a Path, not a string", path, row, data, hint=_text_hint(data)
+            "a blob needs bytes or a Path, not a string", path, row, data, hint=_TEXT_HINT
         )
     if isinstance(data, Path):
         if not data.is_file():
@@ -131,20 +99,10 @@ def _check_leaf(leaf: Any, path: str, row: int, image_format: ImageFormat) -> No
         raise _misfit("the file is open as text", path, row, data, hint="open it with mode 'rb'")
 
 
-def _text_hint(text: str) -> str:
-    if len(text) < 1000 and ("/" in text or "." in text) and _exists(text):
-        return "pass pathlib.Path(…) for a file"
-    return (
-        "pass bytes, pathlib.Path(…) for a file, text.encode() for the text itself, or "
-        "odps.blob(reference) to copy a blob"
-    )
-
-
-def _exists(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):
-        return False
+_TEXT_HINT = (
+    "pass bytes, pathlib.Path(…) for a file, text.encode() for the text itself, or "
+    "odps.blob(reference) to copy a blob"
+)
 
 
 def _misfit(
@@ -162,13 +120,7 @@ def _misfit(
 
 
 def check_leaf_types(arrow: pa.DataType, column: Column) -> None:
-    """Raise unless every BLOB leaf of an Arrow column contains bytes.
-
-    Raises
-    ------
-    ConversionError
-        Text or something else stands where the content of a blob is wanted.
-    """
+    """Raise unless every BLOB leaf of an Arrow column contains bytes."""
     _check_type(arrow, column.type, column.name)
 
 
@@ -201,34 +153,15 @@ def _check_type(arrow: pa.DataType, odps: OdpsType, path: str) -> None:
         )
 
 
-def cells_as_array(
-    cells: Sequence[Any],
-    column: Column,
-    *,
-    first_row: int = 0,
-    conversions: Conversions = AS_THEY_ARE,
-) -> pa.Array:
-    """Return cells whose BLOB leaves are raw references as the array that a write sends.
-
-    ``conversions`` holds for the values beside the blobs.
-
-    Raises
-    ------
-    ConversionError
-        Something beside the blobs does not fit, e.g. a member of a STRUCT.
-    """
-    return fit_object_column(cells, column, first_row=first_row, conversions=conversions)
-
-
 def sizes_of(cells: Iterable[Any]) -> int | None:
-    """Return the bytes of checked cells in all; ``None`` if one does not tell before it is read."""
+    """Return the bytes of all checked cells; ``None`` if the size of one is not known."""
     size = 0
     for cell in cells:
         data = cell.data if isinstance(cell, NewBlob) else cell
         if isinstance(data, (bytes, bytearray, memoryview)):
             size += len(data)
         elif isinstance(data, Path):
-            with contextlib.suppress(OSError):  # for who uploads it to say
+            with contextlib.suppress(OSError):  # the upload raises the error
                 size += data.stat().st_size
         elif data is not None:
             return None
@@ -238,20 +171,7 @@ def sizes_of(cells: Iterable[Any]) -> int | None:
 def content_of(
     leaf: Any, copy: Callable[[BlobReference], Blob], image_format: ImageFormat = PNG
 ) -> Content:
-    """Return the content to upload for a checked leaf; for a file opened here, with ``close``.
-
-    Parameters
-    ----------
-    copy
-        Makes the handle of a reference, to read the blob that is to be copied.
-    image_format
-        What pictures and arrays become; they are encoded here, one at a time.
-
-    Raises
-    ------
-    ConversionError
-        A picture cannot be encoded after all: the file that it is read from is damaged.
-    """
+    """Return the content to upload for a checked leaf; ``copy`` makes the handle of a reference."""
     if isinstance(leaf, BlobReference):
         leaf = copy(leaf)
     if isinstance(leaf, Blob):

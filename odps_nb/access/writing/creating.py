@@ -1,19 +1,19 @@
-"""Makes a table for rows that are to be written to it, and drops it if they were not."""
+"""Creates a table for rows to be written, and drops it if the write fails."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.checks import check_overwrite, check_partition
-from odps_nb.access.writing.new_columns import check_same_partitions, columns_of, partitioned
+from odps_nb.access.writing.columns import check_same_partitions, columns_of, partitioned
 from odps_nb.access.writing.rows import WriteOptions, write_data
 from odps_nb.client.catalog import table_exists
 from odps_nb.client.sql.definitions import TableOptions
 from odps_nb.client.table_changes import create_table, drop_table
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
+from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -22,8 +22,17 @@ if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
 
 
+def schema_of_target(table: Table) -> TableSchema:
+    """Return the columns of a table to be written to; the error of a missing one says how."""
+    try:
+        return table.schema
+    except NotFoundError as error:
+        name_the_way(error)
+        raise
+
+
 def name_the_way(error: NotFoundError) -> None:
-    """Say in the hint of the error of a write how to make the table that is missing."""
+    """Say in the hint of an error how a write creates the missing table."""
     if error.code == "NoSuchTable":
         way = "create=True (with %odps write: --create) makes it from the data"
         near = error.hint if "did you mean" in (error.hint or "") else ""
@@ -32,11 +41,7 @@ def name_the_way(error: NotFoundError) -> None:
 
 @dataclass(slots=True)
 class NewTable:
-    """A table for the time of its first write; leaving it by an error drops it.
-
-    Not once `keep` was called: what a commit has become may be unknown then, and its rows would
-    be dropped too.
-    """
+    """A table during its first write: an error drops it, unless the commit was begun."""
 
     storage: StorageClient
     name: TableName
@@ -44,7 +49,7 @@ class NewTable:
     committing: bool = False
 
     def keep(self) -> None:
-        """Keep the table from now on; called before the commit."""
+        """Keep the table from now on: the outcome of a commit may be unknown."""
         self.kept = self.committing = True
 
     def drop(self, error: BaseException | None = None) -> None:
@@ -64,14 +69,12 @@ class NewTable:
     def __enter__(self) -> NewTable:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None:
             self.drop(error)
 
 
-def _create_and_write(
+def create_and_write(
     table: Table,
     data: Any,
     partitioned_by: str | Sequence[str] | None,
@@ -79,6 +82,12 @@ def _create_and_write(
     options: WriteOptions,
 ) -> Receipt:
     """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
+    if table_options.if_not_exists:
+        raise ArgumentError(
+            "if_not_exists= does not say what becomes of the rows if the table is there",
+            argument="if_not_exists",
+            hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
+        )
     storage = table.connection.storage
     columns, rows = columns_of(data, index=options.index)
     schema = partitioned(columns, partitioned_by, options.partition)
@@ -87,25 +96,10 @@ def _create_and_write(
     create_table(storage, table.name, schema, table_options)
     table.reload()
     with NewTable(storage, table.name) as made:
-        return write_data(table, rows, replace(options, index=None, before_commit=made.keep))
-
-
-def create_with_rows(
-    table: Table,
-    data: Any,
-    partitioned_by: str | Sequence[str] | None,
-    table_options: TableOptions,
-    options: WriteOptions,
-) -> None:
-    """Create a table with the columns and rows of the data; see `Connection.create_table`."""
-    if table_options.if_not_exists:
-        raise ArgumentError(
-            "if_not_exists= does not say what becomes of the rows if the table is there",
-            argument="if_not_exists",
-            hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
-        )
-    _create_and_write(table, data, partitioned_by, table_options, options)
+        options = replace(options, index=None, before_commit=made.keep)
+        receipt = write_data(table, rows, options)
     table.reload()
+    return receipt
 
 
 def write_table(
@@ -116,18 +110,14 @@ def write_table(
     create: bool,
     partitioned_by: str | Sequence[str] | None,
 ) -> Receipt:
-    """Write to a table, which is made first if that is wanted and necessary; see `Table.write`."""
+    """Write to a table, creating it first if wanted and necessary; see `Table.write`."""
     if partitioned_by is not None and not create:
         raise ArgumentError(
             "partitioned_by= is given without create=True", argument="partitioned_by"
         )
     if create and not table_exists(table.connection.storage, table.name):
-        return _create_and_write(table, data, partitioned_by, TableOptions(), options)
-    try:
-        schema = table.schema
-    except NotFoundError as error:
-        name_the_way(error)
-        raise
+        return create_and_write(table, data, partitioned_by, TableOptions(), options)
+    schema = schema_of_target(table)
     check_same_partitions(partitioned_by, schema, table.name)
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,9 @@ import pyarrow as pa
 
 from odps_nb.access.blob import NewBlob
 from odps_nb.access.checks import check_overwrite, check_partition
-from odps_nb.access.writing.columns import schema_of
-from odps_nb.access.writing.creating import NewTable, name_the_way
-from odps_nb.access.writing.folder_files import Files, FolderFile, FolderFiles
-from odps_nb.access.writing.new_columns import partitioned
-from odps_nb.access.writing.resumable import write_resumable
+from odps_nb.access.writing.columns import partitioned, schema_of
+from odps_nb.access.writing.creating import NewTable, schema_of_target
+from odps_nb.access.writing.folder_files import Files, FolderFile
 from odps_nb.access.writing.rows import WriteOptions, write_chunks
 from odps_nb.access.writing.sources import (
     BLOB_ROWS,
@@ -30,8 +27,8 @@ from odps_nb.client.table_changes import create_table
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.generated import fill_generated
-from odps_nb.errors import ConversionError, NotFoundError
-from odps_nb.schema import Column, TableSchema, TypeCode
+from odps_nb.errors import ConversionError
+from odps_nb.schema import TypeCode
 from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ FIELDS = pa.schema(
     }
 )
 CHUNK_BYTES = 64 * 2**20
-"""Bytes of files that are uploaded before their rows are written, and progress counts them."""
+"""Bytes of files that are uploaded before their rows are written and counted as progress."""
 _HEAD = 64 * 2**10
 
 
@@ -62,57 +59,28 @@ def write_files(files: Files, table: Table, options: WriteOptions, *, create: bo
     count, size = files.check()
     storage = table.connection.storage
     if not create or table_exists(storage, table.name):
-        try:
-            schema = table.schema
-        except NotFoundError as error:
-            name_the_way(error)
-            raise
-        return _write(files, (count, size), table, schema, options)
-    _create(table, options)
+        return _write(files, count, size, table, options)
+    make_table(table, options)
     with NewTable(storage, table.name) as made:
-        options = replace(options, before_commit=made.keep)
-        return _write(files, (count, size), table, table.schema, options)
+        return _write(files, count, size, table, replace(options, before_commit=made.keep))
 
 
-def write_files_resumable(
-    files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
-) -> Receipt:
-    """Write what an earlier call has not; see ``resume`` of `Connection.write_files`."""
-    files.check()
-    if create and not table_exists(table.connection.storage, table.name):
-        _create(table, options)
-    try:
-        schema = table.schema
-    except NotFoundError as error:
-        name_the_way(error)
-        raise
-    target, options = _checked(table, schema, options)
-    chunk = partial(_chunk, target=target)
-    return write_resumable(table, target, files, options, groups=_groups, chunk=chunk)
-
-
-def _create(table: Table, options: WriteOptions) -> None:
+def make_table(table: Table, options: WriteOptions) -> None:
+    """Create the table of the files, partitioned by the keys of the partition."""
     schema = partitioned(schema_of(FILE_COLUMNS), None, options.partition)
     create_table(table.connection.storage, table.name, schema)
     table.reload()
 
 
-def _write(
-    files: Files,
-    total: tuple[int, int],
-    table: Table,
-    schema: TableSchema,
-    options: WriteOptions,
-) -> Receipt:
-    target, options = _checked(table, schema, options)
-    chunks = _chunks(files, target)
-    given = WriteInput(lanes=(chunks,), rows=total[0], blob_bytes=total[1])
+def _write(files: Files, count: int, size: int, table: Table, options: WriteOptions) -> Receipt:
+    target, options = checked(table, options)
+    given = WriteInput(lanes=(_chunks(files, target),), rows=count, blob_bytes=size)
     return write_chunks(table, target, given, options)
 
 
-def _checked(
-    table: Table, schema: TableSchema, options: WriteOptions
-) -> tuple[Target, WriteOptions]:
+def checked(table: Table, options: WriteOptions) -> tuple[Target, WriteOptions]:
+    """Return the target of a write of files, and the options with the checked partition."""
+    schema = schema_of_target(table)
     spec = check_partition(options.partition, schema, table.name)
     check_overwrite(options.overwrite, spec, schema, table.name, takes_all=False)
     target = Target.of(schema, table.name, spec, conversions=Conversions(timezone="UTC"))
@@ -135,21 +103,17 @@ def _check_columns(target: Target, table: TableName) -> None:
     )
 
 
-def _place(column: Column) -> int | None:
-    names = FIELDS.names
-    return names.index(column.name.casefold()) if column.name.casefold() in names else None
-
-
 def _chunks(files: Files, target: Target) -> Iterator[Chunk]:
     first = 0
-    for group in _groups(files):
-        yield _chunk(group, first, target)
+    for group in groups(files):
+        yield chunk_of(group, first, target)
         for one in group:  # they are uploaded by now: what was sent is what the rows say
             one.require_unchanged()
         first += len(group)
 
 
-def _groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
+def groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
+    """Cut files into groups whose rows are one chunk."""
     held: list[FolderFile] = []
     size = 0
     for one in files:
@@ -162,7 +126,8 @@ def _groups(files: Iterable[FolderFile]) -> Iterator[list[FolderFile]]:
         yield held
 
 
-def _chunk(group: list[FolderFile], first: int, target: Target) -> Chunk:
+def chunk_of(group: list[FolderFile], first: int, target: Target) -> Chunk:
+    """Return the rows of some files; ``first`` is the number of the first one, for errors."""
     from odps_nb.notebook.preview.registry import media_type
 
     names = [PurePosixPath(one.path).name for one in group]
@@ -179,18 +144,16 @@ def _chunk(group: list[FolderFile], first: int, target: Target) -> Chunk:
         ],
         schema=FIELDS,
     )
-    places = [_place(column) for column in target.plain]
+    fields = {name: place for place, name in enumerate(FIELDS.names)}
+    places = [fields.get(column.name.casefold()) for column in target.plain]
     plain = fit_batch(
         batch, target.plain, places=places, first_row=first, conversions=target.conversions
     )
     plain = fill_generated(plain, target.columns, first)
-    cells = [
+    content = [
         NewBlob(one.file, mime_type=kind, file_name=name)
         for one, kind, name in zip(group, kinds, names, strict=True)
     ]
-    others = {column.name: [None] * len(group) for column in target.blobs}
-    content = target.columns.find(CONTENT)
-    assert content is not None  # checked before
-    return Chunk(
-        rows=len(group), plain=plain, cells={**others, content.name: cells}, first_row=first
-    )
+    none = [None] * len(group)
+    cells = {c.name: content if c.name.casefold() == CONTENT else none for c in target.blobs}
+    return Chunk(rows=len(group), plain=plain, cells=cells, first_row=first)

@@ -18,14 +18,8 @@ from odps_nb.errors import ArgumentError, ConfigError, FramingError
 class FolderFile:
     """One file that was listed.
 
-    Parameters
-    ----------
-    file
-        Where it is, without symbolic links.
-    path
-        Its place below the folder, with ``/``.
-    size, modified
-        Bytes, and nanoseconds of UTC.
+    ``file`` is its real path, ``path`` the one below the folder, with ``/``; ``size`` is in bytes,
+    ``modified`` in nanoseconds of UTC.
     """
 
     file: Path
@@ -34,13 +28,7 @@ class FolderFile:
     modified: int
 
     def head(self, size: int) -> bytes:
-        """Return the first bytes of the file.
-
-        Raises
-        ------
-        ConfigError
-            It cannot be read.
-        """
+        """Return the first bytes of the file."""
         try:
             with open_file(self.file) as opened:
                 return opened.read(size)
@@ -48,13 +36,7 @@ class FolderFile:
             raise _unreadable(self.file, error) from error
 
     def require_unchanged(self) -> None:
-        """Raise if the file is another one than when it was listed.
-
-        Raises
-        ------
-        FramingError
-            Its size or time has changed, it is gone, or a link now stands on the way to it.
-        """
+        """Raise if the file has changed since it was listed."""
         try:
             now = self.file.stat()
         except OSError as error:
@@ -79,21 +61,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFiles:
-    """The files of a folder, sorted by path within each folder; nothing is read of them.
-
-    Iterating walks the folder anew and holds the names of one folder at each depth.
-
-    Parameters
-    ----------
-    patterns
-        Which files: ``*.jpg`` is held against names, ``2024/*.jpg`` against paths.
-    recursive
-        Also the files of the folders inside.
-    hidden
-        Also what begins with a dot.
-    follow_links
-        Take symbolic links for what they lead to; otherwise one is an error.
-    """
+    """The files of a folder, sorted by path within each folder; see `Connection.write_files`."""
 
     folder: Path
     patterns: Sequence[str] = ("*",)
@@ -102,20 +70,12 @@ class FolderFiles:
     follow_links: bool = False
 
     def key(self) -> tuple[object, ...]:
-        """Return what makes two of these choose the same files, however the folder is named."""
+        """Return a key that is equal for two that choose the same files."""
         chosen = (self.recursive, self.hidden, self.follow_links)
         return (os.path.realpath(self.folder), *chosen, *self.patterns)
 
     def check(self) -> tuple[int, int]:
-        """Walk the folder once; return the number of files and their bytes.
-
-        Raises
-        ------
-        ConfigError
-            It is no folder, or something in it cannot be written.
-        ArgumentError
-            No file is among them.
-        """
+        """Walk the folder once; return the number of files and their bytes."""
         if not self.folder.is_dir():
             raise ConfigError(
                 f"{self.folder} is not a folder", option="folder", hint="pass an existing folder"

@@ -1,8 +1,4 @@
-"""`OpenWrite`: a write session in separate steps, for one process or several.
-
-``Table.write`` opens, writes and commits in one call. Here streams are written where the rows are,
-and one process commits.
-"""
+"""`OpenWrite`: a write session in separate steps: several processes write, one commits."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.errors import ArgumentError, ConflictError, StateError
-from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName
+from odps_nb.terms import Compression, PartitionSpec, SessionStatus, TableName, count_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,10 +67,7 @@ def open_write(
             f"the session is of the partition {str(session.partition)!r}, not {str(partition)!r}"
         )
     resumed = OpenWrite(
-        table,
-        WriteSession(storage, session, cancel=token, owned=False),
-        compression,
-        conversions,
+        table, WriteSession(storage, session, cancel=token, owned=False), compression, conversions
     )
     resumed.check()
     return resumed
@@ -84,8 +77,8 @@ class OpenWrite:
     """A write session; made by ``Table.open_write``.
 
     A context manager. Leaving it aborts a session that was opened here and not committed; a resumed
-    session stays, and its streams are closed unless there was an error. Streams
-    may be written from several threads, each stream from one.
+    session stays, and its streams are closed unless there was an error. Several threads may write,
+    each to a stream of its own.
     """
 
     def __init__(
@@ -117,17 +110,7 @@ class OpenWrite:
         return self._session.ref
 
     def check(self) -> None:
-        """Check with the service that the session is open and has the partition given here.
-
-        Raises
-        ------
-        SessionExpiredError, NotFoundError
-            The service knows no such session (any more).
-        StateError
-            It is committed or aborted.
-        ArgumentError
-            It is of other partitions.
-        """
+        """Raise unless the session is open on the service and has the partition given here."""
         storage = self._table.connection.storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
@@ -152,12 +135,12 @@ class OpenWrite:
         Parameters
         ----------
         stream_id
-            Its name, which no other process may be using; a new one by default.
+            Its name, which no other process may be using. Default: a new one.
         version
-            A higher one of the same name replaces what the lower ones wrote.
+            A higher version of the same name replaces the rows of lower ones.
         resume
-            Go on with a stream that somebody left open: ``rows`` says how many rows of it the
-            service has, and the next ones belong behind them. Who had it can write no more.
+            Resume a stream that another writer left open and can no longer use: ``rows`` is the
+            number of rows that the service has, after which the next ones follow.
 
         Raises
         ------
@@ -180,22 +163,16 @@ class OpenWrite:
         return self._streams[name]
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Write rows into this process' own stream; return their number.
-
-        See `OpenStream.write`.
-        """
-        return self._own().write(data, index=index)
+        """Write rows into a default stream of this process, as `OpenStream.write`."""
+        self._require_open()
+        if self._default is None:
+            self._default = self.open_stream()
+        return self._default.write(data, index=index)
 
     def flush(self) -> None:
         """Send the rows buffered in streams of this process."""
         for stream in self._streams.values():
             stream.flush()
-
-    def _own(self) -> OpenStream:
-        self._require_open()
-        if self._default is None:
-            self._default = self.open_stream()
-        return self._default
 
     # -- the end ------------------------------------------------------------------------------
 
@@ -205,10 +182,9 @@ class OpenWrite:
         Parameters
         ----------
         streams
-            Receipts of other processes (or id and version) that must be in, beside the streams
-            opened here. ``None``: all that the service holds closed. Rows of a stream that
-            another process has not closed are dropped without a word: pass its receipt, and the
-            commit fails instead.
+            Receipts of other processes (or id and version) to commit beside the streams opened
+            here. ``None``: all closed streams of the session; rows of a stream that another process
+            has not closed are then dropped silently. With its receipt, the commit fails instead.
 
         Raises
         ------
@@ -219,7 +195,7 @@ class OpenWrite:
         SessionExpiredError
             The service has dropped the session.
         TransportError
-            No answer came, and the service cannot be asked either: a note says so.
+            The outcome is unknown: no response came, and the status cannot be fetched either.
         """
         self._require_open()
         storage, ref = self._table.connection.storage, self._session.ref
@@ -265,7 +241,7 @@ class OpenWrite:
         self._session.abort()
 
     def detach(self) -> WriteSessionRef:
-        """Hand the session over: it is not aborted from here any more. Return its handle."""
+        """Return the handle, and no longer abort the session when leaving."""
         self._session.owned = False
         return self.handle
 
@@ -293,11 +269,8 @@ class OpenWrite:
 
     def __repr__(self) -> str:
         state = "committed" if self._committed else "over" if self._session.is_over else "open"
-        count = len(self._streams)
-        return (
-            f"<OpenWrite {self._table.name} {self.session_id}, {count} "
-            f"stream{'' if count == 1 else 's'} here, {state}>"
-        )
+        streams = count_of(len(self._streams), "stream")
+        return f"<OpenWrite {self._table.name} {self.session_id}, {streams} here, {state}>"
 
     def _require_open(self) -> None:
         if self._session.is_over:
@@ -320,12 +293,7 @@ class OpenStream:
         self.version: int = lane.version
         self._held: list[pa.RecordBatch] = []
         self._size = self._rows = 0
-        self._uploader = BlobUploader(
-            stream=lane,
-            target=owner._target,
-            column_ids=lane.schema.column_ids,
-            copy=owner._table.connection.blob,
-        )
+        self._uploader = BlobUploader(lane, owner._target, owner._table.connection)
 
     @property
     def rows(self) -> int:
@@ -348,13 +316,10 @@ class OpenStream:
         return self._lane.failed
 
     def write(self, data: Any, *, index: bool | None = None) -> int:
-        """Buffer rows and return their number; blobs are uploaded at once.
+        """Buffer rows, as for `Table.write` without Spark DataFrames, and return their number.
 
-        Parameters
-        ----------
-        data, index
-            As for ``Table.write``, without Spark DataFrames. If an iterator or a reader fails,
-            the rows before stay in the stream; leave the session without a commit to drop them.
+        Blobs are uploaded at once. If an iterator or a reader fails, the rows before stay in the
+        stream; leave the session without a commit to drop them.
 
         Raises
         ------
@@ -391,10 +356,7 @@ class OpenStream:
     def close(self) -> StreamReceipt:
         """Send the buffered rows and close the stream, which can then be committed. Idempotent.
 
-        Returns
-        -------
-        StreamReceipt
-            What ``commit(streams=[…])`` takes, in another process too; may be pickled.
+        The receipt is for ``commit(streams=[…])``, in another process too; it may be pickled.
         """
         if not self._lane.closed:
             self.flush()
@@ -403,9 +365,7 @@ class OpenStream:
     def __enter__(self) -> OpenStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None and not self.failed:
             self.close()
         elif error is not None:

@@ -1,8 +1,4 @@
-"""Encodes the pictures and arrays that stand in BLOB cells: PIL images, numpy arrays.
-
-What cannot be encoded without loss of values is refused before anything is sent. Pillow is imported
-where something is encoded with it.
-"""
+"""Encodes PIL images and numpy arrays in BLOB cells; refuses what a format would not keep."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ImageFormat:
     """A file format for pictures; ``modes`` are those of Pillow that it keeps unchanged."""
 
@@ -30,13 +26,7 @@ class ImageFormat:
 
     @classmethod
     def of(cls, name: str) -> ImageFormat:
-        """Return the format of a name: ``png``, ``jpeg``, ``webp``, ``npy`` (arrays only).
-
-        Raises
-        ------
-        ArgumentError
-            There is none of that name.
-        """
+        """Return the format of a name: ``png``, ``jpeg``, ``webp``, ``npy`` (arrays only)."""
         found = _FORMATS.get(name.lower() if isinstance(name, str) else "")
         if found is None:
             raise ArgumentError(
@@ -49,14 +39,10 @@ class ImageFormat:
 
 _PLAIN = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
 _FORMATS = {
-    "png": ImageFormat(
-        name="png", mime="image/png", suffix=".png", modes=_PLAIN | {"I;16", "I;16B"}
-    ),
-    "jpeg": ImageFormat(
-        name="jpeg", mime="image/jpeg", suffix=".jpg", modes=frozenset({"L", "RGB", "CMYK"})
-    ),
-    "webp": ImageFormat(name="webp", mime="image/webp", suffix=".webp", modes=_PLAIN),
-    "npy": ImageFormat(name="npy", mime="application/x-npy", suffix=".npy"),
+    "png": ImageFormat("png", "image/png", ".png", _PLAIN | {"I;16", "I;16B"}),
+    "jpeg": ImageFormat("jpeg", "image/jpeg", ".jpg", frozenset({"L", "RGB", "CMYK"})),
+    "webp": ImageFormat("webp", "image/webp", ".webp", _PLAIN),
+    "npy": ImageFormat("npy", "application/x-npy", ".npy"),
 }
 _SETTINGS: dict[str, dict[str, Any]] = {"jpeg": {"quality": 95}, "webp": {"lossless": True}}
 PNG = _FORMATS["png"]
@@ -120,15 +106,7 @@ def _mode(value: np.ndarray[Any, Any]) -> str | None:
 
 
 def encoded(value: Any, wanted: ImageFormat) -> tuple[bytes, str | None]:
-    """Return a picture or array as a file, and its name where the picture came from one.
-
-    Raises
-    ------
-    MissingDependencyError
-        Pillow is not installed.
-    OSError, ValueError
-        Pillow cannot read or encode it, e.g. the file it is read from is damaged.
-    """
+    """Return a picture or array as a file, and its name where the picture came from one."""
     target = io.BytesIO()
     if wanted.name == "npy":
         np.save(target, value, allow_pickle=False)

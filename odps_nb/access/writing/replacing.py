@@ -1,9 +1,7 @@
 """``overwrite="all"``: drops the old partitions that got no row, after the commit.
 
-A session that overwrites replaces the partitions that get rows; what it leaves of the others is
-an open question (``docs/open-questions.md``). So those that were there before the write are
-listed first, and what got no row is dropped when the new rows are in the table: a failure in
-between leaves old rows beside new ones, and never fewer.
+An overwriting session replaces the partitions that get rows; for others see
+``docs/open-questions.md``. A failure between commit and drop leaves old rows, never fewer rows.
 """
 
 from __future__ import annotations
@@ -28,20 +26,14 @@ _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remainder:
-    """The partitions that a table had before an overwrite; none, unless it replaces all."""
+    """The partitions that a table had before ``overwrite="all"``; otherwise none."""
 
     table: TableName
     partitions: tuple[PartitionSpec, ...] = ()
 
     @classmethod
     def of(cls, storage: StorageClient, target: Target, overwrite: Overwrite) -> Remainder:
-        """List the partitions that the write may have to drop; no request where there are none.
-
-        Raises
-        ------
-        ArgumentError
-            One of them has a value that no request can name: nothing has been written.
-        """
+        """List the partitions that the write may have to drop; no request where there are none."""
         if overwrite != "all" or not target.columns.partition_columns:
             return cls(table=target.table)
         from odps_nb.client.catalog import iter_partitions
@@ -50,13 +42,7 @@ class Remainder:
         return cls(table=target.table, partitions=tuple(info.spec.checked() for info in found))
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
-        """Drop those that got no row, one statement each; call it after the commit.
-
-        Raises
-        ------
-        OdpsNbError
-            The service refused; the rows are committed, and the same write again drops the rest.
-        """
+        """Drop the partitions that got no row, one statement each; called after the commit."""
         from odps_nb.client.table_changes import drop_partition
 
         kept = {_loose(spec) for spec in written}
@@ -73,7 +59,7 @@ class Remainder:
 
 
 def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec]:
-    """Return the partitions that the rows of a batch name; none where the write fixes them all."""
+    """Return the partitions in the rows of a batch; empty if the write fixes all levels."""
     keys = [column.name for column in target.columns.partition_columns]
     if not keys:
         return set()
@@ -83,7 +69,7 @@ def named_partitions(batch: pa.RecordBatch, target: Target) -> set[PartitionSpec
 
 
 def _loose(spec: PartitionSpec) -> frozenset[tuple[str, str]]:
-    """Return what two spellings of one partition have in common: in doubt nothing is dropped."""
+    """Return a key that is equal for all spellings of one partition."""
     return frozenset((key.casefold(), _loose_value(value)) for key, value in spec)
 
 

@@ -1,71 +1,64 @@
-"""Writes a folder so that the same call, made again, goes on where an earlier one ended.
+"""Writes a folder so that the same call, made again, resumes where an earlier one ended.
 
 Each group of files is a stream of its own in one write session. A stream that the service lists
-as closed is whole; the journal says which files it holds. So a later process, too, sends only the
-files of streams that are not closed, and commits by name: rows of a writer that comes late are
-never in it. Only what live tests have shown of sessions is used (``docs/protocol.md`` section 3.6):
-no stream is taken over, and no blob reference is used in another stream.
+as closed is complete; the journal says which files it holds. So a later process sends only the
+other files, and commits streams by name, never those of a late writer. No stream is taken over and
+no blob reference is used in another stream (``docs/protocol.md`` section 3.6).
+
+The journal has lines of JSON, each written before the step that it records, and holds no
+reference, no key and no content of files::
+
+    {"format": 1, "session": …, "route": …}                   a write session was opened
+    {"stream": …, "files": [[path, size, modified], …]}       rows of these are sent into a stream
+    {"commit": [stream, …]}                                   the commit of these is asked for
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import logging
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
+from odps_nb.access.writing.files import checked, chunk_of, groups, make_table
 from odps_nb.access.writing.folder_files import FolderFile, FolderFiles
-from odps_nb.access.writing.journal import Journal, Noted, open_journal
 from odps_nb.access.writing.rows import WriteOptions
 from odps_nb.access.writing.sources import Target
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
+from odps_nb.client.catalog import table_exists
 from odps_nb.client.write.operations import WriteSessionRef
-from odps_nb.client.write.session import (
-    WriteSession,
-    fetch_write_state,
-    open_write_session,
-)
-from odps_nb.errors import ConflictError, NotFoundError, SessionExpiredError
+from odps_nb.client.write.session import WriteSession, fetch_write_state, open_write_session
+from odps_nb.errors import ConfigError, ConflictError, NotFoundError, SessionExpiredError
 from odps_nb.terms import SessionStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from odps_nb.access.table import Table
-    from odps_nb.access.writing.sources import Chunk
-
-    MakesChunk = Callable[[list[FolderFile], int], Chunk]
 
 _log = logging.getLogger("odps_nb")
+_FORMAT = 1
+_OLD = 30 * 86400.0  # seconds
 
 
-def write_resumable(
-    table: Table,
-    target: Target,
-    files: FolderFiles,
-    options: WriteOptions,
-    *,
-    groups: Callable[[Iterable[FolderFile]], Iterator[list[FolderFile]]],
-    chunk: MakesChunk,
+def write_files_resumable(
+    files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
 ) -> Receipt:
-    """Write the files that an earlier call has not written, and commit all of them once.
-
-    Parameters
-    ----------
-    groups, chunk
-        Cut files into groups, and make the rows of one; the first row's number is for errors.
-
-    Raises
-    ------
-    ConflictError
-        Another process is writing the same, or whether an earlier call committed is unknown.
-    """
+    """Write what an earlier call has not, and commit all once; see `Connection.write_files`."""
+    files.check()
+    if create and not table_exists(table.connection.storage, table.name):
+        make_table(table, options)
+    target, options = checked(table, options)
     service = table.connection.profile
     key = (service.endpoint, str(table.name), str(options.partition), options.overwrite)
     listener = listener_of(options.progress)
@@ -77,12 +70,12 @@ def write_resumable(
         upload = _Upload(table, target, list(files), options, journal, tracker, token)
         if (receipt := upload.begin(journal.read())) is not None:
             return receipt
-        return upload.run(groups, chunk)
+        return upload.run()
 
 
 @dataclass(slots=True)
 class _Upload:
-    """One call of `write_resumable`."""
+    """One call of `write_files_resumable`."""
 
     table: Table
     target: Target
@@ -94,16 +87,16 @@ class _Upload:
     began: float = field(default_factory=time.monotonic)
     session: WriteSession | None = None
     arrived: dict[str, set[str]] = field(default_factory=dict)
-    """Paths that the service has, by the stream of theirs that is closed."""
+    """Paths that the service has, by their closed stream."""
     size: int = 0  # bytes of Arrow sent by this call
     asked: bool = False  # for the commit
 
     # -- what an earlier call left --------------------------------------------------------------
 
     def begin(self, noted: Noted | None) -> Receipt | None:
-        """Go on with the session of an earlier call, or open one; a receipt if all is done."""
-        sizes = sum(one.size for one in self.files)
-        self.tracker.plan(rows_total=len(self.files), bytes_total=sizes or None)
+        """Resume the session of an earlier call, or open one; return a receipt if all is done."""
+        total = sum(one.size for one in self.files)
+        self.tracker.plan(rows_total=len(self.files), bytes_total=total or None)
         if noted is not None:
             ref = WriteSessionRef(
                 table=self.table.name,
@@ -113,7 +106,9 @@ class _Upload:
             )
             if self._is_committed(ref, noted):
                 self.journal.remove()
-                return self._receipt(ref, committed_before=noted)
+                streams = [noted.streams[stream] for stream in noted.committed or ()]
+                sizes = [size for files in streams for _, size, _ in files]
+                return self._receipt(ref, sizes, resumed=len(sizes))
         if self.session is None:
             opened = open_write_session(
                 self.table.connection.storage,
@@ -129,7 +124,7 @@ class _Upload:
         return None
 
     def _is_committed(self, ref: WriteSessionRef, noted: Noted) -> bool:
-        """Look what became of a session; one that is open is gone on with."""
+        """Whether an earlier call committed its session; resume one that is open."""
         storage = self.table.connection.storage
         try:
             state = fetch_write_state(storage, ref, tracker=self.tracker)
@@ -156,7 +151,7 @@ class _Upload:
         return False
 
     def _keep(self, noted: Noted, closed: set[str]) -> None:
-        """Keep the streams that are whole, and whose files are still what they were."""
+        """Keep the closed streams whose files have not changed."""
         here = {(one.path, one.size, one.modified) for one in self.files}
         done: set[str] = set()
         for stream, files in noted.streams.items():
@@ -182,18 +177,14 @@ class _Upload:
 
     # -- this call ------------------------------------------------------------------------------
 
-    def run(
-        self,
-        groups: Callable[[Iterable[FolderFile]], Iterator[list[FolderFile]]],
-        chunk: MakesChunk,
-    ) -> Receipt:
+    def run(self) -> Receipt:
         """Send what has not arrived, and commit."""
         assert self.session is not None  # by begin
         before = sum(map(len, self.arrived.values()))
         done = set().union(*self.arrived.values())
         try:
             for group in groups(one for one in self.files if one.path not in done):
-                self._send(group, chunk)
+                self._send(group)
             self.journal.commits(self.arrived)
             self.asked = True
             self.options.before_commit()
@@ -203,20 +194,16 @@ class _Upload:
             raise
         self.journal.remove()
         self.table.reload()
-        return self._receipt(self.session.ref, before=before)
+        sizes = [one.size for one in self.files]
+        return self._receipt(self.session.ref, sizes, resumed=before)
 
-    def _send(self, group: list[FolderFile], chunk: MakesChunk) -> None:
+    def _send(self, group: list[FolderFile]) -> None:
         assert self.session is not None
         first = sum(map(len, self.arrived.values()))
         name = f"{len(self.arrived) + 1}-{uuid.uuid4().hex[:12]}"  # new also after a crash
         with self.session.open_stream(name) as stream:
-            uploader = BlobUploader(
-                stream=stream,
-                target=self.target,
-                column_ids=stream.schema.column_ids,
-                copy=self.table.connection.blob,
-            )
-            batch = uploader.finish(chunk(group, first))
+            uploader = BlobUploader(stream, self.target, self.table.connection)
+            batch = uploader.finish(chunk_of(group, first, self.target))
             for one in group:  # they are uploaded by now: what was sent is what the rows say
                 one.require_unchanged()
             self.journal.add(stream.stream_id, group)
@@ -233,26 +220,148 @@ class _Upload:
             "same call, made again, goes on from there"
         )
 
-    def _receipt(
-        self, ref: WriteSessionRef, *, before: int = 0, committed_before: Noted | None = None
-    ) -> Receipt:
-        if committed_before is None:
-            rows, blob_bytes = len(self.files), sum(one.size for one in self.files)
-        else:
-            streams = committed_before.committed or ()
-            noted = [one for stream in streams for one in committed_before.streams[stream]]
-            rows = before = len(noted)
-            blob_bytes = sum(size for _, size, _ in noted)
+    def _receipt(self, ref: WriteSessionRef, sizes: list[int], *, resumed: int) -> Receipt:
         return Receipt(
             table=self.table.name,
             partition=self.options.partition,
             overwrite=bool(self.options.overwrite),
-            rows=rows,
+            rows=len(sizes),
             bytes=self.size,
-            blobs=rows,
-            blob_bytes=blob_bytes,
+            blobs=len(sizes),
+            blob_bytes=sum(sizes),
             session_id=ref.session_id,
             streams=len(self.arrived),
             seconds=time.monotonic() - self.began,
-            resumed=before,
+            resumed=resumed,
         )
+
+
+# -- the journal ---------------------------------------------------------------------------------
+
+NotedFile = tuple[str, int, int]
+"""Path below the folder, size, time of the last change in nanoseconds."""
+
+
+@dataclass(slots=True)
+class Noted:
+    """What an earlier call noted; ``committed`` are the streams whose commit it requested."""
+
+    session_id: str
+    route_token: str | None
+    streams: dict[str, list[NotedFile]] = field(default_factory=dict)
+    committed: tuple[str, ...] | None = None
+
+
+class Journal:
+    """The notes of one upload, open in this process alone; made by `open_journal`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path: Path = path
+        self._descriptor = descriptor
+
+    def read(self) -> Noted | None:
+        """Return what an earlier call noted, or ``None``; a line that was cut is left out."""
+        noted: Noted | None = None
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            for line in file:
+                try:
+                    noted = _with(noted, json.loads(line))
+                except (ValueError, KeyError, TypeError):
+                    break
+        return noted
+
+    def begin(self, session: WriteSessionRef) -> None:
+        """Forget what was noted, and note a session."""
+        os.ftruncate(self._descriptor, 0)
+        ids = {"session": session.session_id, "route": session.route_token}
+        self._append({"format": _FORMAT, **ids})
+
+    def add(self, stream_id: str, files: Iterable[FolderFile]) -> None:
+        """Note the files whose rows are to be sent into a stream now."""
+        named = [[one.path, one.size, one.modified] for one in files]
+        self._append({"stream": stream_id, "files": named})
+
+    def commits(self, streams: Iterable[str]) -> None:
+        """Note that the commit of these streams is to be asked for now."""
+        self._append({"commit": [*streams]})
+
+    def remove(self) -> None:
+        """Forget the upload: it is over."""
+        self.path.unlink(missing_ok=True)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        data = memoryview((json.dumps(line) + "\n").encode())
+        os.lseek(self._descriptor, 0, os.SEEK_END)
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def _with(noted: Noted | None, line: dict[str, Any]) -> Noted | None:
+    if noted is None:
+        if line["format"] != _FORMAT:
+            return None
+        return Noted(str(line["session"]), line["route"])
+    if "commit" in line:
+        noted.committed = tuple(line["commit"])
+    else:
+        files = [(str(path), int(size), int(when)) for path, size, when in line["files"]]
+        noted.streams[line["stream"]] = files
+    return noted
+
+
+@contextmanager
+def open_journal(*key: object) -> Iterator[Journal]:
+    """Open and lock the journal of one upload, named by service, table, folder and patterns."""
+    from platformdirs import user_state_path
+
+    folder = user_state_path("odps_nb", appauthor=False) / "uploads"
+    path = folder / (hashlib.sha256(repr(key).encode()).hexdigest()[:32] + ".jsonl")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_old(folder)
+        descriptor = _locked(path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror or error}",
+            option="resume",
+            hint="make it writable, set XDG_STATE_HOME, or leave resume= out",
+        ) from error
+    try:
+        yield Journal(path, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor of the file that this process alone has locked."""
+    try:
+        import fcntl
+    except ImportError:
+        raise ConfigError(
+            "this system has no locks for files", option="resume", hint="leave resume= out"
+        ) from None
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and path.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ConflictError(
+                "this folder is being written to this table already",
+                code="UploadUnderWay",
+                hint="wait for the other call, or stop it",
+            ) from None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # whoever had it has just ended and removed it
+
+
+def _remove_old(folder: Path) -> None:
+    for path in folder.glob("*.jsonl"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _OLD:
+                path.unlink()

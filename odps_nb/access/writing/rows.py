@@ -14,12 +14,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.access.receipt import Receipt
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.replacing import Remainder, named_partitions
-from odps_nb.access.writing.sources import (
-    Chunk,
-    Target,
-    WriteInput,
-    open_input,
-)
+from odps_nb.access.writing.sources import Chunk, Target, WriteInput, open_input
 from odps_nb.access.writing.tabular import is_spark, refuse_index
 from odps_nb.access.writing.uploading import BlobUploader
 from odps_nb.access.writing.upserting import Change
@@ -38,19 +33,9 @@ if TYPE_CHECKING:
     from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
 
 
-def _nothing() -> None:
-    """Do nothing before a commit."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The checked arguments of ``Table.write``.
-
-    ``index`` is whether to write the index of pandas data, as in
-    ``odps_nb.convert.python_rows.with_index``. ``before_commit`` is called once, right before the
-    service is asked to commit; ``cancel`` stops the write, beside what stops all operations of the
-    connection.
-    """
+    """The checked arguments of `Table.write`; ``before_commit`` is called once."""
 
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     overwrite: Overwrite = False
@@ -61,7 +46,7 @@ class WriteOptions:
     conversions: Conversions = AS_THEY_ARE
     progress: Progress = None
     change: Change | None = None
-    before_commit: Callable[[], None] = _nothing
+    before_commit: Callable[[], None] = lambda: None
     cancel: CancelToken | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,29 +58,18 @@ class WriteOptions:
 
 
 def write_data(table: Table, data: Any, options: WriteOptions) -> Receipt:
-    """Write data of any kind and commit it once.
-
-    Any error before the commit, also an interrupt, aborts the session: nothing becomes visible.
-    """
+    """Write data of any kind and commit it once; an error before the commit aborts the session."""
     if is_spark(data):
         return _write_spark(table, data, options)
     zoned = replace(options.conversions, timezone=table.connection.profile.timezone)
-    if options.change is None:
-        target = Target.of(
-            table.schema,
-            table.name,
-            options.partition,
-            conversions=zoned,
-            image_format=options.image_format,
-        )
-    else:
-        target = options.change.target(
-            table.schema, table.name, options.partition, conversions=zoned
-        )
-        data = options.change.narrowed(data, target, index=options.index)
-        if options.change.only_keys:
-            options = replace(options, index=None)  # no index is left
-    given = open_input(data, target, workers=options.workers, index=options.index)
+    change, index = options.change, options.index
+    make = Target.of if change is None else change.target
+    target = make(table.schema, table.name, options.partition, conversions=zoned)
+    target = replace(target, image_format=options.image_format)
+    if change is not None:
+        data = change.narrowed(data, target, index=index)
+        index = None if change.only_keys else index  # no index is left
+    given = open_input(data, target, workers=options.workers, index=index)
     return write_chunks(table, target, given, options)
 
 
@@ -203,12 +177,7 @@ class _Write:
         with open_write_stream(
             connection.storage, session, name, tracker=self.tracker, cancel=token
         ) as stream:
-            uploader = BlobUploader(
-                stream=stream,
-                target=self.target,
-                column_ids=stream.schema.column_ids,
-                copy=connection.blob,
-            )
+            uploader = BlobUploader(stream, self.target, connection)
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
             named: set[PartitionSpec] = set()
             if self.options.overwrite == "all":
@@ -231,7 +200,6 @@ def fitted_batches(
     stamp: Stamp = Stamp(),  # noqa: B008  a frozen value
 ) -> Iterator[pa.RecordBatch]:
     """Upload the blobs of a lane and yield its rows as batches of the table's types."""
-    # The stream takes batches between two uploads of rows: then blobs can be uploaded.
     for chunk in chunks:
         token.check()
         batch = uploader.finish(chunk) if chunk.cells else chunk.plain

@@ -1,8 +1,7 @@
 """Converts data of any accepted kind to Arrow batches of a table's types (sends nothing).
 
-Data in memory is converted as a whole before anything is sent, so that one error can list all
-that does not fit; a stream is converted batch by batch. BLOB columns are kept apart as
-Python objects: they have to be uploaded before they are Arrow.
+Data in memory is converted as a whole, so that one error lists all that does not fit; a stream is
+converted batch by batch. BLOB columns stay Python objects until they are uploaded.
 """
 
 from __future__ import annotations
@@ -16,19 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odps_nb.access.blobs.paths import map_blobs
-from odps_nb.access.writing.blob_cells import (
-    cells_as_array,
-    cells_of,
-    check_cells,
-    check_leaf_types,
-    sizes_of,
-)
+from odps_nb.access.writing.blob_cells import cells_of, check_cells, check_leaf_types, sizes_of
 from odps_nb.access.writing.pictures import PNG, ImageFormat
 from odps_nb.access.writing.tabular import Chunks, as_tables, is_pandas
 from odps_nb.convert.arrow_schema import (
     FIT_ROWS,
-    arrow_schema,
     fit_batch,
+    fit_object_column,
     fit_table,
     match_names,
 )
@@ -51,11 +44,10 @@ MAX_LANES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The columns of a write, without those fixed by its partition; BLOBs are kept apart.
+    """The columns of a write, without those fixed by its partition.
 
-    ``conversions`` holds for plain columns and for values beside nested blobs. ``image_format`` is
-    what pictures and arrays in BLOB columns become. ``flag`` is a column that the data must have
-    and the table lacks.
+    ``conversions`` also holds for values beside nested blobs. ``flag`` is a column that the data
+    must have and the table lacks.
     """
 
     table: TableName
@@ -73,7 +65,6 @@ class Target:
         fixed: PartitionSpec,
         *,
         conversions: Conversions = AS_THEY_ARE,
-        image_format: ImageFormat = PNG,
     ) -> Target:
         """Make the target of a table; partition columns not fixed become required."""
         keys = {key for key, _ in fixed}
@@ -83,13 +74,7 @@ class Target:
             if column.name not in keys
         ]
         columns = TableSchema(columns=schema.columns, partition_columns=tuple(dynamic))
-        return cls(
-            table=table,
-            columns=columns,
-            fixed=fixed,
-            conversions=conversions,
-            image_format=image_format,
-        )
+        return cls(table=table, columns=columns, fixed=fixed, conversions=conversions)
 
     @property
     def names(self) -> Names:
@@ -124,51 +109,38 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteInput:
-    """The rows of a write, as lanes: one write stream each, written in parallel.
-
-    ``rows`` and ``nbytes`` are ``None`` for data that is a stream itself, which has one lane.
-    ``blob_bytes`` are those of all blobs, where files and bytes in memory tell them.
-    """
+    """The rows of a write, as lanes: one write stream each, written in parallel."""
 
     lanes: tuple[Iterable[Chunk], ...]
     rows: int | None = None
-    nbytes: int | None = None
     blob_bytes: int | None = None
 
 
 def open_input(
     data: Any, target: Target, *, workers: int | None = None, index: bool | None = None
 ) -> WriteInput:
-    """Return the rows of ``data``, converted to the types of the target.
-
-    Raises
-    ------
-    ConversionError
-        Columns, types or values that do not fit, or data of a kind that has no rows.
-    ArgumentError
-        A partition column is neither fixed nor in the data.
-    """
+    """Return the rows of ``data``, converted to the types of the target."""
     data = as_tables(data, target.names, index=index)
     if isinstance(data, Chunks):
         if data.in_memory:  # nothing is sent before all of it fits
             chunks = tuple(_chunks(data, target))
             return WriteInput(lanes=(chunks,), rows=sum(chunk.rows for chunk in chunks))
         return WriteInput(lanes=(_chunks(data, target),))
-    _require_columns(_names_of(data), target)
+    _require_columns(data, target)
     if is_pandas(data):
-        return _of_frame(data, target, workers)
+        frame = _frame_without_fixed(data, target)
+        plain, cells = _frame_parts(frame, target)
+        return _in_memory(plain, len(frame), cells, target, workers)
     if isinstance(data, pa.RecordBatchReader):
         return WriteInput(lanes=(_stream_chunks(data, target),))
-    return _of_table(_without_fixed(data, target), target, workers)
+    table = _without_fixed(data, target)
+    cells, names = _arrow_cells(table, target), _plain_names(table.schema, target)
+    plain = fit_table(table.select(names), target.plain, conversions=target.conversions)
+    return _in_memory(plain, table.num_rows, cells, target, workers)
 
 
-def _names_of(table: Any) -> Iterable[Any]:
-    names: Iterable[Any] = table.columns if is_pandas(table) else table.schema.names
-    return names
-
-
-def _require_columns(names: Iterable[Any], target: Target) -> None:
-    names = [str(name) for name in names]
+def _require_columns(table: Any, target: Target) -> None:
+    names = [str(name) for name in (table.columns if is_pandas(table) else table.schema.names)]
     present = {name.casefold() for name in names}
     if not present - {key.casefold() for key, _ in target.fixed}:
         raise ConversionError(
@@ -179,13 +151,7 @@ def _require_columns(names: Iterable[Any], target: Target) -> None:
 
 
 def require_partition_columns(names: Iterable[str], target: Target) -> None:
-    """Refuse data that lacks a partition column that is not fixed, or the flag of an upsert.
-
-    Raises
-    ------
-    ArgumentError
-        One is in neither; it is named.
-    """
+    """Refuse data without a partition column that is not fixed, or without the flag column."""
     present = {name.casefold() for name in names}
     if target.flag is not None and target.flag.casefold() not in present:
         raise ArgumentError(
@@ -207,16 +173,7 @@ def require_partition_columns(names: Iterable[str], target: Target) -> None:
 
 
 def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
-    """Return converted rows with the partition columns that are computed; check all of them.
-
-    Raises
-    ------
-    ArgumentError
-        A value names a partition that no request could name (see
-        `odps_nb.terms.check_partition_value`); the column is named.
-    ConversionError
-        A value contradicts the expression of which its column is made.
-    """
+    """Return converted rows with computed partition columns; check the values of all."""
     rows = fill_generated(rows, target.columns, first_row)
     for column in target.columns.partition_columns:
         values = rows.column(column.name)
@@ -230,13 +187,7 @@ def with_partitions(rows: Rows, target: Target, first_row: int = 0) -> Rows:
 
 
 def check_fixed(table: pa.Table | pa.RecordBatch, target: Target) -> list[str]:
-    """Return the columns that repeat the fixed partition.
-
-    Raises
-    ------
-    ConversionError
-        One of them contradicts it.
-    """
+    """Return the columns that repeat the fixed partition; refuse other values in them."""
     fixed = {key.casefold(): (key, value) for key, value in target.fixed}
     repeated = [name for name in table.schema.names if name.casefold() in fixed]
     for name in repeated:
@@ -275,12 +226,6 @@ def _frame_without_fixed(frame: pd.DataFrame, target: Target) -> pd.DataFrame:
 # -- in memory ----------------------------------------------------------------------------------
 
 
-def _of_frame(frame: pd.DataFrame, target: Target, workers: int | None) -> WriteInput:
-    frame = _frame_without_fixed(frame, target)
-    plain, cells = _frame_parts(frame, target)
-    return _in_memory(plain, len(frame), cells, target, workers)
-
-
 def _frame_parts(
     frame: pd.DataFrame, target: Target, first_row: int = 0
 ) -> tuple[pa.Table, dict[str, list[Any]]]:
@@ -294,52 +239,42 @@ def _frame_parts(
         given = cells_of(None if name is None else frame[name], len(frame))
         cells[column.name] = _checked(given, column, target, first_row)
         frame = frame if name is None else frame.drop(columns=[name])
-    if not len(frame.columns):
-        return _absent(len(frame), target), cells
     plain = from_pandas(frame, target.plain, conversions=target.conversions, first_row=first_row)
     return plain, cells
 
 
-def _of_table(table: pa.Table, target: Target, workers: int | None) -> WriteInput:
-    named = {name.casefold(): name for name in table.schema.names}
+def _plain_names(schema: pa.Schema, target: Target) -> list[str]:
+    blobs = {column.name.casefold() for column in target.blobs}
+    return [name for name in schema.names if name.casefold() not in blobs]
+
+
+def _arrow_cells(
+    rows: pa.Table | pa.RecordBatch, target: Target, first_row: int = 0
+) -> dict[str, list[Any]]:
+    """Return the cells of the BLOB columns, checked."""
+    named = {name.casefold(): name for name in rows.schema.names}
     cells: dict[str, list[Any]] = {}
-    rows = table.num_rows
     for column in target.blobs:
         name = named.get(column.name.casefold())
-        if name is not None and table.column(name).null_count < rows:
-            check_leaf_types(table.schema.field(name).type, column)
-        given = cells_of(None if name is None else table.column(name), rows)
-        cells[column.name] = _checked(given, column, target)
-        table = table if name is None else table.drop_columns([name])
-    if table.num_columns:
-        plain = fit_table(table, target.plain, conversions=target.conversions)
-    else:
-        plain = _absent(rows, target)
-    return _in_memory(plain, rows, cells, target, workers)
+        values = None if name is None else rows.column(name)
+        if values is not None and values.null_count < rows.num_rows:
+            check_leaf_types(values.type, column)
+        given = cells_of(values, rows.num_rows)
+        cells[column.name] = _checked(given, column, target, first_row)
+    return cells
 
 
-def _absent(rows: int, target: Target) -> pa.Table:
-    """Return nulls for all plain columns, for data that has only BLOB columns."""
-    match_names([], target.plain)  # raises if one of them is required
-    wanted = arrow_schema(target.plain, for_write=True)
-    return pa.table([pa.nulls(rows, field.type) for field in wanted], schema=wanted)
-
-
-def _checked(given: list[Any], column: Column, target: Target, first_row: int = 0) -> list[Any]:
+def _checked(given: list[Any], column: Column, target: Target, first_row: int) -> list[Any]:
     """Check cells, and other values beside nested blobs, with empty references in their place."""
     cells = check_cells(given, column, first_row=first_row, image_format=target.image_format)
     if column.type.code is not TypeCode.BLOB:
         empty = [map_blobs(cell, column.type, lambda _leaf, _path: b"") for cell in cells]
-        cells_as_array(empty, column, first_row=first_row, conversions=target.conversions)
+        fit_object_column(empty, column, first_row=first_row, conversions=target.conversions)
     return cells
 
 
 def _in_memory(
-    plain: pa.Table,
-    rows: int,
-    cells: Mapping[str, list[Any]],
-    target: Target,
-    workers: int | None,
+    plain: pa.Table, rows: int, cells: Mapping[str, list[Any]], target: Target, workers: int | None
 ) -> WriteInput:
     plain = with_partitions(plain, target)
     if workers is None:
@@ -351,7 +286,7 @@ def _in_memory(
         _slices(plain, cells, low, high, step) for low, high in itertools.pairwise(bounds)
     )
     blob_bytes = sizes_of(itertools.chain.from_iterable(cells.values()))
-    return WriteInput(lanes=lanes, rows=rows, nbytes=plain.nbytes, blob_bytes=blob_bytes)
+    return WriteInput(lanes=lanes, rows=rows, blob_bytes=blob_bytes)
 
 
 def _slices(
@@ -379,7 +314,7 @@ def _chunks(tables: Chunks, target: Target) -> Iterator[Chunk]:
     """Convert one table after the other; rows are counted over all of them."""
     row = 0
     for table in tables:
-        _require_columns(_names_of(table), target)
+        _require_columns(table, target)
         if is_pandas(table):
             found = _frame_chunks(_frame_without_fixed(table, target), target, row)
         else:
@@ -402,43 +337,32 @@ def _frame_chunks(frame: pd.DataFrame, target: Target, row: int) -> Iterator[Chu
 def _stream_chunks(
     reader: pa.RecordBatchReader, target: Target, first_row: int = 0
 ) -> Iterator[Chunk]:
-    blobs = {column.name.casefold() for column in target.blobs}
-    aside = blobs | {key.casefold() for key, _ in target.fixed}
-    plain_schema = pa.schema([f for f in reader.schema if f.name.casefold() not in aside])
-    names = plain_schema.names
-    places = match_names(names, target.plain)
-    names_in = [None if place is None else names[place] for place in places]
-    return _read_chunks(reader, target, names_in, first_row)
+    fixed = {key.casefold() for key, _ in target.fixed}
+    names = [n for n in _plain_names(reader.schema, target) if n.casefold() not in fixed]
+    places = match_names(names, target.plain)  # raises before a row is read
+    return _read_chunks(reader, target, names, places, first_row)
 
 
 def _read_chunks(
-    reader: pa.RecordBatchReader, target: Target, names_in: Sequence[str | None], row: int
+    reader: pa.RecordBatchReader,
+    target: Target,
+    names: list[str],
+    places: Sequence[int | None],
+    row: int,
 ) -> Iterator[Chunk]:
     with reader:
         for batch in reader:
             step = BLOB_ROWS if target.blobs else max(1, batch.num_rows)
             for start in range(0, batch.num_rows, step):
                 part = _without_fixed(batch.slice(start, step), target)
-                yield _stream_chunk(part, target, names_in, row)
+                cells = _arrow_cells(part, target, row)
+                plain = fit_batch(
+                    part.select(names),
+                    target.plain,
+                    places=places,
+                    first_row=row,
+                    conversions=target.conversions,
+                )
+                plain = with_partitions(plain, target, row)
+                yield Chunk(rows=part.num_rows, plain=plain, cells=cells, first_row=row)
                 row += part.num_rows
-
-
-def _stream_chunk(
-    batch: pa.RecordBatch, target: Target, names_in: Sequence[str | None], first_row: int
-) -> Chunk:
-    named = {name.casefold(): name for name in batch.schema.names}
-    cells: dict[str, list[Any]] = {}
-    for column in target.blobs:
-        name = named.get(column.name.casefold())
-        if name is not None and batch.column(name).null_count < batch.num_rows:
-            check_leaf_types(batch.schema.field(name).type, column)
-        given = cells_of(None if name is None else batch.column(name), batch.num_rows)
-        cells[column.name] = check_cells(
-            given, column, first_row=first_row, image_format=target.image_format
-        )
-    places = [None if name is None else batch.schema.get_field_index(name) for name in names_in]
-    plain = fit_batch(
-        batch, target.plain, places=places, first_row=first_row, conversions=target.conversions
-    )
-    plain = with_partitions(plain, target, first_row)
-    return Chunk(rows=batch.num_rows, plain=plain, cells=cells, first_row=first_row)

@@ -1,8 +1,4 @@
-"""Recognises the kind of the data of a write, and makes every kind a table or a series of tables.
-
-What comes out is a Spark DataFrame, a pandas DataFrame, an Arrow table or reader, or `Chunks` of
-those. ``odps_nb.access.writing.sources`` converts them to the types of the target.
-"""
+"""Turns data of any kind for a write into a DataFrame, an Arrow table or reader, or `Chunks`."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from odps_nb.errors import ArgumentError, ConversionError
 CHUNK_ROWS = 16_384
 """Maximum number of rows of an iterator that are converted together."""
 CHUNK_BYTES = 16 * 2**20
-"""Bytes of texts, arrays and bytes objects in these rows after which a chunk ends."""
+"""Bytes of texts, arrays and bytes objects after which a chunk of rows ends."""
 
 
 def is_spark(data: Any) -> bool:
@@ -38,22 +34,7 @@ def _is_from(data: Any, package: str) -> bool:
 
 
 def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
-    """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`.
-
-    Parameters
-    ----------
-    names
-        The names that Python rows are matched with.
-    index
-        Whether to write the index of pandas data; see ``odps_nb.convert.python_rows.with_index``.
-
-    Raises
-    ------
-    ConversionError
-        Data of a kind that has no rows, or rows that cannot be matched.
-    ArgumentError
-        ``index=True``, and the data has no index.
-    """
+    """Return the data as a DataFrame of pandas or Spark, an Arrow table or reader, or `Chunks`."""
     if isinstance(data, Chunks):
         return data.bound(names)
     data = _named_series(data, names)
@@ -62,26 +43,23 @@ def as_tables(data: Any, names: Names, *, index: bool | None = None) -> Any:
         from odps_nb.convert.python_rows import with_index
 
         return with_index(data, names, index=index)
+    no_rows = (str, bytes, bytearray, Mapping, np.ndarray)
+    special = is_spark(data) or _is_lazy(data) or _has_arrow(data)
+    if isinstance(data, Iterable) and not isinstance(data, no_rows) and not special:
+        return _of_items(data, names, index=index)
+    refuse_index(data, index=index)
     if is_spark(data):
-        refuse_index(data, index=index)
         return data
-    iterates = isinstance(data, Iterable) and not isinstance(data, (str, bytes, bytearray))
-    if _has_arrow(data) or isinstance(data, (Mapping, np.ndarray)) or not iterates:
-        refuse_index(data, index=index)
     if _is_lazy(data):
-        parts = data.collect_batches()
-        return Chunks(parts, names, empty=lambda: data.head(0).collect())
+        return Chunks(data.collect_batches(), names, empty=lambda: data.head(0).collect())
     if isinstance(data, np.ndarray) and data.ndim:
         from odps_nb.convert.python_rows import array_frame
 
         return array_frame(data, names)
-    if not _has_arrow(data):
-        if isinstance(data, Mapping):
-            from odps_nb.convert.python_rows import columns_frame
+    if isinstance(data, Mapping) and not _has_arrow(data):
+        from odps_nb.convert.python_rows import columns_frame
 
-            return columns_frame(data)
-        if iterates and not isinstance(data, np.ndarray):  # of no dimension
-            return _of_items(data, names, index=index)
+        return columns_frame(data)
     return as_arrow(data)
 
 
@@ -114,7 +92,7 @@ def _is_lazy(data: Any) -> bool:
 
 
 def _refuse_polars_objects(data: Any) -> None:
-    """Raise for columns of Python objects in polars, which exports their addresses as bytes."""
+    """Refuse columns of Python objects, whose addresses polars exports as bytes."""
     if not _is_from(data, "polars") or not hasattr(data, "collect_schema"):
         return
     for name, dtype in data.collect_schema().items():
@@ -128,7 +106,7 @@ def _refuse_polars_objects(data: Any) -> None:
 
 
 def _named_series(data: Any, names: Names) -> Any:
-    """Return a Series or an Index as a DataFrame; where one value is a row, its name is free."""
+    """Return a Series or an Index as a DataFrame; for a key of one column it needs no name."""
     is_series = _is_from(data, "pandas") or _is_from(data, "polars")
     if is_series and hasattr(data, "to_frame") and not hasattr(data, "columns"):
         is_index = _is_from(data, "pandas") and not hasattr(data, "iloc")
@@ -154,9 +132,6 @@ def _named_series(data: Any, names: Names) -> Any:
     if names.single and isinstance(data, (pa.Array, pa.ChunkedArray)):
         return pa.table({names.order[0]: data})
     return data
-
-
-# -- rows, and iterators of rows or tables --------------------------------------------------------
 
 
 def _of_items(data: Iterable[Any], names: Names, *, index: bool | None) -> Any:
@@ -191,8 +166,7 @@ def _is_table(item: Any) -> bool:
 class Chunks:
     """Tables made of the items of an iterator, one after the other; can be read once.
 
-    An item is a row, and rows are gathered into DataFrames of a bounded size; or it is a table of
-    any kind.
+    Items are rows, which are gathered into DataFrames of a bounded size, or tables of any kind.
     """
 
     def __init__(

@@ -1,67 +1,58 @@
 """Uploads the blobs of chunks, and puts their references into the rows.
 
-References are valid only in the session and stream that returned them (``docs/protocol.md``
-section 6.5), so that a blob which already exists is read and uploaded again.
+A reference is valid only in its session and stream (``docs/protocol.md`` section 6.5), so an
+existing blob is read and uploaded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from odps_nb.access.blob import Blob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
-from odps_nb.access.writing.blob_cells import Content, cells_as_array, content_of
+from odps_nb.access.writing.blob_cells import Content, content_of
 from odps_nb.access.writing.sources import Chunk, Target
-from odps_nb.convert.arrow_schema import arrow_schema
+from odps_nb.convert.arrow_schema import arrow_schema, fit_object_column
 from odps_nb.errors import ArgumentError, ConversionError, OdpsNbError, TruncatedError
 from odps_nb.schema import Column
-from odps_nb.terms import BlobReference, PartitionSpec
+from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:
+    from odps_nb.access.connection import Connection
+    from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.write.session import BlobItem, WriteStream
-
-
-def assemble(chunk: Chunk, blobs: Mapping[str, pa.Array], target: Target) -> pa.RecordBatch:
-    """Join plain columns and BLOB columns in the order of the target."""
-    schema = arrow_schema(target.columns, for_write=True)
-    for place, name in enumerate(schema.names):
-        if name not in blobs:  # with the unit that its times need
-            schema = schema.set(place, chunk.plain.schema.field(name))
-    arrays = [blobs[name] if name in blobs else chunk.plain.column(name) for name in schema.names]
-    return pa.record_batch(arrays, schema=schema)
 
 
 @dataclass(slots=True)
 class _Leaf:
-    """One blob of a chunk: its position, and its reference after the upload."""
+    """One blob of a chunk: its cell, and its raw reference after the upload."""
 
     value: Any
     column_id: int
     partition: PartitionSpec
     name: str
     row: int
-    reference: BlobReference | None = None
+    raw: bytes = b""
 
-    @property
-    def where(self) -> str:
-        """The cell in words, e.g. ``photo[3]``."""
+    def __str__(self) -> str:
         return f"{self.name}[{self.row}]"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class BlobUploader:
-    """Uploads the blobs of chunks into one stream, and counts them."""
+    """Uploads the blobs of chunks into one stream; reads existing ones over ``source``."""
 
     stream: WriteStream
     target: Target
-    column_ids: Mapping[str, int]
-    copy: Callable[[BlobReference], Blob]
+    source: StorageClient | Connection
     count: int = 0
     size: int = 0
+    _reached: _Leaf | None = None
 
     def finish(self, chunk: Chunk) -> pa.RecordBatch:
         """Upload all blobs of a chunk and return the batch with their references."""
@@ -77,13 +68,22 @@ class BlobUploader:
         arrays = {}
         for column in self.target.blobs:
             cells = [
-                map_blobs(cell, column.type, lambda _leaf, _path: _raw(next(found)))
+                map_blobs(cell, column.type, lambda _leaf, _path: next(found).raw)
                 for cell in chunk.cells[column.name]
             ]
-            arrays[column.name] = cells_as_array(
+            arrays[column.name] = fit_object_column(
                 cells, column, first_row=chunk.first_row, conversions=self.target.conversions
             )
-        return assemble(chunk, arrays, self.target)
+        return self._joined(chunk.plain, arrays)
+
+    def _joined(self, plain: pa.RecordBatch, blobs: Mapping[str, pa.Array]) -> pa.RecordBatch:
+        """Join plain columns and BLOB columns in the order of the target."""
+        schema = arrow_schema(self.target.columns, for_write=True)
+        for place, name in enumerate(schema.names):
+            if name not in blobs:  # with the unit that its times need
+                schema = schema.set(place, plain.schema.field(name))
+        arrays = [blobs[name] if name in blobs else plain.column(name) for name in schema.names]
+        return pa.record_batch(arrays, schema=schema)
 
     def _leaves(self, chunk: Chunk, column: Column) -> list[_Leaf]:
         partitions = _partitions(chunk, self.target)
@@ -99,7 +99,7 @@ class BlobUploader:
         return leaves
 
     def _column_id(self, path: str) -> int:
-        for name, number in self.column_ids.items():
+        for name, number in self.stream.schema.column_ids.items():
             if name.casefold() == path.casefold():
                 return number
         raise ArgumentError(
@@ -107,14 +107,13 @@ class BlobUploader:
         )
 
     def _upload(self, leaves: Sequence[_Leaf]) -> None:
-        first = leaves[0]
-        reached = _Reached(first.where)
+        first = self._reached = leaves[0]
         try:
             references = self.stream.upload_blobs(
-                self._items(leaves, reached), first.column_id, first.partition
+                self._items(leaves), first.column_id, first.partition
             )
         except OdpsNbError as error:
-            error.add_note(f"blobs up to {reached.where}")
+            error.add_note(f"blobs up to {self._reached}")
             raise
         if len(references) != len(leaves):
             raise TruncatedError(
@@ -123,13 +122,13 @@ class BlobUploader:
                 actual=len(references),
             )
         for leaf, reference in zip(leaves, references, strict=True):
-            leaf.reference = reference
+            leaf.raw = reference.raw
         self.count += len(leaves)
 
-    def _items(self, leaves: Sequence[_Leaf], reached: _Reached) -> Iterator[BlobItem]:
+    def _items(self, leaves: Sequence[_Leaf]) -> Iterator[BlobItem]:
         """Open blobs one by one, as the upload reads them."""
         for leaf in leaves:
-            reached.where = leaf.where
+            self._reached = leaf
             content = self._content(leaf)
             try:
                 yield content.data, content.mime_type, content.file_name
@@ -140,23 +139,11 @@ class BlobUploader:
 
     def _content(self, leaf: _Leaf) -> Content:
         try:
-            return content_of(leaf.value, self.copy, self.target.image_format)
+            return content_of(leaf.value, partial(Blob, self.source), self.target.image_format)
         except ConversionError as error:
             error.column, error.row = leaf.name, leaf.row
-            error.add_note(f"in {leaf.where}")
+            error.add_note(f"in {leaf}")
             raise
-
-
-@dataclass(slots=True)
-class _Reached:
-    """Progress of an upload, for the note of its error."""
-
-    where: str
-
-
-def _raw(leaf: _Leaf) -> bytes:
-    assert leaf.reference is not None  # every leaf was uploaded
-    return leaf.reference.raw
 
 
 def _partitions(chunk: Chunk, target: Target) -> list[PartitionSpec]:

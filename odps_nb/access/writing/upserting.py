@@ -1,13 +1,11 @@
 """Upserts and deletes rows by primary key, in one commit or not at all.
 
-The key is named in the table's extended metadata (``Reserved``: ``PrimaryKey``, as the Python and
-the Java SDK read it), or else by the columns that a write session marks as distribution keys. Rows
-of one key stay in one stream, which keeps their order; between streams there is no order.
+Rows of one key stay in one stream, which keeps their order; between streams there is no order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,24 +19,19 @@ from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.row_names import Names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
-from odps_nb.terms import Compression, PartitionSpec, TableName
+from odps_nb.terms import PartitionSpec, TableName
 
 if TYPE_CHECKING:
-    from odps_nb.access.checks import PartitionLike
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.table import Table
-    from odps_nb.client.calls.progress import Progress
+    from odps_nb.access.writing.rows import WriteOptions
 
 _FLAG = PrimitiveType(TypeCode.BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An upsert or a delete.
-
-    ``keys`` are the columns of the key; with ``only_keys`` (a delete) only those and the partition
-    columns of the data are used.
-    """
+    """An upsert, or with ``only_keys`` a delete, which uses only key and partition columns."""
 
     keys: tuple[str, ...]
     stamp: Stamp
@@ -77,20 +70,22 @@ class Change:
         """Return the data without columns that a delete does not need."""
         if not self.only_keys:
             return data
-        schema = target.columns
-        open_keys = [column.name for column in schema.partition_columns]
-        needed = [(schema.source_of(column) or column).name for column in schema.partition_columns]
+        schema, keys = target.columns, target.columns.partition_columns
+        needed = [(schema.source_of(column) or column).name for column in keys]
         order = tuple(dict.fromkeys((*self.keys, *needed)))
-        return _only_keys(data, order, {*order, *open_keys}, index=index)
+        names = {*order, *(column.name for column in keys)}
+        # Values without names are keys, too: plain ones of a table with one key column.
+        data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
+        if isinstance(data, Chunks):
+            return data.mapped(lambda table: _select(table, names))
+        return _select(data, names)
 
 
 def _find_key(table: Table) -> tuple[str, ...]:
     """Return the columns of the primary key.
 
-    Raises
-    ------
-    ArgumentError
-        There is none; nothing was written.
+    The table's extended metadata name them (``Reserved``: ``PrimaryKey``, as the Python and Java
+    SDKs read it), or else a write session marks them as distribution keys.
     """
     from odps_nb.client.write.session import open_write_session
 
@@ -109,13 +104,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
 
 
 def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Change:
-    """Check the change against the table and its key.
-
-    Raises
-    ------
-    ArgumentError
-        The table has no primary key, or ``deleted`` names one of its columns.
-    """
+    """Check the change against the table and its key."""
     keys = _find_key(table)
     if deleted is not None and table.schema.find(deleted) is not None:
         raise ArgumentError(
@@ -126,20 +115,6 @@ def _checked(table: Table, *, delete: bool, deleted: str | None = None) -> Chang
     return Change(keys=keys, stamp=stamp, only_keys=delete)
 
 
-def _only_keys(
-    data: Any, order: tuple[str, ...], names: Iterable[str], *, index: bool | None
-) -> Any:
-    """Return data of any kind with only those columns of ``names`` that it has.
-
-    Plain values, such as a list or a Series, are the key of a table with one key column. Rows
-    without names are keys, too, in ``order``.
-    """
-    data = as_tables(data, Names(order=order, single=len(order) == 1), index=index)
-    if isinstance(data, Chunks):
-        return data.mapped(lambda table: _select(table, names))
-    return _select(data, names)
-
-
 def _select(data: Any, names: Iterable[str]) -> Any:
     wanted = {name.casefold() for name in names}
     if is_spark(data) or is_pandas(data):
@@ -148,38 +123,19 @@ def _select(data: Any, names: Iterable[str]) -> Any:
     if isinstance(data, pa.Table):
         return data.select(kept)
     schema = pa.schema([field for field in data.schema if field.name in kept])
-    return pa.RecordBatchReader.from_batches(schema, _selected(data, kept))
-
-
-def _selected(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.RecordBatch]:
-    with reader:
-        for batch in reader:
-            yield batch.select(names)
+    batches = (batch.select(kept) for batch in data)
+    return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 def change_rows(
-    table: Table,
-    data: Any,
-    partition: PartitionLike | None,
-    compression: str | Compression | None,
-    progress: Progress,
-    *,
-    index: bool | None,
-    delete: bool,
-    deleted: str | None = None,
-    conversions: Conversions = AS_THEY_ARE,
+    table: Table, data: Any, options: WriteOptions, *, delete: bool, deleted: str | None = None
 ) -> Receipt:
     """Upsert or delete rows; see `Table.upsert` and `Table.delete`."""
-    from odps_nb.access.writing.rows import WriteOptions, write_data
+    from odps_nb.access.writing.rows import write_data
 
-    options = WriteOptions(
-        partition=check_partition(PartitionSpec.of(partition), table.schema, table.name),
-        compression=Compression.of(compression),
-        index=index,
-        conversions=conversions,
-        progress=progress,
-        change=_checked(table, delete=delete, deleted=deleted),
-    )
+    spec = check_partition(options.partition, table.schema, table.name)
+    change = _checked(table, delete=delete, deleted=deleted)
+    options = replace(options, partition=spec, change=change)
     receipt = write_data(table, data, options)
     table.reload()
     return receipt

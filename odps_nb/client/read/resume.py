@@ -86,7 +86,9 @@ class ResumableRowStream:
     ) -> None:
         self._storage, self._request_at = storage, request_at
         self._columns, self._select = columns, tuple(select)
-        self._start, self._row, self._expected = start, start, expected
+        self._start, self._expected = start, expected
+        self.row: int = start
+        """The next row: all rows before it have been returned."""
         self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
@@ -102,11 +104,6 @@ class ResumableRowStream:
         self._rows_of_last = 0
         self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
-
-    @property
-    def row(self) -> int:
-        """The row before which all have come."""
-        return self._row
 
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
         """Iterate; leaving early closes the connection.
@@ -130,7 +127,7 @@ class ResumableRowStream:
 
         ``row`` maps a row of ``batch`` to its row of the last batch.
         """
-        first = self._row - self._rows_of_last
+        first = self.row - self._rows_of_last
         fitted = fit_text(
             batch,
             self._types[: batch.num_columns],
@@ -167,8 +164,8 @@ class ResumableRowStream:
                     raise refused_in_micro(error, self._what) from error
                 if self._concurrency is not None and isinstance(error, ThrottledError):
                     self._slow_down(self._concurrency)
-                begun = self._row > self._start
-                resume = f"row {self._row}" if begun else None
+                begun = self.row > self._start
+                resume = f"row {self.row}" if begun else None
                 others = self._concurrency is not None and self._concurrency.items > 0
                 self._attempts.again(error, idempotent=True, resume=resume, patient=begun or others)
 
@@ -181,7 +178,7 @@ class ResumableRowStream:
 
     def _advance(self) -> pa.RecordBatch | None:
         if self._stream is None:
-            if self._row == self._expected:
+            if self.row == self._expected:
                 return None
             self._stream = self._open()
         batch = self._stream.next()
@@ -189,7 +186,7 @@ class ResumableRowStream:
             self._require_end(self._stream)
             self._tell_wire()
             return None
-        row = self._row + batch.num_rows
+        row = self.row + batch.num_rows
         if self._expected is not None and row > self._expected:
             asked = self._expected - self._start
             raise FramingError(
@@ -198,13 +195,13 @@ class ResumableRowStream:
             )
         if self._places is not None:
             batch = batch.select(list(self._places))
-        self._row, self._rows_of_last = row, batch.num_rows
+        self.row, self._rows_of_last = row, batch.num_rows
         self._attempts.progressed()
         self._tell(batch)
         return batch
 
     def _open(self) -> RowStream:
-        response = self._storage.open(self._request_at(self._row), attempts=self._attempts)
+        response = self._storage.open(self._request_at(self.row), attempts=self._attempts)
         self._wire_bytes = 0
         try:
             stream = RowStream(response, text=None, columns=self._columns, unit=self._unit)
@@ -241,12 +238,12 @@ class ResumableRowStream:
             raise mismatch(f"the stream has no column {error.args[0]!r}") from None
 
     def _require_end(self, stream: RowStream) -> None:
-        if self._expected is not None and self._row < self._expected:
+        if self._expected is not None and self.row < self._expected:
             raise TruncatedError(
-                f"the stream ends after {self._row - self._start} of "
+                f"the stream ends after {self.row - self._start} of "
                 f"{self._expected - self._start} rows",
                 expected=self._expected - self._start,
-                actual=self._row - self._start,
+                actual=self.row - self._start,
                 request_id=stream.request_id,
             )
 

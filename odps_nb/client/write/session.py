@@ -121,6 +121,7 @@ class WriteSession:
     ) -> None:
         self._storage = storage
         self.ref: WriteSessionRef = ref
+        self.session_id: str = ref.session_id
         self.owned: bool = owned
         self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
         self._lock = threading.Lock()
@@ -134,11 +135,6 @@ class WriteSession:
     def _after_fork(self) -> None:
         """Neither commit nor abort in the child: the session belongs to the parent."""
         self._lock = threading.Lock()
-
-    @property
-    def session_id(self) -> str:
-        """The server's id of this session."""
-        return self.ref.session_id
 
     @property
     def is_over(self) -> bool:

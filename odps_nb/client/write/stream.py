@@ -99,10 +99,13 @@ class WriteStream:
         self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
         self._route_token = session.route_token
         self._access_token: str | None = None
-        self._offset = 0  # rows that the server has for sure
+        self.label: str = f"stream {stream_id}"
+        self.rows: int = 0
+        """Rows that the server has confirmed."""
         self._size = 0
         self._receipt: StreamReceipt | None = None
-        self._failed = False
+        self.failed: bool = False
+        """Whether an error ended the stream."""
         self._home = Home()
 
     # -- life ---------------------------------------------------------------------------------
@@ -128,7 +131,7 @@ class WriteStream:
         self.schema: WriteSchema = answer.schema
         self._table_id, self._schema_version = answer.table_id, answer.schema_version
         self._access_token = answer.access_token
-        self._offset = offset
+        self.rows = offset
         self._route_token = answer.route_token or self._route_token
         if self._tracker is not None:
             self._tracker.plan_split(self.label)
@@ -148,16 +151,6 @@ class WriteStream:
         return self._storage.call(request, tracker=self._tracker, cancel=self._cancel, **more)
 
     @property
-    def label(self) -> str:
-        """Name of the stream in messages."""
-        return f"stream {self.stream_id}"
-
-    @property
-    def rows(self) -> int:
-        """Rows that the server has confirmed."""
-        return self._offset
-
-    @property
     def is_exactly_once(self) -> bool:
         """Whether the stream has offsets; without them a lost response ends it."""
         return self._access_token is not None
@@ -165,16 +158,11 @@ class WriteStream:
     @property
     def closed(self) -> bool:
         """Whether `close` was done, or an error ended the stream."""
-        return self._failed or self._receipt is not None
-
-    @property
-    def failed(self) -> bool:
-        """Whether an error ended the stream."""
-        return self._failed
+        return self.failed or self._receipt is not None
 
     def give_up(self) -> None:
         """Drop the stream without closing it; its rows are never committed."""
-        self._failed = self._receipt is None
+        self.failed = self._receipt is None
 
     def close(self) -> StreamReceipt:
         """Mark the stream as complete; return the receipt for the commit. Idempotent."""
@@ -186,7 +174,7 @@ class WriteStream:
                 patient=True,
             )
             self._receipt = StreamReceipt(
-                stream_id=self.stream_id, version=self.version, rows=self._offset, size=self._size
+                stream_id=self.stream_id, version=self.version, rows=self.rows, size=self._size
             )
             if self._tracker is not None:
                 self._tracker.split_done(self.label)
@@ -199,15 +187,15 @@ class WriteStream:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if error is None:
-            if not self._failed:
+            if not self.failed:
                 self.close()
         else:
-            self._failed = True
+            self.failed = True
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         name = f"{self.stream_id} version {self.version}"
-        return f"<WriteStream {name}, {self._offset} rows, {state}>"
+        return f"<WriteStream {name}, {self.rows} rows, {state}>"
 
     def require_open(self) -> None:
         """Raise a `StateError` unless rows can be written."""
@@ -227,18 +215,18 @@ class WriteStream:
         self.require_open()
         if self._tracker is not None:
             self._tracker.phase(Phase.WRITING)
-        before = self._offset
+        before = self.rows
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
                 self._send(part, compression)
                 del part  # or it would be here while the next one is gathered
         except BaseException:
-            self._failed = True
+            self.failed = True
             raise
-        return self._offset - before
+        return self.rows - before
 
     def _send(self, part: RowPart, compression: Compression) -> None:
-        first = self._offset
+        first = self.rows
         attempts = self._storage.attempts(
             f"TableWrite of {part.rows} rows from row {first} on into {self.label} of "
             f"{self._session.table}",
@@ -256,8 +244,8 @@ class WriteStream:
     def _send_until(
         self, end: int, part: RowPart, first: int, compression: Compression, attempts: Attempts
     ) -> None:
-        while self._offset < end:
-            rest = part.after(self._offset - first)
+        while self.rows < end:
+            rest = part.after(self.rows - first)
             try:
                 self._confirm(self._upload(rest, compression, attempts), end)
             except (TransportError, ServerFaultError, ProtocolError) as error:
@@ -270,7 +258,7 @@ class WriteStream:
     ) -> WriteRowsAnswer:
         request = WriteRows(
             count=part.rows,
-            row_offset=self._offset if self.is_exactly_once else None,
+            row_offset=self.rows if self.is_exactly_once else None,
             access_token=self._access_token,
             table_id=self._table_id,
             schema_version=self._schema_version,
@@ -294,7 +282,7 @@ class WriteStream:
                 code="RowOffsetConflict",
                 hint="another writer uses this stream",
             )
-        self._offset = end
+        self.rows = end
 
     # -- after a lost answer ------------------------------------------------------------------
 
@@ -318,7 +306,7 @@ class WriteStream:
             # Without offsets the lost upload might still be on its way in.
             error.add_note("whether these rows arrive is unknown, so they are not sent again")
             attempts.give_up(error)
-        self._offset = landed
+        self.rows = landed
         if landed < end:
             attempts.again(error, idempotent=True, resume=f"row {landed}")
         elif self._tracker is not None:

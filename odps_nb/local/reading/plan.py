@@ -34,7 +34,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSession:
+class OpenReadSession:
     """An open read session; ``ranges`` are the splits as row ranges of the snapshot."""
 
     session_id: str
@@ -244,7 +244,7 @@ def seek(files: Sequence[ScanFile], offset: int) -> tuple[int, int]:
 _FACTS = ("rows", "size", "version", "predicate_text", "increment")
 
 
-def session_text(session: ReadSession) -> str:
+def session_text(session: OpenReadSession) -> str:
     """Serialise a session for the catalogue."""
     plan = session.plan
     return json.dumps(
@@ -264,7 +264,7 @@ def session_text(session: ReadSession) -> str:
     )
 
 
-def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> ReadSession:
+def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> OpenReadSession:
     """Parse a session from the catalogue."""
     saved = json.loads(text)
     project, schema, table = saved["table"]
@@ -282,7 +282,7 @@ def session_of_text(session_id: str, text: str, expires: float, duck: Duck) -> R
         predicate=parse_filter(saved["facts"]["predicate_text"], stored, duck),
         block_rows=saved["block"],
     )
-    return ReadSession(
+    return OpenReadSession(
         session_id=session_id,
         table=TableName(project=project, schema=schema, table=table),
         schema=output,

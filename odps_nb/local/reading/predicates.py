@@ -182,7 +182,6 @@ def _parse(text: str) -> Any:
 
 def _spelled(tree: Any) -> str:
     """Spell it for DuckDB, unless a function builds huge values there or looks outside."""
-
     try:
         spelled, names = spell(tree)
     except SqlglotError as error:
@@ -208,7 +207,6 @@ def _flatten(parsed: Any) -> list[Any]:
 
 def _resolve(parsed: Any, schema: TableSchema, text: str) -> frozenset[str]:
     """Return the columns that an expression uses; quotes them in place."""
-
     used = set()
     for node in parsed.find_all(exp.Column):
         parts = node.parts

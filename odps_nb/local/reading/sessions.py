@@ -25,8 +25,8 @@ from odps_nb.local.reading.increments import (
     with_system_columns,
 )
 from odps_nb.local.reading.plan import (
+    OpenReadSession,
     ReadRules,
-    ReadSession,
     cut_ranges,
     echoed,
     find_column,
@@ -73,7 +73,7 @@ class ReadSessions:
         self._rules, self._forms = rules, forms
         self._loaded = lru_cache(CACHED)(self._load)  # without asking the catalogue again
 
-    def create(self, request: CreateReadSession) -> ReadSession:
+    def create(self, request: CreateReadSession) -> OpenReadSession:
         """Create a session: a snapshot of the visible rows, cut into splits."""
         session_id = new_id()
         with self._db.transaction():
@@ -88,7 +88,7 @@ class ReadSessions:
             raise
         return session
 
-    def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> ReadSession:
+    def get(self, name: TableName, session_id: str, *, refresh: bool = False) -> OpenReadSession:
         """Return a session of that table; 404 if unknown or expired."""
         session = self._loaded(session_id)
         if session.expires <= self._clock():
@@ -108,7 +108,7 @@ class ReadSessions:
 
     def rows(
         self,
-        session: ReadSession,
+        session: OpenReadSession,
         split: Split,
         *,
         columns: Sequence[str] = (),
@@ -198,7 +198,7 @@ class ReadSessions:
         segments: tuple[Segment, ...],
         request: CreateReadSession,
         changed: tuple[Changed, ...] | None = None,
-    ) -> ReadSession:
+    ) -> OpenReadSession:
         output = output_schema(table, request)
         if changed is not None:
             output = with_system_columns(output)
@@ -217,7 +217,7 @@ class ReadSessions:
         if by_rows and self._rules.kept_ranges and predicate is not None:
             plan = replace(plan, files=tuple(self._counted(plan)))
         ranges, buckets = self._ranges(segments, request, changed)
-        return ReadSession(
+        return OpenReadSession(
             session_id=session_id,
             table=table.name,
             schema=output,
@@ -256,7 +256,7 @@ class ReadSessions:
                 yield replace(file, kept=sum(batch.num_rows for batch in batches))
 
     def _window(
-        self, session: ReadSession, split: Split, skip: int
+        self, session: OpenReadSession, split: Split, skip: int
     ) -> tuple[int, int, int, int | None]:
         """Return snapshot rows ``[start, stop)``, kept rows to skip, and how many to return."""
         if isinstance(split, IndexSplit):
@@ -277,7 +277,7 @@ class ReadSessions:
         start, before = seek(session.plan.files, split.offset)
         return start, session.rows, split.offset - before + skip, max(0, split.count - skip)
 
-    def _save(self, session: ReadSession, table: Table) -> None:
+    def _save(self, session: OpenReadSession, table: Table) -> None:
         self._db.run(
             "INSERT INTO read_sessions VALUES (?, ?, ?, ?, ?)",
             session.session_id,
@@ -287,7 +287,7 @@ class ReadSessions:
             session_text(session),
         )
 
-    def _load(self, session_id: str) -> ReadSession:
+    def _load(self, session_id: str) -> OpenReadSession:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)

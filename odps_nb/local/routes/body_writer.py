@@ -148,11 +148,7 @@ class BodyWriter:
     def _drop(self, count: int) -> None:
         """Forget what was sent."""
         pieces = self._pieces
-        place = 0
-        while place < len(pieces) and count >= len(pieces[place]):
-            count -= len(pieces[place])
-            place += 1
-        rest = pieces[place:]
+        while pieces and count >= len(pieces[0]):
+            count -= len(pieces.pop(0))
         if count:
-            rest[0] = memoryview(rest[0])[count:]
-        self._pieces = rest
+            pieces[0] = memoryview(pieces[0])[count:]

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from odps_nb.local import faults
 from odps_nb.local.forms import formed
-from odps_nb.local.reading.plan import ReadSession, check_batch
+from odps_nb.local.reading.plan import OpenReadSession, check_batch
 from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
@@ -98,7 +98,7 @@ class StorageActions:
         session = self._reads.get(request.table, request.session_id, refresh=request.refresh)
         return self._read_answer(session)
 
-    def _read_answer(self, session: ReadSession) -> calls.ReadSessionAnswer:
+    def _read_answer(self, session: OpenReadSession) -> calls.ReadSessionAnswer:
         return calls.ReadSessionAnswer(
             session_id=session.session_id,
             status=SessionStatus.NORMAL,

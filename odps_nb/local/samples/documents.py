@@ -12,7 +12,6 @@ from odps_nb.local.samples import pictures
 from odps_nb.local.samples.values import SampleBatch, SampleBlob
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.schema import TableSchema
-from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
 SCHEMA = TableSchema(
@@ -56,7 +55,7 @@ def rows() -> Iterator[SampleBatch]:
     bare = [p if p is None else [{**page, "image": None} for page in p] for p in pages]
     columns = {"id": range(1, len(titles) + 1), "title": titles, "pages": bare}
     batch = pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
-    yield SampleBatch(partition=PartitionSpec(), batch=batch, blobs={"pages": pages})
+    yield SampleBatch(batch=batch, blobs={"pages": pages})
 
 
 def pdf() -> bytes:

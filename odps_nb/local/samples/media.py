@@ -15,7 +15,6 @@ from odps_nb.local.samples import data_files, documents, pictures, recordings
 from odps_nb.local.samples.values import SampleBatch, SampleBlob
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.schema import TableSchema
-from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
 SCHEMA = TableSchema(
@@ -116,4 +115,4 @@ def rows() -> Iterator[SampleBatch]:
         "content": pa.nulls(len(names)),
     }
     batch = pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
-    yield SampleBatch(partition=PartitionSpec(), batch=batch, blobs={"content": contents})
+    yield SampleBatch(batch=batch, blobs={"content": contents})

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from odps_nb.local.samples.values import SampleBatch
 from odps_nb.local.store.arrow_types import arrow_schema
@@ -268,11 +267,7 @@ def _with_probes(batch: pa.RecordBatch, first_id: int) -> pa.RecordBatch:
         {**probe, "id": first_id + number, "status": "probe"} for number, probe in enumerate(PROBES)
     ]
     tail = pa.RecordBatch.from_pylist(probes, schema=ARROW_SCHEMA)
-    columns = [
-        pc.cast(pa.concat_arrays([column, extra]), field.type)
-        for column, extra, field in zip(batch.columns, tail.columns, ARROW_SCHEMA, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+    return pa.Table.from_batches([batch, tail]).combine_chunks().to_batches()[0]
 
 
 _LAST_INSTANT = dt.datetime(9999, 12, 31, 23, 59, 59, 999000)

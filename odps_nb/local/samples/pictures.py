@@ -156,20 +156,12 @@ def bar_chart() -> bytes:
     """PNG: a chart of orders per day."""
     image = Image.new("RGB", (560, 360), "#ffffff")
     draw = ImageDraw.Draw(image)
-    title, small = ImageFont.load_default(20), ImageFont.load_default(13)
-    draw.text((28, 20), "Orders per day", "#0f172a", title)
-    values = (231, 243, 248, 252, 260, 284, 279, 251)
-    for line in range(0, 301, 100):
-        y = 310 - line * 0.78
-        draw.line((56, y, 536, y), "#e2e8f0")
-        draw.text((22, y - 8), f"{line}k", "#64748b", small)
-    for number, value in enumerate(values):
+    draw.text((28, 20), "Orders per day", "#0f172a", ImageFont.load_default(20))
+    for number, value in enumerate((231, 243, 248, 252, 260, 284, 279, 251)):
         left, top = 70 + number * 58, 310 - value * 0.78
-        weekend = number in (5, 6)
-        colour = "#f97316" if weekend else "#2563eb"
+        colour = "#f97316" if number in (5, 6) else "#2563eb"
         draw.rounded_rectangle((left, top, left + 38, 310), 5, fill=colour)
-        draw.text((left + 4, 318), f"{number + 1} Jan", "#334155", small)
-        draw.text((left + 7, top - 18), f"{value}", "#334155", small)
+        draw.text((left + 4, 318), f"{number + 1} Jan", "#334155", ImageFont.load_default(13))
     return encode(image, "PNG")
 
 

@@ -29,8 +29,8 @@ class SampleBatch:
     in the place of each reference.
     """
 
-    partition: PartitionSpec
     batch: pa.RecordBatch
+    partition: PartitionSpec = field(default_factory=PartitionSpec)
     blobs: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def with_references(self, store: Callable[[SampleBlob], bytes]) -> pa.RecordBatch:

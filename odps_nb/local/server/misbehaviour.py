@@ -24,10 +24,12 @@ from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from odps_nb.local import faults
+from odps_nb.local.routes.asgi_io import drain
 from odps_nb.local.service import Service
 from odps_nb.wire.calls import ROUTE_TOKEN, STATUS_OF_CODE, encode_error_json, encode_error_xml
 
@@ -124,7 +126,7 @@ class MisbehavingApp:
         if rule is None:
             await self._app(scope, receive, send)
         elif rule.fault == "status":
-            await _drain(receive)
+            await drain(Request(scope, receive))
             await _refusal(rule, xml=not action)(scope, receive, send)
         elif rule.fault == "close":
             await self._app(_watched(scope), receive, _nowhere)
@@ -188,13 +190,6 @@ class _Spoiled:
 
 async def _nowhere(message: Message) -> None:
     """Discard a message."""
-
-
-async def _drain(receive: Receive) -> None:
-    while True:
-        message = await receive()
-        if message["type"] != "http.request" or not message.get("more_body"):
-            return
 
 
 def _refusal(rule: Rule, *, xml: bool) -> Response:

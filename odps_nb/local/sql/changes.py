@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odps_nb.local import faults
-from odps_nb.local.sql.statements import Branch, Change, Insert, Merge
+from odps_nb.local.sql.statements import Branch, ChangeRows, Insert, Merge
 from odps_nb.local.sql.text_words import names, quoted
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.local.store.tables import Table
@@ -19,20 +19,22 @@ _ROW, _KIND = "__row", "__kind"
 _ENDS = (",", "where", "when")
 
 
-def read_update(cursor: Cursor) -> Change:
+def read_update(cursor: Cursor) -> ChangeRows:
     """Parse what follows UPDATE: ``t [alias] SET c = expression, … [WHERE …]``."""
     name = cursor.dotted()
     alias = _alias(cursor, "set")
     cursor.expect("set")
-    return Change(name=name, alias=alias, values=_assignments(cursor), condition=_condition(cursor))
+    return ChangeRows(
+        name=name, alias=alias, values=_assignments(cursor), condition=_condition(cursor)
+    )
 
 
-def read_delete(cursor: Cursor) -> Change:
+def read_delete(cursor: Cursor) -> ChangeRows:
     """Parse what follows DELETE: ``FROM t [alias] [WHERE …]``."""
     cursor.expect("from")
     name = cursor.dotted()
     alias = "" if cursor.at_end else _alias(cursor, "where")
-    return Change(name=name, alias=alias, condition=_condition(cursor))
+    return ChangeRows(name=name, alias=alias, condition=_condition(cursor))
 
 
 def read_merge(cursor: Cursor) -> Merge:
@@ -116,7 +118,7 @@ def _condition(cursor: Cursor) -> str:
     return cursor.take(cursor.rest)
 
 
-def rows_of(change: Change, table: Table) -> Insert:
+def rows_of(change: ChangeRows, table: Table) -> Insert:
     """Return the INSERT of the rows that a change touches, with their new values."""
     _check_transactional(table, "DELETE" if not change.values else "UPDATE")
     values = _set_values(table, change.values)

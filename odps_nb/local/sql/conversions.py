@@ -18,7 +18,7 @@ from typing import Any
 from sqlglot import exp
 
 from odps_nb.local.sql.duck_types import CLOCKS
-from odps_nb.local.sql.times import Clock
+from odps_nb.local.sql.times import SessionClock
 from odps_nb.local.sql.trees import (
     ARITHMETIC,
     COMPARISONS,
@@ -225,7 +225,7 @@ def _keep_digits(value: Any) -> None:
             value.replace(exp.Cast(this=value.copy(), to=kind))
 
 
-def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: Clock) -> None:
+def convert_rows(query: Any, into: Sequence[TypeCode], types: Types, clock: SessionClock) -> None:
     """Convert the inserted values that are not constants, in place; not those of a ``*``."""
     if clock.is_utc:
         return

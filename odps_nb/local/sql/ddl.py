@@ -13,14 +13,12 @@ from odps_nb.local import faults
 from odps_nb.local.rights import Right, Rights
 from odps_nb.local.sql.refusals import did_you_mean
 from odps_nb.local.sql.statements import (
-    AddColumns,
     AlterTable,
     ChangeColumn,
     ChangePartitions,
     ChangeSchema,
     DropTable,
     Name,
-    RenamePartition,
 )
 from odps_nb.local.store.catalog import Catalog
 from odps_nb.local.store.snapshots import Snapshots
@@ -118,11 +116,10 @@ class Definitions:
         match statement:
             case ChangePartitions():
                 self._change_partitions(statement, table)
-            case RenamePartition():
-                old = self._catalog.partition(table, statement.spec)
-                self._catalog.rename_partition(table, old, statement.new)
             case ChangeColumn():
                 self._catalog.change_schema(table, _changed_column(table, statement))
+            case AlterTable(added=added) if added:
+                self._add_columns(statement, table, settings)
             case AlterTable():
                 self._catalog.alter_table(
                     table,
@@ -131,12 +128,14 @@ class Definitions:
                     lifecycle=statement.lifecycle,
                     properties=dict(statement.properties),
                 )
-            case AddColumns():
-                self._add_columns(statement, table, settings)
 
     def _change_partitions(self, statement: ChangePartitions, table: Table) -> None:
         if statement.action == "add":
             self._add_partitions(statement, table)
+            return
+        if statement.action == "rename":
+            old = self._catalog.partition(table, statement.specs[0])
+            self._catalog.rename_partition(table, old, statement.specs[1])
             return
         found = [
             partition
@@ -153,10 +152,10 @@ class Definitions:
             self._snapshots.publish(table, (), replace=specs)
 
     def _add_columns(
-        self, statement: AddColumns, table: Table, settings: Mapping[str, str]
+        self, statement: AlterTable, table: Table, settings: Mapping[str, str]
     ) -> None:
-        known = table.schema.find if statement.if_not_exists else lambda _name: None
-        added = tuple(c for c in statement.columns if known(c.name) is None)
+        known = table.schema.find if statement.lenient else lambda _name: None
+        added = tuple(c for c in statement.added if known(c.name) is None)
         check_decimals(TableSchema(columns=added), settings)
         if added:
             schema = replace(table.schema, columns=(*table.schema.columns, *added))

@@ -27,7 +27,7 @@ from odps_nb.local.reading.plan import find_column
 from odps_nb.local.reading.scans import ScanFile, ScanPlan, scan
 from odps_nb.local.sql.ddl import Place
 from odps_nb.local.sql.refusals import FarTime
-from odps_nb.local.sql.results import Rows
+from odps_nb.local.sql.results import ResultRows
 from odps_nb.local.sql.run import Job, SqlRunner, Stopper
 from odps_nb.local.sql.statements import Query, Statement
 from odps_nb.local.sql.text import parse_statement
@@ -119,14 +119,15 @@ class Instances:
         nothing starts, whatever the statement is. With ``estimates`` nothing runs; the estimate
         becomes the message. ``patience`` is how many seconds to wait for the end.
         """
-        instance_id = self._known(place, guid)
-        if instance_id is None:
-            statement = parse_statement(query)
-            with self._lock:
-                instance_id = self._known(place, guid)  # another thread may have been first
-                if instance_id is None:
-                    instance_id = self._insert(place, query, task, guid, source)
-                    self._start(instance_id, statement, place, estimates=estimates)
+        with self._lock:
+            instance_id = self._known(place, guid)
+            if instance_id is None:
+                statement = parse_statement(query)
+                instance_id = self._insert(place, query, task, guid, source)
+                stopper = Stopper()
+                given = (instance_id, statement, place, stopper)
+                future = self._pool.submit(self._run, *given, estimates=estimates)
+                self._running[instance_id] = (stopper, future)
         self.wait(instance_id, patience)
         return self.get(place.project, instance_id)
 
@@ -153,21 +154,6 @@ class Instances:
                 db.execute("INSERT INTO guids VALUES (?, ?, ?, ?)", (*of, guid, instance_id))
         return instance_id
 
-    def _start(
-        self, instance_id: str, statement: Statement, place: Place, *, estimates: bool
-    ) -> None:
-        """Run a statement in a thread; the caller holds the lock."""
-        stopper = Stopper()
-
-        def work() -> str:
-            if estimates:
-                return self._runner.cost(statement, place).encode()
-            self._perform(instance_id, statement, place, stopper)
-            return ""
-
-        future = self._pool.submit(self._run, instance_id, work)
-        self._running[instance_id] = (stopper, future)
-
     def wait(self, instance_id: str, seconds: float) -> None:
         """Wait for the end of an instance, for at most so many seconds."""
         with self._lock:
@@ -181,9 +167,7 @@ class Instances:
             "SELECT * FROM instances WHERE instance_id = ? AND project = ?", instance_id, project
         )
         if row is None:
-            raise faults.no_such(
-                f"the instance {instance_id!r} does not exist", code="NoSuchObject"
-            )
+            raise faults.no_such(f"the instance {instance_id!r} does not exist")
         return self._instance(row)
 
     def _instance(self, row: sqlite3.Row) -> Instance:
@@ -325,10 +309,21 @@ class Instances:
             except _FarResult:
                 unit = TimeUnit.MICRO
 
-    def _run(self, instance_id: str, work: Callable[[], str]) -> None:
+    def _run(
+        self,
+        instance_id: str,
+        statement: Statement,
+        place: Place,
+        stopper: Stopper,
+        *,
+        estimates: bool,
+    ) -> None:
         status, message = SUCCESS, ""
         try:
-            message = work()
+            if estimates:
+                message = self._runner.cost(statement, place).encode()
+            else:
+                self._perform(instance_id, statement, place, stopper)
         except CancelledError:
             status = CANCELLED
         except OdpsNbError as error:
@@ -361,7 +356,7 @@ class Instances:
         with self._lock:
             self._running.pop(instance_id, None)
 
-    def _keep(self, instance_id: str, rows: Rows, unit: TimeUnit, stopper: Stopper) -> None:
+    def _keep(self, instance_id: str, rows: ResultRows, unit: TimeUnit, stopper: Stopper) -> None:
         schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
         with RowFileWriter(self._folder, schema) as writer:
             for batch in rows.batches:
@@ -398,6 +393,5 @@ def _in_unit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _spelled(error: OdpsNbError) -> str:
     text = error.message
-    return (
-        text if text.startswith("ODPS-") else f"ODPS-0130071: Semantic analysis exception - {text}"
-    )
+    is_coded = text.startswith("ODPS-")
+    return text if is_coded else f"ODPS-0130071: Semantic analysis exception - {text}"

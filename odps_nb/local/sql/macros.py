@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 FAR = "a time is beyond nanoseconds"
 CUT = (
     "a time has digits below a microsecond and another one is out of the range of nanoseconds,"
@@ -9,129 +11,119 @@ CUT = (
 )
 """What a query says that read text with nanoseconds and found a year such as 9999."""
 
-# units as people write them -> parts of DuckDB
-_PART = """mc_part(part) AS CASE lower(part)
+_TEXT = r"""
+-- units as people write them -> parts of DuckDB
+mc_part(part) AS CASE lower(part)
     WHEN 'yyyy' THEN 'year' WHEN 'year' THEN 'year' WHEN 'yy' THEN 'year'
     WHEN 'mm' THEN 'month' WHEN 'month' THEN 'month' WHEN 'mon' THEN 'month'
-    WHEN 'dd' THEN 'day' WHEN 'day' THEN 'day'
+    WHEN 'dd' THEN 'day' WHEN 'day' THEN 'day' WHEN 'week' THEN 'week'
     WHEN 'hh' THEN 'hour' WHEN 'hour' THEN 'hour' WHEN 'mi' THEN 'minute'
-    WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond' WHEN 'week' THEN 'week'
-    ELSE error('unknown unit ' || part) END"""
-
-# A long division with three digits a step: HUGEINT holds 38 digits, the remainder is below b.
-_QUOTIENT = (
-    "mc_digits(x) AS CAST(replace(CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR), '.', '')"
-    " AS HUGEINT)",
-    "mc_left(a, b) AS (a % b) * 1000",
-    *(
-        f"mc_left{n}(a, b) AS mc_left({f'mc_left{n - 1}(a, b)' if n > 1 else 'a'}, b)"
-        for n in range(1, 7)
-    ),
-    "mc_long_division(a, b) AS (a // b) * 1000000000000000000"
-    + "".join(f" + (mc_left{n}(a, b) // b) * {10 ** (18 - 3 * n)}" for n in range(1, 7)),
-    "mc_quotient(a, b) AS CAST(mc_long_division(mc_digits(a), nullif(mc_digits(b), 0))"
-    " AS DECIMAL(38, 0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18))",
+    WHEN 'ss' THEN 'second' WHEN 'ff3' THEN 'millisecond'
+    ELSE error('unknown unit ' || part) END;
+mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS);
+mc_now() AS mc_getdate();
+mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS);
+mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)), (a, b, part) AS
+    date_diff(mc_part(part), CAST(b AS TIMESTAMP), CAST(a AS TIMESTAMP));
+mc_dateadd(d, n, part) AS CAST(CAST(d AS TIMESTAMP) + CASE mc_part(part) WHEN 'year' THEN
+    to_years(CAST(n AS INTEGER)) WHEN 'month' THEN to_months(CAST(n AS INTEGER)) WHEN 'day' THEN
+    to_days(CAST(n AS INTEGER)) WHEN 'hour' THEN to_hours(n) WHEN 'minute' THEN to_minutes(n)
+    WHEN 'second' THEN to_seconds(n) WHEN 'millisecond' THEN to_milliseconds(n) END AS
+    TIMESTAMP_MS);
+mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
+mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
+mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE);
+mc_datepart(d, part) AS CAST(date_part(mc_part(part), CAST(d AS TIMESTAMP)) AS BIGINT);
+mc_datetrunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS);
+mc_trunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
+mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'), CASE
+    lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10 WHEN 'hour' THEN 19
+    ELSE error('unknown unit ' || part) END);
+mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS);
+-- of the same day, or of two last days, without a fraction; else a month has 31 days
+mc_is_last(d) AS CAST(d AS DATE) = last_day(d);
+mc_into_month(d) AS day(d) * 86400 + epoch(d - date_trunc('day', d));
+mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE WHEN day(x) = day(y) OR
+    (mc_is_last(x) AND mc_is_last(y)) THEN CAST(0 AS DOUBLE) ELSE (mc_into_month(x) -
+    mc_into_month(y)) / 2678400 END;
+mc_months_between(x, y) AS mc_months(CAST(x AS TIMESTAMP), CAST(y AS TIMESTAMP));
+mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1;
+mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT), (d) AS CAST(epoch(CAST(d
+    AS TIMESTAMP)) AS BIGINT);
+mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP));
+mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS);
+mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form);
+-- Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat
+-- the first one is meant, as in Python; those that take any time keep its nanoseconds.
+mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ));
+mc_first(c, zone) AS c - (mc_clock(c - INTERVAL 1 DAY, zone) - (c - INTERVAL 1 DAY));
+mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first(c, zone) ELSE
+    CAST(timezone(zone, c) AS TIMESTAMP) END;
+mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP));
+mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP));
+-- a date is its midnight
+mc_time(x) AS x + INTERVAL 0 SECOND;
+mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t);
+mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c THEN mc_same(c, t,
+    zone) ELSE mc_utc(c, zone) END;
+mc_back(x, source, zone) AS x + (mc_back_utc(CAST(x AS TIMESTAMP), CAST(source AS TIMESTAMP),
+    zone) - CAST(x AS TIMESTAMP));
+-- text may name its own zone, which the cast to TIMESTAMP leaves out
+mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)');
+-- of text that is no time x is null or an error, which null + x would not raise
+mc_text(x, s, zone) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) IS NULL THEN x ELSE x + (CASE WHEN
+    mc_has_zone(s) THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\d)', '\1') AS TIMESTAMPTZ) AS
+    TIMESTAMP) ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END;
+mc_within(t) AS CASE WHEN t < TIMESTAMP '0001-01-01 00:00:00' OR t >= TIMESTAMP
+    '10000-01-01 00:00:00' THEN
+    error('a time of the session is before the year 1 or after the year 9999 in UTC') ELSE t END;
+mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00' AND
+    TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END;
+mc_micro(s) AS CASE WHEN regexp_matches(s, '\.\d{6}\d*[1-9]') THEN error('{CUT}') ELSE s END;
+-- the first and the last nanosecond are infinite to DuckDB
+mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP) WHEN x < TIMESTAMP
+    '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224' WHEN x IS NOT NULL THEN
+    TIMESTAMP '2262-04-11 23:47:16.854775' END;
+mc_cut(x) AS trunc(x);
+mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]') THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE))
+    AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END;
+-- A long division with three digits a step: HUGEINT holds 38 digits, the remainder is below b.
+mc_digits(x) AS CAST(replace(CAST(CAST(x AS DECIMAL(38, 18)) AS VARCHAR), '.', '') AS HUGEINT);
+mc_left(a, b) AS (a % b) * 1000;
+mc_left1(a, b) AS mc_left(a, b);
+mc_left2(a, b) AS mc_left(mc_left1(a, b), b);
+mc_left3(a, b) AS mc_left(mc_left2(a, b), b);
+mc_left4(a, b) AS mc_left(mc_left3(a, b), b);
+mc_left5(a, b) AS mc_left(mc_left4(a, b), b);
+mc_left6(a, b) AS mc_left(mc_left5(a, b), b);
+mc_long_division(a, b) AS (a // b) * 1000000000000000000 + (mc_left1(a, b) // b) *
+    1000000000000000 + (mc_left2(a, b) // b) * 1000000000000 + (mc_left3(a, b) // b) *
+    1000000000 + (mc_left4(a, b) // b) * 1000000 + (mc_left5(a, b) // b) * 1000 + (mc_left6(a,
+    b) // b) * 1;
+mc_quotient(a, b) AS CAST(mc_long_division(mc_digits(a), nullif(mc_digits(b), 0)) AS DECIMAL(38,
+    0)) * CAST('0.000000000000000001' AS DECIMAL(19, 18));
+-- Products of the parts before and after the point: each fits into HUGEINT if the whole one does.
+-- p and q are the powers of ten of the scales of a and b, the others lead to the scale wanted.
+mc_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT);
+mc_rounded(x, unit) AS (x + sign(x) * (unit // 2)) // unit;
+mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': y}], lambda r:
+    (r.a // p) * (r.b // q) * unit + (r.a // p) * (r.b % q) * to_b + (r.a % p) * (r.b // q) *
+    to_a + mc_rounded((r.a % p) * (r.b % q), over))[1];
+mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n || ' rows of the source');
+mc_valid_json(x) AS CASE WHEN json_valid(CAST(x AS VARCHAR)) THEN CAST(x AS VARCHAR) END;
+mc_json_list(x) AS CASE WHEN len(x) > 0 THEN CAST(to_json(x) AS VARCHAR) END;
+mc_tolower(x) AS lower(x);
+mc_toupper(x) AS upper(x);
+mc_lengthb(x) AS octet_length(encode(x));
+mc_isnull(x) AS x IS NULL;
+mc_wm_concat(separator, x) AS string_agg(CAST(x AS VARCHAR), separator);
+mc_char_matchcount(a, b) AS length(b) - length(translate(b, a, ''));
+mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'), lambda p: starts_with(p, k ||
+    ':'))[1], ':', 2), (x, s, t, k) AS split_part(list_filter(string_split(x, s), lambda p:
+    starts_with(p, k || t))[1], t, 2)
+"""
+MACROS = tuple(
+    re.sub(r"--.*\n", "", one).replace("{CUT}", CUT).replace("{FAR}", FAR).strip()
+    for one in _TEXT.split(";\n")
 )
-
-# Products of the parts before and after the point: each fits into HUGEINT if the whole one does.
-# p and q are the powers of ten of the scales of a and b, the others lead to the scale wanted.
-_PRODUCT = (
-    "mc_unscaled(x) AS CAST(replace(CAST(x AS VARCHAR), '.', '') AS HUGEINT)",
-    "mc_rounded(x, unit) AS (x + sign(x) * (unit // 2)) // unit",
-    "mc_product(x, y, p, q, unit, to_a, to_b, over) AS list_transform([{'a': x, 'b': y}], lambda r:"
-    " (r.a // p) * (r.b // q) * unit + (r.a // p) * (r.b % q) * to_b"
-    " + (r.a % p) * (r.b // q) * to_a + mc_rounded((r.a % p) * (r.b % q), over))[1]",
-)
-
-# Between instants in UTC (TIMESTAMP) and the clock of a zone. Of an hour that the clocks repeat the
-# first one is meant, as in Python; those that take any time keep its nanoseconds.
-_ZONES = (
-    "mc_clock(t, zone) AS timezone(zone, CAST(t AS TIMESTAMPTZ))",
-    "mc_first(c, zone) AS c - (mc_clock(c - INTERVAL 1 DAY, zone) - (c - INTERVAL 1 DAY))",
-    "mc_utc(c, zone) AS CASE WHEN mc_clock(mc_first(c, zone), zone) = c THEN mc_first(c, zone)"
-    " ELSE CAST(timezone(zone, c) AS TIMESTAMP) END",
-    "mc_instant(x, zone) AS x + (mc_utc(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
-    "mc_local(x, zone) AS x + (mc_clock(CAST(x AS TIMESTAMP), zone) - CAST(x AS TIMESTAMP))",
-    "mc_time(x) AS x + INTERVAL 0 SECOND",  # a date is its midnight
-    "mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t)",
-    "mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c"
-    " THEN mc_same(c, t, zone) ELSE mc_utc(c, zone) END",
-    "mc_back(x, source, zone) AS x + (mc_back_utc(CAST(x AS TIMESTAMP), CAST(source AS TIMESTAMP),"
-    " zone) - CAST(x AS TIMESTAMP))",
-    # text may name its own zone, which the cast to TIMESTAMP leaves out
-    r"mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)')",
-    # of text that is no time x is null or an error, which null + x would not raise
-    "mc_text(x, s, zone) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) IS NULL THEN x"
-    " ELSE x + (CASE WHEN mc_has_zone(s)"
-    " THEN CAST(TRY_CAST(regexp_replace(s, ' +([+-]\\d)', '\\1') AS TIMESTAMPTZ) AS TIMESTAMP)"
-    " ELSE mc_utc(TRY_CAST(s AS TIMESTAMP), zone) END - TRY_CAST(s AS TIMESTAMP)) END",
-    "mc_within(t) AS CASE WHEN t < TIMESTAMP '0001-01-01 00:00:00'"
-    " OR t >= TIMESTAMP '10000-01-01 00:00:00' THEN error('a time of the session is before the"
-    " year 1 or after the year 9999 in UTC') ELSE t END",
-    "mc_near(s) AS CASE WHEN TRY_CAST(s AS TIMESTAMP) NOT BETWEEN TIMESTAMP '1677-09-22 00:00:00'"
-    f" AND TIMESTAMP '2262-04-11 00:00:00' THEN error('{FAR}') ELSE s END",
-    rf"mc_micro(s) AS CASE WHEN regexp_matches(s, '\.\d{{6}}\d*[1-9]')"
-    f" THEN error('{CUT}') ELSE s END",
-)
-
-MACROS = (
-    _PART,
-    "mc_getdate() AS CAST(get_current_timestamp() AS TIMESTAMP_MS)",
-    "mc_now() AS mc_getdate()",
-    "mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS)",
-    "mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)),"
-    " (a, b, part) AS date_diff(mc_part(part), CAST(b AS TIMESTAMP), CAST(a AS TIMESTAMP))",
-    "mc_dateadd(d, n, part) AS CAST(CAST(d AS TIMESTAMP) + CASE mc_part(part)"
-    " WHEN 'year' THEN to_years(CAST(n AS INTEGER)) WHEN 'month' THEN to_months(CAST(n AS INTEGER))"
-    " WHEN 'day' THEN to_days(CAST(n AS INTEGER)) WHEN 'hour' THEN to_hours(n)"
-    " WHEN 'minute' THEN to_minutes(n) WHEN 'second' THEN to_seconds(n)"
-    " WHEN 'millisecond' THEN to_milliseconds(n) END AS TIMESTAMP_MS)",
-    "mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER)",
-    "mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER)",
-    "mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE)",
-    "mc_datepart(d, part) AS CAST(date_part(mc_part(part), CAST(d AS TIMESTAMP)) AS BIGINT)",
-    "mc_datetrunc(d, part) AS"
-    " CAST(date_trunc(mc_part(part), CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS)",
-    "mc_trunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE)",
-    "mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'),"
-    " CASE lower(part) WHEN 'year' THEN 4 WHEN 'month' THEN 7 WHEN 'day' THEN 10"
-    " WHEN 'hour' THEN 19 ELSE error('unknown unit ' || part) END)",
-    "mc_lastday(d) AS CAST(last_day(CAST(d AS DATE)) AS TIMESTAMP_MS)",
-    # of the same day, or of two last days, without a fraction; else a month has 31 days
-    "mc_is_last(d) AS CAST(d AS DATE) = last_day(d)",
-    "mc_into_month(d) AS day(d) * 86400 + epoch(d - date_trunc('day', d))",
-    "mc_months(x, y) AS (year(x) - year(y)) * 12 + month(x) - month(y) + CASE"
-    " WHEN day(x) = day(y) OR (mc_is_last(x) AND mc_is_last(y)) THEN CAST(0 AS DOUBLE)"
-    " ELSE (mc_into_month(x) - mc_into_month(y)) / 2678400 END",
-    "mc_months_between(x, y) AS mc_months(CAST(x AS TIMESTAMP), CAST(y AS TIMESTAMP))",
-    "mc_weekday(d) AS isodow(CAST(d AS DATE)) - 1",
-    "mc_unix_timestamp() AS CAST(epoch(get_current_timestamp()) AS BIGINT),"
-    " (d) AS CAST(epoch(CAST(d AS TIMESTAMP)) AS BIGINT)",
-    "mc_to_millis(d) AS epoch_ms(CAST(d AS TIMESTAMP))",
-    "mc_to_date(x, form) AS CAST(strptime(CAST(x AS VARCHAR), form) AS TIMESTAMP_MS)",
-    "mc_to_char(x) AS CAST(x AS VARCHAR), (x, form) AS strftime(CAST(x AS TIMESTAMP), form)",
-    *_ZONES,
-    # the first and the last nanosecond are infinite to DuckDB
-    "mc_micros(x) AS CASE WHEN isfinite(x) THEN CAST(x AS TIMESTAMP)"
-    " WHEN x < TIMESTAMP '1970-01-01 00:00:00' THEN TIMESTAMP '1677-09-21 00:12:43.145224'"
-    " WHEN x IS NOT NULL THEN TIMESTAMP '2262-04-11 23:47:16.854775' END",
-    "mc_cut(x) AS trunc(x)",
-    "mc_whole(x) AS CASE WHEN regexp_matches(x, '[.eE]')"
-    " THEN TRY_CAST(trunc(TRY_CAST(x AS DOUBLE)) AS BIGINT) ELSE TRY_CAST(x AS BIGINT) END",
-    *_QUOTIENT,
-    *_PRODUCT,
-    "mc_once(n) AS n = 1 OR error('a row of the table is matched by ' || n ||"
-    " ' rows of the source')",
-    "mc_valid_json(x) AS CASE WHEN json_valid(CAST(x AS VARCHAR)) THEN CAST(x AS VARCHAR) END",
-    "mc_json_list(x) AS CASE WHEN len(x) > 0 THEN CAST(to_json(x) AS VARCHAR) END",
-    "mc_tolower(x) AS lower(x)",
-    "mc_toupper(x) AS upper(x)",
-    "mc_lengthb(x) AS octet_length(encode(x))",
-    "mc_isnull(x) AS x IS NULL",
-    "mc_wm_concat(separator, x) AS string_agg(CAST(x AS VARCHAR), separator)",
-    "mc_char_matchcount(a, b) AS length(b) - length(translate(b, a, ''))",
-    "mc_keyvalue(x, k) AS split_part(list_filter(string_split(x, ';'),"
-    " lambda p: starts_with(p, k || ':'))[1], ':', 2),"
-    " (x, s, t, k) AS split_part(list_filter(string_split(x, s),"
-    " lambda p: starts_with(p, k || t))[1], t, 2)",
-)
+"""Definitions, as after ``CREATE MACRO``."""

@@ -24,9 +24,9 @@ from odps_nb.local.sql.functions import (
     maxcompute_dialect,
     translate_functions,
 )
-from odps_nb.local.sql.refusals import Names, unreadable
+from odps_nb.local.sql.refusals import QueryNames, unreadable
 from odps_nb.local.sql.session_times import place_times, unite
-from odps_nb.local.sql.times import Clock, constants_in_utc, spell_intervals
+from odps_nb.local.sql.times import SessionClock, constants_in_utc, spell_intervals
 from odps_nb.local.sql.trees import place_of
 from odps_nb.local.sql.types_of_query import types_of
 from odps_nb.local.store.tables import Table, View
@@ -50,7 +50,7 @@ class TranslatedQuery:
     """
 
     sql: str
-    names: Names
+    names: QueryNames
     tables: dict[str, Table]
     named: tuple[Table, ...]
     plain_columns: tuple[str | None, ...] | None
@@ -96,7 +96,7 @@ def translate(
     constants_in_utc(query, timezone, stored)
     compare_bytes(query, stored)
     compare_chars(query, stored)
-    clock = Clock(timezone, fine=not far)
+    clock = SessionClock(timezone, fine=not far)
     place_times(query, types, clock)
     convert(query, types, exact_values=bool(into))
     convert_rows(query, into, types, clock)
@@ -117,7 +117,7 @@ def translate(
     )
 
 
-def _names_of(query: Any) -> Names:
+def _names_of(query: Any) -> QueryNames:
     """Return the places of the names in a query as it was parsed."""
     columns: dict[str, tuple[int, int]] = {}
     functions: dict[str, tuple[int, int]] = {}
@@ -130,7 +130,7 @@ def _names_of(query: Any) -> Names:
             functions.setdefault(node.sql_name().casefold(), place_of(node))
     aliases = (one.alias for one in query.find_all(exp.Alias))
     tables = (one.alias_or_name for one in query.find_all(exp.Table, exp.Subquery, exp.CTE))
-    return Names(
+    return QueryNames(
         columns,
         functions,
         known_columns=tuple(filter(None, aliases)),
@@ -147,7 +147,7 @@ def _column_types(tables: tuple[Table, ...]) -> dict[str, set[TypeCode]]:
     return found
 
 
-def _spell(query: Any, names: Names) -> str:
+def _spell(query: Any, names: QueryNames) -> str:
     try:
         text, called = spell(query)
     except SqlglotError as error:

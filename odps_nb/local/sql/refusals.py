@@ -12,6 +12,7 @@ from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.local.sql.macros import FAR
 from odps_nb.local.sql.tokenizer import is_keyword
+from odps_nb.terms import shorten
 from odps_nb.wire.calls.errors import with_advice
 
 _SHOWN = 200
@@ -28,62 +29,48 @@ _WORDS = (
 )
 
 
-_DATES = """
-    add_months current_date current_timestamp current_timezone date_add date_format date_sub
-    dateadd datediff datepart datetrunc day dayofmonth dayofweek dayofyear extract from_unixtime
-    from_utc_timestamp getdate hour isdate last_day lastday minute month months_between next_day
-    now quarter second to_char to_date to_millis to_utc_timestamp trunc unix_timestamp weekday
-    weekofyear year
-"""
-_NUMBERS = """
-    abs acos asin atan atan2 bin bround cbrt ceil ceiling conv corr cos cosh cot degrees e exp
-    factorial floor fnv_hash format_number greatest hex isnan least ln log log10 log2 negative
-    pi positive pow power radians rand rint round shiftleft shiftright shiftrightunsigned sign
-    sin sinh sqrt tan tanh trunc unhex width_bucket
-"""
-_TEXTS = """
-    ascii base64 char_matchcount chr concat concat_ws crc32 decode encode field find_in_set
-    get_json_object initcap instr is_encoding json_tuple keyvalue keyvalue_tuple length lengthb
-    locate lower lpad ltrim mask_hash md5 overlay parse_url parse_url_tuple regexp_count
-    regexp_extract regexp_extract_all regexp_instr regexp_replace regexp_substr repeat replace
-    reverse rpad rtrim sha sha1 sha2 soundex space split split_part str_to_map strpos substr
-    substring substring_index to_char tolower toupper translate trim unbase64 upper url_decode
-    url_encode
-"""
-_AGGREGATES = """
-    any_value approx_distinct arg_max arg_min avg bitwise_and_agg bitwise_or_agg bitwise_xor_agg
-    collect_list collect_set corr count count_if covar_pop covar_samp cume_dist dense_rank
-    first_value histogram kurtosis lag last_value lead map_agg map_union map_union_sum max
-    max_by median min min_by multimap_agg nth_value ntile numeric_histogram percent_rank
-    percentile percentile_approx rank regr_avgx regr_avgy regr_count regr_intercept regr_r2
-    regr_slope row_number skewness stddev stddev_samp sum var_samp variance wm_concat
-"""
-_NESTED = """
-    aggregate all_match any_match array array_append array_contains array_distinct array_except
-    array_intersect array_join array_max array_min array_normalize array_position array_product
-    array_reduce array_remove array_repeat array_sort array_union arrays_overlap arrays_zip
-    combinations concat explode field filter flatten from_json index inline json_array
-    json_array_agg json_array_append json_contains json_contains_path json_depth json_exists
-    json_extract json_format json_keys json_length json_object json_object_agg json_parse
-    json_pretty json_quote json_remove json_search json_set json_size json_type json_unquote
-    json_valid json_value map map_concat map_entries map_filter map_from_arrays map_from_entries
-    map_keys map_values map_zip_with multimap_from_entries named_struct ngrams posexplode reduce
-    reverse sequence shuffle size slice sort_array struct to_json transform transform_keys
-    transform_values zip_with
-"""
-_OTHERS = """
-    bit_count cast coalesce compress decode decompress get_idcard_age get_idcard_birthday
-    get_idcard_sex get_user_id greatest hash if isnull least max_pt nullif nvl nvl2 ordinal
-    partition_exists sample sign split stack table_exists trans_array trans_cols trunc_time
-    typeof unique_id uuid
-"""
 # Built-in functions of MaxCompute, which tell one that the embedded service lacks from a misspelled
 # name. Written from memory, not compared with the vendor's manual name by name.
-_MAXCOMPUTE = frozenset(" ".join((_DATES, _NUMBERS, _TEXTS, _AGGREGATES, _NESTED, _OTHERS)).split())
+_FUNCTIONS = """
+    abs acos add_months aggregate all_match any_match any_value approx_distinct arg_max arg_min
+    array array_append array_contains array_distinct array_except array_intersect array_join
+    array_max array_min array_normalize array_position array_product array_reduce array_remove
+    array_repeat array_sort array_union arrays_overlap arrays_zip ascii asin atan atan2 avg
+    base64 bin bit_count bitwise_and_agg bitwise_or_agg bitwise_xor_agg bround cast cbrt ceil
+    ceiling char_matchcount chr coalesce collect_list collect_set combinations compress concat
+    concat_ws conv corr cos cosh cot count count_if covar_pop covar_samp crc32 cume_dist
+    current_date current_timestamp current_timezone date_add date_format date_sub dateadd
+    datediff datepart datetrunc day dayofmonth dayofweek dayofyear decode decompress degrees
+    dense_rank e encode exp explode extract factorial field filter find_in_set first_value
+    flatten floor fnv_hash format_number from_json from_unixtime from_utc_timestamp
+    get_idcard_age get_idcard_birthday get_idcard_sex get_json_object get_user_id getdate
+    greatest hash hex histogram hour if index initcap inline instr is_encoding isdate isnan
+    isnull json_array json_array_agg json_array_append json_contains json_contains_path
+    json_depth json_exists json_extract json_format json_keys json_length json_object
+    json_object_agg json_parse json_pretty json_quote json_remove json_search json_set json_size
+    json_tuple json_type json_unquote json_valid json_value keyvalue keyvalue_tuple kurtosis lag
+    last_day last_value lastday lead least length lengthb ln locate log log10 log2 lower lpad
+    ltrim map map_agg map_concat map_entries map_filter map_from_arrays map_from_entries
+    map_keys map_union map_union_sum map_values map_zip_with mask_hash max max_by max_pt md5
+    median min min_by minute month months_between multimap_agg multimap_from_entries
+    named_struct negative next_day ngrams now nth_value ntile nullif numeric_histogram nvl nvl2
+    ordinal overlay parse_url parse_url_tuple partition_exists percent_rank percentile
+    percentile_approx pi posexplode positive pow power quarter radians rand rank reduce
+    regexp_count regexp_extract regexp_extract_all regexp_instr regexp_replace regexp_substr
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope repeat replace reverse rint
+    round row_number rpad rtrim sample second sequence sha sha1 sha2 shiftleft shiftright
+    shiftrightunsigned shuffle sign sin sinh size skewness slice sort_array soundex space split
+    split_part sqrt stack stddev stddev_samp str_to_map strpos struct substr substring
+    substring_index sum table_exists tan tanh to_char to_date to_json to_millis to_utc_timestamp
+    tolower toupper trans_array trans_cols transform transform_keys transform_values translate
+    trim trunc trunc_time typeof unbase64 unhex unique_id unix_timestamp upper url_decode
+    url_encode uuid var_samp variance weekday weekofyear width_bucket wm_concat year zip_with
+"""
+_MAXCOMPUTE = frozenset(_FUNCTIONS.split())
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class QueryNames:
     """The names of a query: places (line, column) by name in lower case, and those known."""
 
     columns: Mapping[str, tuple[int, int]]
@@ -140,10 +127,10 @@ def _parser_words(said: str, word: str) -> str:
 
 
 _QUOTED = r"[\"']([^\"']+)[\"']"
-Refusal = Callable[[re.Match[str], Names], Exception]
+Refusal = Callable[[re.Match[str], QueryNames], Exception]
 
 
-def refusal(said: str, names: Names) -> Exception:
+def refusal(said: str, names: QueryNames) -> Exception:
     """Return the error for what DuckDB says of a query, in the words of this service."""
     kind, _, rest = said.partition(": ")
     if not kind.endswith("Error"):
@@ -185,7 +172,7 @@ def _says(message: str, advice: str, *, plain: bool = False) -> Refusal:
     With ``plain`` the groups are types.
     """
 
-    def answer(found: re.Match[str], names: Names) -> Exception:
+    def answer(found: re.Match[str], names: QueryNames) -> Exception:
         groups = [_plain(group) for group in found.groups()] if plain else found.groups()
         at = names.columns.get(groups[0].casefold(), (1, 1)) if groups else (1, 1)
         return _semantic(message.format(*groups), at, advice.format(*groups))
@@ -198,10 +185,10 @@ def _fails(message: str, advice: str) -> Refusal:
     return lambda found, _names: _failure(message.format(*found.groups()), advice)
 
 
-def _no_column(found: re.Match[str], names: Names) -> Exception:
+def _no_column(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1]
     shown = ", ".join(dict.fromkeys(names.known_columns))
-    listed = f"check the name: the columns are {_cut(shown)}" if shown else ""
+    listed = f"check the name: the columns are {shorten(shown, _SHOWN)}" if shown else ""
     if name.casefold() in map(str.casefold, names.known_columns):
         listed = "check that the subquery or table in FROM gives it under this name"
     advice = did_you_mean(name, names.known_columns) or listed
@@ -210,9 +197,9 @@ def _no_column(found: re.Match[str], names: Names) -> Exception:
     )
 
 
-def _no_table(found: re.Match[str], names: Names) -> Exception:
+def _no_table(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].rpartition(".")[2]
-    listed = f"check the names in FROM: {_cut(', '.join(names.known_tables))}"
+    listed = f"check the names in FROM: {shorten(', '.join(names.known_tables), _SHOWN)}"
     return _semantic(
         f"there is no table or alias {name} in FROM",
         names.columns.get(name.casefold(), (1, 1)),
@@ -220,11 +207,7 @@ def _no_table(found: re.Match[str], names: Names) -> Exception:
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rpartition(', ')[0]}, …"
-
-
-def _no_function(found: re.Match[str], names: Names) -> Exception:
+def _no_function(found: re.Match[str], names: QueryNames) -> Exception:
     from odps_nb.local.sql.functions import function_names
 
     name = found[1]
@@ -235,7 +218,7 @@ def _no_function(found: re.Match[str], names: Names) -> Exception:
     return faults.lacks(f"function {name}", is_sure=is_sure, at=at)
 
 
-def _arguments(found: re.Match[str], names: Names) -> Exception:
+def _arguments(found: re.Match[str], names: QueryNames) -> Exception:
     name = found[1].removeprefix("mc_")
     known = name.casefold() in names.functions
     return _semantic(
@@ -245,7 +228,7 @@ def _arguments(found: re.Match[str], names: Names) -> Exception:
     )
 
 
-def _not_converted(found: re.Match[str], _names: Names) -> Exception:
+def _not_converted(found: re.Match[str], _names: QueryNames) -> Exception:
     kind = _DUCK_NAMES.get(found[2].split("(")[0], found[2])
     return _failure(
         f"the value {found[1]!r} cannot be converted to {kind}",

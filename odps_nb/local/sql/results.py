@@ -28,7 +28,7 @@ STRING = PrimitiveType(TypeCode.STRING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class ResultRows:
     """Rows of a query, produced lazily."""
 
     schema: TableSchema
@@ -71,7 +71,7 @@ def _stored_types(query: TranslatedQuery) -> dict[str, OdpsType]:
     return {key: odps for key, odps in found.items() if odps is not None}
 
 
-def typed_rows(run: QueryRun, query: TranslatedQuery) -> Rows:
+def typed_rows(run: QueryRun, query: TranslatedQuery) -> ResultRows:
     """Prepare a query whose rows have MaxCompute types."""
     found, stored = run.describe(query.sql), _stored_types(query)
     columns = []
@@ -100,7 +100,7 @@ def typed_rows(run: QueryRun, query: TranslatedQuery) -> Rows:
             ]
             yield pa.record_batch(arrays, schema=pa.schema(fields))
 
-    return Rows(schema=TableSchema(columns=tuple(columns)), batches=typed())
+    return ResultRows(schema=TableSchema(columns=tuple(columns)), batches=typed())
 
 
 def _plain_spelling(spelled: str) -> str:
@@ -108,9 +108,9 @@ def _plain_spelling(spelled: str) -> str:
     return spelled.replace(" ", "").replace('"', "")
 
 
-def text_rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Rows:
+def text_rows(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ResultRows:
     """Return rows of STRING columns."""
     schema = TableSchema(columns=tuple(Column(name=name, type=STRING) for name in names))
     arrays = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(names))]
     batch = pa.record_batch(arrays, schema=arrow_schema(schema.columns))
-    return Rows(schema=schema, batches=iter([batch] if rows else []))
+    return ResultRows(schema=schema, batches=iter([batch] if rows else []))

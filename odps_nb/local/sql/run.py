@@ -23,10 +23,10 @@ from odps_nb.local.sql.ddl import Definitions, Place, changed_table, zone_of
 from odps_nb.local.sql.duck_types import CLOCKS, duck_type, result_array
 from odps_nb.local.sql.queries import Queries, QueryRun
 from odps_nb.local.sql.refusals import refusal
-from odps_nb.local.sql.results import Rows, stored_rows, typed_rows
-from odps_nb.local.sql.shown import Shown
+from odps_nb.local.sql.results import ResultRows, stored_rows, typed_rows
+from odps_nb.local.sql.shown import ShowRunner
 from odps_nb.local.sql.statements import (
-    Change,
+    ChangeRows,
     CreateTable,
     CreateView,
     Insert,
@@ -108,10 +108,13 @@ class SqlRunner:
     ) -> None:
         self._catalog, self._snapshots, self._publisher = catalog, snapshots, publisher
         self._blobs, self._folder, self._queries = blobs, folder, queries
-        self._definitions, self._shown = Definitions(catalog, snapshots), Shown(catalog, snapshots)
+        self._definitions, self._shown = (
+            Definitions(catalog, snapshots),
+            ShowRunner(catalog, snapshots),
+        )
         self._strict = strict
 
-    def run(self, statement: Statement, job: Job) -> Rows | None:
+    def run(self, statement: Statement, job: Job) -> ResultRows | None:
         """Run a statement; the rows of a query are valid until the stack of the job is closed."""
         match statement:
             case Query():
@@ -120,7 +123,7 @@ class SqlRunner:
                 return self._shown.rows(statement, job.place)
             case Insert():
                 self._insert(statement, job)
-            case Change() | Merge():
+            case ChangeRows() | Merge():
                 self._change(statement, job)
             case CreateTable():
                 self._create(statement, job)
@@ -218,7 +221,7 @@ class SqlRunner:
         since = table.version if changes else None
         self._publisher.publish(table, additions, replace=replaced, since=since, one_unit=True)
 
-    def _change(self, statement: Change | Merge, job: Job) -> None:
+    def _change(self, statement: ChangeRows | Merge, job: Job) -> None:
         table = changed_table(self._catalog, job.place, statement.name)
         if isinstance(statement, Merge):
             insert = rows_of_merge(statement, table)

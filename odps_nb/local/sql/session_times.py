@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from odps_nb.local.sql.times import Clock, is_read
+from odps_nb.local.sql.times import SessionClock, is_read
 from odps_nb.local.sql.trees import branches, cast, choices, looked_up, operands, type_name, wrap
 from odps_nb.local.sql.types_of_query import Types
 
@@ -69,7 +69,7 @@ def unite(query: Any, types: Types) -> bool:
     return found
 
 
-def place_times(query: Any, types: Types, clock: Clock) -> None:
+def place_times(query: Any, types: Types, clock: SessionClock) -> None:
     """Write out the conversions between text, clock times and instants, in place."""
     nodes = list(query.walk(bfs=False))
     placing = _Placing(types, clock)
@@ -80,7 +80,7 @@ def place_times(query: Any, types: Types, clock: Clock) -> None:
 
 
 class _Placing:
-    def __init__(self, types: Types, clock: Clock) -> None:
+    def __init__(self, types: Types, clock: SessionClock) -> None:
         self._types, self._clock = types, clock
 
     def meet(self, node: Any) -> None:

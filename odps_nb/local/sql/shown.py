@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from odps_nb.local import faults
 from odps_nb.local.rights import Right
 from odps_nb.local.sql.ddl import Place
-from odps_nb.local.sql.results import Rows, text_rows
+from odps_nb.local.sql.results import ResultRows, text_rows
 from odps_nb.local.sql.statements import Name, Show
 from odps_nb.local.sql.text_words import quoted
 from odps_nb.local.store.catalog import Catalog
@@ -18,16 +18,16 @@ from odps_nb.local.store.snapshots import Snapshots
 from odps_nb.local.store.tables import CLUSTERED_BY, PRIMARY_KEY, VIEW, Table
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.type_text import format_type
+from odps_nb.wire.type_text import format_columns, format_text, format_type
 
 
-class Shown:
+class ShowRunner:
     """Runs SHOW and DESC statements; their rows are texts."""
 
     def __init__(self, catalog: Catalog, snapshots: Snapshots) -> None:
         self._catalog, self._snapshots = catalog, snapshots
 
-    def rows(self, statement: Show, place: Place) -> Rows:
+    def rows(self, statement: Show, place: Place) -> ResultRows:
         """Return the rows of a statement."""
         names: Iterable[str]
         if statement.what in ("tables", "schemas"):
@@ -51,7 +51,7 @@ class Shown:
             return text_rows(("partition",), [(str(one).replace(",", "/"),) for one in specs])
         return self._described(statement, table, place)
 
-    def _described(self, statement: Show, table: Table, place: Place) -> Rows:
+    def _described(self, statement: Show, table: Table, place: Place) -> ResultRows:
         if statement.within is not None:
             facts = self._facts_of_partition(table, statement.within, place)
             return text_rows(("property", "value"), list(facts))
@@ -109,7 +109,7 @@ def definition_of(table: Table) -> str:
     name = ".".join(
         quoted(part) for part in (table.name.project, table.name.schema, table.name.table) if part
     )
-    comment = f"COMMENT {_text(table.comment)}" if table.comment else ""
+    comment = f"COMMENT {format_text(table.comment)}" if table.comment else ""
     if table.view is not None:
         shown = ", ".join(quoted(column.name) for column in table.schema.columns)
         head = f"CREATE VIEW IF NOT EXISTS {name} ({shown})"
@@ -129,7 +129,7 @@ def definition_of(table: Table) -> str:
     own = (PRIMARY_KEY, CLUSTERED_BY, VIEW, *(["buckets"] if table.is_clustered else []))
     properties = {k: v for k, v in table.properties.items() if k not in own}
     if properties:
-        listed = ", ".join(f"{_text(k)}={_text(v)}" for k, v in properties.items())
+        listed = ", ".join(f"{format_text(k)}={format_text(v)}" for k, v in properties.items())
         lines.append(f"TBLPROPERTIES ({listed})")
     if table.lifecycle > 0:
         lines.append(f"LIFECYCLE {table.lifecycle}")
@@ -139,19 +139,10 @@ def definition_of(table: Table) -> str:
 def _column(column: Column) -> str:
     if column.generated is not None:
         return f"{column.generated.text} AS {quoted(column.name)}"
-    parts = [quoted(column.name), format_type(column.type)]
-    if not column.nullable:
-        parts.append("NOT NULL")
-    if column.comment:
-        parts.append(f"COMMENT {_text(column.comment)}")
-    return " ".join(parts)
+    return format_columns([column])
 
 
 def _times(created: float, modified: float, place: Place) -> Iterator[tuple[str, str]]:
     for name, at in (("created", created), ("modified", modified)):
         moment = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(place.timezone))
         yield name, moment.strftime("%Y-%m-%d %H:%M:%S") if at else ""
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

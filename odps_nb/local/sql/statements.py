@@ -56,42 +56,26 @@ class DropTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangePartitions:
-    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP or TOUCH; no partitions: the whole table."""
+    """TRUNCATE TABLE, or ALTER TABLE … ADD, DROP, TOUCH, PARTITION … RENAME TO PARTITION …."""
 
-    action: Literal["truncate", "add", "drop", "touch"]
+    action: Literal["truncate", "add", "drop", "touch", "rename"]
     name: Name
     specs: tuple[PartitionSpec, ...]
     lenient: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddColumns:
-    """ALTER TABLE … ADD COLUMN[S] …."""
-
-    name: Name
-    columns: tuple[Column, ...]
-    if_not_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterTable:
-    """ALTER TABLE … RENAME TO or SET …; ``None`` leaves a thing as it is."""
+    """ALTER TABLE … RENAME TO, SET … or ADD COLUMNS; ``None`` leaves a thing as it is."""
 
     name: Name
     new_name: str | None = None
     comment: str | None = None
     lifecycle: int | None = None
     properties: tuple[tuple[str, str], ...] = ()
+    added: tuple[Column, ...] = ()
+    lenient: bool = False
     view: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenamePartition:
-    """ALTER TABLE … PARTITION (…) RENAME TO PARTITION (…)."""
-
-    name: Name
-    spec: PartitionSpec
-    new: PartitionSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +111,7 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ChangeRows:
     """UPDATE … SET column = expression, or without values DELETE FROM …; both with WHERE."""
 
     name: Name
@@ -183,12 +167,10 @@ Statement = (
     | CreateView
     | DropTable
     | ChangePartitions
-    | AddColumns
     | AlterTable
-    | RenamePartition
     | ChangeColumn
     | Insert
-    | Change
+    | ChangeRows
     | Merge
     | Show
     | ChangeSchema

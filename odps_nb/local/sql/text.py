@@ -14,7 +14,6 @@ from typing import Any
 from odps_nb.local import faults
 from odps_nb.local.sql.changes import read_delete, read_merge, read_update
 from odps_nb.local.sql.statements import (
-    AddColumns,
     AlterTable,
     ChangeColumn,
     ChangePartitions,
@@ -25,7 +24,6 @@ from odps_nb.local.sql.statements import (
     Insert,
     Name,
     Query,
-    RenamePartition,
     Statement,
 )
 from odps_nb.local.sql.text_words import (
@@ -294,10 +292,10 @@ def _alter(cursor: Cursor) -> Statement:
 
 def _alter_settings(name: Name, cursor: Cursor) -> Statement:
     if cursor.peek("partition"):
-        spec = _one_spec(cursor)
+        old = _one_spec(cursor)
         if not cursor.accept("rename", "to"):
             raise cursor.lacks(cursor.words or ("PARTITION",), known=("rename",))
-        return RenamePartition(name=name, spec=spec, new=_one_spec(cursor))
+        return ChangePartitions(action="rename", name=name, specs=(old, _one_spec(cursor)))
     if cursor.accept("rename", "to"):
         return AlterTable(name=name, new_name=cursor.dotted()[-1])
     if cursor.accept("touch"):
@@ -318,7 +316,7 @@ def _add_columns(name: Name, cursor: Cursor) -> Statement:
     else:
         at = cursor.line_and_column
         columns = read_columns(cursor.take(cursor.rest), at)
-    return AddColumns(name=name, columns=columns, if_not_exists=exists)
+    return AlterTable(name=name, added=columns, lenient=exists)
 
 
 def _change_column(name: Name, cursor: Cursor) -> Statement:

@@ -36,7 +36,7 @@ _YEAR_MONTH = re.compile(r"(-?)(\d+)-(\d\d?)")
 _DAY_TIME = re.compile(r"(-?)(\d+) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)(0*)")
 
 
-class Clock:
+class SessionClock:
     """The clock of a session, between text, instants and clock times; ``fine``: nanoseconds."""
 
     def __init__(self, name: str, *, fine: bool = True) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
@@ -222,23 +223,20 @@ class Catalog:
         if name is not None:
             _check_table_name(name)
         named = replace(table.name, table=name or table.name.table)
-        with self._db.transaction() as db:
-            other = self.find_table(named)
-            if other is not None and other.table_id != table.table_id:
-                raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists")
-            db.execute(
+        try:
+            self._db.run(
                 "UPDATE tables SET name = ?, name_key = ?, comment = ?, lifecycle = ?,"
                 " properties = ?, altered = ? WHERE table_id = ?",
-                (
-                    named.table,
-                    named.table.casefold(),
-                    table.comment if comment is None else comment,
-                    table.lifecycle if lifecycle is None else lifecycle,
-                    json.dumps({**table.properties, **(properties or {})}),
-                    self._clock(),
-                    table.table_id,
-                ),
+                named.table,
+                named.table.casefold(),
+                table.comment if comment is None else comment,
+                table.lifecycle if lifecycle is None else lifecycle,
+                json.dumps({**table.properties, **(properties or {})}),
+                self._clock(),
+                table.table_id,
             )
+        except sqlite3.IntegrityError:
+            raise faults.invalid(f"the table {named} exists", code="ObjectAlreadyExists") from None
 
     def touch(self, table: Table, partitions: Sequence[Partition] = ()) -> None:
         """Set the times of the last change of partitions, or of the table, to now."""
@@ -298,19 +296,13 @@ class Catalog:
     def rename_partition(self, table: Table, partition: Partition, spec: PartitionSpec) -> None:
         """Give a partition other values; 400 if there is a partition of these values."""
         text = spec_text(check_values(table, table.spec(spec, whole=True)))
-        with self._db.transaction() as db:
-            taken = db.execute(
-                "SELECT 1 FROM partitions WHERE table_id = ? AND spec = ? AND partition_id <> ?",
-                (table.table_id, text, partition.partition_id),
-            ).fetchone()
-            if taken is not None:
-                raise faults.invalid(
-                    f"the partition {spec} of {table.name} exists", code="ObjectAlreadyExists"
-                )
-            db.execute(
-                "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?",
-                (text, self._clock(), partition.partition_id),
-            )
+        change = "UPDATE partitions SET spec = ?, altered = ? WHERE partition_id = ?"
+        try:
+            self._db.run(change, text, self._clock(), partition.partition_id)
+        except sqlite3.IntegrityError:
+            raise faults.invalid(
+                f"the partition {spec} of {table.name} exists", code="ObjectAlreadyExists"
+            ) from None
 
     def forget_partition(self, partition: Partition) -> None:
         """Remove a partition from the catalogue (its files: ``snapshots``)."""

@@ -10,16 +10,14 @@ from dataclasses import asdict, dataclass, field, replace
 from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_type, check_listable, constant
 from odps_nb.schema import (
-    ArrayType,
     Column,
     Generated,
     MapType,
-    OdpsType,
     PrimitiveType,
-    StructType,
     TableSchema,
     TypeCode,
     has_blob,
+    types_in,
 )
 from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
@@ -164,7 +162,8 @@ def check_columns(schema: TableSchema, comment: str = "") -> None:
             raise faults.invalid(f"the column {column.name!r} is named twice")
         seen.add(column.name.casefold())
         arrow_type(column.type)
-        if _blob_as_key(column.type):
+        inner = types_in(column.type)  # blobs cannot be compared
+        if any(isinstance(one, MapType) and has_blob(one.key) for one in inner):
             raise faults.invalid(f"the column {column.name!r} has a BLOB in the key of a MAP")
         if not is_column_name(column.name):
             raise faults.invalid(f"{column.name!r} is not a valid column name")
@@ -204,18 +203,6 @@ def check_decimals(schema: TableSchema, settings: Mapping[str, str]) -> None:
 
 def _lacking(wanted: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
     return [f"SET {k}={v}" for k, v in wanted.items() if settings.get(k, "").lower() != v]
-
-
-def _blob_as_key(type_: OdpsType, *, in_key: bool = False) -> bool:
-    """Return whether the key of a MAP contains a BLOB: blobs cannot be compared."""
-    if isinstance(type_, ArrayType):
-        return _blob_as_key(type_.element, in_key=in_key)
-    if isinstance(type_, MapType):
-        key = _blob_as_key(type_.key, in_key=True)
-        return key or _blob_as_key(type_.value, in_key=in_key)
-    if isinstance(type_, StructType):
-        return any(_blob_as_key(member.type, in_key=in_key) for member in type_.fields)
-    return in_key and type_.code is TypeCode.BLOB
 
 
 def definition_text(schema: TableSchema) -> str:

@@ -1,9 +1,7 @@
 """Shows an error of odps_nb in a cell as three lines instead of a traceback.
 
 IPython's custom exception hook gives the lines an ordinary ``error`` output: the cell counts as
-failed for every tool, "run all" stops, and each front end escapes the text as it does for any
-traceback. ``%odps traceback`` or ``%tb`` shows the full traceback of the last error,
-``%config OdpsMagics.traceback = True`` that of all errors.
+failed for every tool, "run all" stops, and each front end escapes the text.
 """
 
 from __future__ import annotations
@@ -23,29 +21,20 @@ MAX_LINE = 600
 _BOLD, _RESET = "\x1b[1m", "\x1b[0m"
 
 
-def error_lines(error: BaseException, *, limit: int = MAX_LINE) -> list[str]:
+def error_lines(error: BaseException) -> list[str]:
     """Return what failed, where, and what to do: each a line of printable text of bounded length.
 
-    Parts of these texts come from a service: `explain` has escaped what could move a terminal's
-    cursor or hide text; other characters that cannot be printed become blanks.
+    `explain` has escaped what could move a terminal's cursor or hide text; other characters that
+    cannot be printed become blanks.
     """
-    return [_one_line(line, limit) for line in explain(error)]
-
-
-def _one_line(text: str, limit: int) -> str:
-    plain = "".join(c if c.isprintable() else " " for c in text)
-    return shorten(" ".join(plain.split()), limit)
+    plain = ("".join(c if c.isprintable() else " " for c in line) for line in explain(error))
+    return [shorten(" ".join(line.split()), MAX_LINE) for line in plain]
 
 
 class FailureHook:
     """An IPython error hook that shows `error_lines` in place of tracebacks of our errors.
 
-    Parameters
-    ----------
-    shell
-        The running InteractiveShell.
-    wants_traceback
-        Asked at each error; ``True`` shows IPython's own traceback.
+    ``wants_traceback`` is asked at each error; ``True`` shows IPython's own traceback.
     """
 
     def __init__(self, shell: Any, *, wants_traceback: Callable[[], bool]) -> None:
@@ -81,9 +70,13 @@ class FailureHook:
         trace: TracebackType | None,
         tb_offset: int | None = None,
     ) -> list[str]:
-        if not isinstance(error, OdpsNbError):
-            return self._pass_on(kind, error, trace, tb_offset)
-        _remember(kind, error, trace)
+        if not isinstance(error, OdpsNbError):  # the hook before ours handles it
+            assert self._before is not None
+            return self._before[1](kind, error, trace, tb_offset=tb_offset) or []
+        # The last error for ``%tb``, ``%debug`` and ``%odps traceback``, as IPython sets it.
+        sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
+        if sys.version_info >= (3, 12):
+            sys.last_exc = error
         # A summary, not the frames: those would keep alive whatever had been read so far.
         self._last = traceback.TracebackException(kind, error, trace)
         if self._wants_traceback():
@@ -96,20 +89,3 @@ class FailureHook:
         # The one place where front ends differ (terminal, kernel): both override this method.
         shell._showtraceback(kind, error, shown)
         return shown
-
-    def _pass_on(
-        self,
-        kind: type[BaseException],
-        error: BaseException,
-        trace: TracebackType | None,
-        tb_offset: int | None,
-    ) -> list[str]:
-        assert self._before is not None  # installed, or IPython would not call us
-        return self._before[1](kind, error, trace, tb_offset=tb_offset) or []
-
-
-def _remember(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Set the last error for ``%tb``, ``%debug`` and ``%odps traceback``, as IPython does."""
-    sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
-    if sys.version_info >= (3, 12):
-        sys.last_exc = error

@@ -1,12 +1,8 @@
 """Builds HTML that is safe by construction: one escaping function, and elements that use it.
 
-Everything that came from a service, a file or a person reaches a page through `escape`, either
-directly or because `element` calls it for each child that is not `Html` already.
-
-The look needs no style sheet and no script: inline styles with inherited text colours and
-half-transparent greys suit light and dark themes alike, survive JupyterLab's sanitizer when a
-notebook is reopened untrusted (it drops ``var(…)``, ``aria-…`` and ``tabindex``), and look the
-same in an export.
+Inline styles with inherited text colours and half-transparent greys suit light and dark themes,
+survive JupyterLab's sanitizer when a notebook is reopened untrusted (it drops ``var(…)``,
+``aria-…`` and ``tabindex``), and look the same in an export.
 """
 
 from __future__ import annotations
@@ -57,19 +53,12 @@ class Html(str):
 
 
 def escape(value: object) -> Html:
-    """Return ``str(value)`` as text for HTML, in content and in quoted attributes.
-
-    What hides or reorders text is escaped (`odps_nb.errors.visible`), so that a name cannot
-    disguise itself.
-    """
+    """Return ``str(value)`` as text for HTML; what hides or reorders text is made visible."""
     return Html(html.escape(visible(value, keep=_MARKS), quote=True))
 
 
 def bundle(html: str, text: str) -> dict[str, str]:
-    """Return HTML and plain text as a MIME bundle; all HTML reaches a page through here.
-
-    The class keeps MathJax off: in a file name, ``$\\href{…}{…}$`` would become a link.
-    """
+    r"""Return a MIME bundle of HTML and text; MathJax is off, which makes links of ``$\href…$``."""
     return {
         "text/html": f'<div class="mathjax_ignore tex2jax_ignore">{html}</div>',
         "text/plain": visible(text),
@@ -84,18 +73,9 @@ def element(
 ) -> Html:
     """Return an element; children that are not `Html` are escaped, attribute values always.
 
-    Parameters
-    ----------
-    attributes
-        Values by name. ``None`` leaves the attribute out, ``""`` writes it empty.
-    style
-        Inline style, ours and constant: never made of data.
-
-    Raises
-    ------
-    ValueError
-        For a tag or attribute that is not on the lists above: scripts, style sheets, links, event
-        handlers, sources other than ``data:`` and frames without a sandbox cannot be built.
+    An attribute of ``None`` is left out. ``style`` is constant: never made of data. Raises
+    ``ValueError`` for a tag or attribute that is not on the lists above: scripts, style sheets,
+    links, event handlers, sources other than ``data:`` and frames without a sandbox.
     """
     if tag not in _TAGS:
         raise ValueError(f"<{tag}> is not allowed")
@@ -129,16 +109,8 @@ def figure(
 ) -> Html:
     """Return ``content`` and ``caption`` as a figure that takes the keyboard focus.
 
-    Parameters
-    ----------
-    label
-        What a screen reader says of it.
-    width
-        Width of ``content`` in CSS pixels.
-    beside
-        Whether the caption stands at the side rather than below.
-    fills
-        Whether it takes the width of its column rather than its own.
+    ``width`` is that of ``content`` in CSS pixels. ``beside``: the caption is at the side, not
+    below. ``fills``: the figure takes the width of its column.
     """
     frame = f"margin:0;border:{LINE};border-radius:8px;overflow:hidden"
     if beside:

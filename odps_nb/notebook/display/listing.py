@@ -22,10 +22,7 @@ _RULE = "border-bottom:1px solid rgba(127,127,127,.35)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Rows with headers and an optional caption.
-
-    ``empty`` is shown in place of a table without rows.
-    """
+    """Rows with headers; ``empty`` is shown in place of a table without rows."""
 
     headers: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -89,8 +86,7 @@ def _cell(value: object) -> str:
 
 def _table_cell(value: object) -> str:
     text = _cell(value)
-    style = _CELL + (_SHORT if len(text) <= _SHORT_CHARACTERS else "")
-    style += _aligned([value])
+    style = _CELL + (_SHORT if len(text) <= _SHORT_CHARACTERS else "") + _aligned([value])
     return f'<td style="{style}">{escape(text)}</td>'
 
 

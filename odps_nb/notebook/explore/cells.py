@@ -1,7 +1,4 @@
-"""Writes Arrow columns as texts for a grid: one text for a cell, nulls apart, long ones cut.
-
-The texts are data of a service: whoever shows them escapes them.
-"""
+"""Writes Arrow columns as texts for a grid, which whoever shows them escapes."""
 
 from __future__ import annotations
 
@@ -17,13 +14,9 @@ import pyarrow.types as pt
 
 from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.schema import Column, TypeCode, has_blob
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.type_text import format_type
 
-_NUMBERS = (
-    *(TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT),
-    *(TypeCode.FLOAT, TypeCode.DOUBLE, TypeCode.DECIMAL),
-)
-_INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 _FRACTION = re.compile(r"\.(\d+)")
 _OFFSET = re.compile(r"([+-]\d\d)(\d\d)$")
 _SHOWN_BYTES = 32
@@ -35,22 +28,24 @@ class Cut(str):
     __slots__ = ()
 
 
+def kind_of(column: Column) -> str:
+    """Return the name of the kind as which values of the column are compared."""
+    return TYPE_FACTS[column.type.code].kind
+
+
 def is_number(column: Column) -> bool:
     """Whether the cells of the column are aligned at the right."""
-    return column.type.code in _NUMBERS
+    return kind_of(column) in ("INTEGER", "FLOAT", "DOUBLE", "DECIMAL")
 
 
 def type_label(column: Column, timezone: str | None) -> str:
     """Return the type of a column as SQL writes it, with the zone in which its times are shown."""
     text = format_type(column.type)
-    return f"{text}, {timezone or 'UTC'}" if column.type.code in _INSTANTS else text
+    return f"{text}, {timezone or 'UTC'}" if kind_of(column) == "INSTANT" else text
 
 
 def cell_texts(array: pa.Array | pa.ChunkedArray, column: Column, limit: int) -> list[str | None]:
-    """Return a text for each cell, ``None`` for nulls; those over ``limit`` characters are `Cut`.
-
-    The references of a BLOB column are never cut.
-    """
+    """Return a text for each cell, ``None`` for nulls; `Cut` over ``limit`` unless a reference."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pt.is_dictionary(array.type):

@@ -1,19 +1,21 @@
-"""Conditions of ``where=`` for what a person clicks or types: a bar, a text to search."""
+"""Conditions of ``where=`` for what is clicked or typed: a bar, a text to search."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from odps_nb.access.binding.text import bind
 from odps_nb.access.looking.browsing import name_in_sql
 from odps_nb.errors import ArgumentError
+from odps_nb.notebook.explore.cells import kind_of
 from odps_nb.notebook.explore.profile import Bar
-from odps_nb.schema import Column, TypeCode
+from odps_nb.schema import Column
 
-_TEXTS = (TypeCode.STRING, TypeCode.VARCHAR)
-_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _WHOLE_BOUND = 2**63
+
+_T = TypeVar("_T")
 
 
 def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
@@ -22,14 +24,14 @@ def bar_condition(column: Column, bar: Bar, timezone: str | None) -> str:
     if bar.low is None:
         if bar.value is None:
             raise ArgumentError(f"values of {column.name!r} cannot be written in a condition")
-        return bind(f"{name} = :v", {"v": bar.value}, timezone=timezone or "UTC", target="where")
-    if isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
-        return bind(f"{name} = :v", {"v": bar.low}, timezone="UTC")
-    high = "<=" if bar.last else "<"
-    text = f"{name} >= :low and {name} {high} :high"
-    return bind(
-        text, {"low": bar.low, "high": bar.high}, timezone=timezone or "UTC", target="where"
-    )
+        text, values = f"{name} = :v", {"v": bar.value}
+    elif isinstance(bar.low, int) and isinstance(bar.high, int) and bar.high - bar.low == 1:
+        text, values = f"{name} = :v", {"v": bar.low}
+    else:
+        high = "<=" if bar.last else "<"
+        text = f"{name} >= :low and {name} {high} :high"
+        values = {"low": bar.low, "high": bar.high}
+    return bind(text, values, timezone=timezone or "UTC", target="where")
 
 
 def null_condition(column: Column) -> str:
@@ -43,21 +45,21 @@ def search_condition(columns: Sequence[Column], text: str) -> str:
     found = [
         bind(f"{name_in_sql(column.name)} like :p", {"p": f"%{pattern}%"}, timezone="UTC")
         for column in columns
-        if column.type.code in _TEXTS
+        if kind_of(column) == "TEXT"
     ]
-    number = _number(text)
-    if number is not None:
+    number = _parsed(int, text)
+    if number is not None and abs(number) < _WHOLE_BOUND:
         found += [
             f"{name_in_sql(column.name)} = {number}"
             for column in columns
-            if column.type.code in _WHOLE
+            if kind_of(column) == "INTEGER"
         ]
-    day = _day(text)
+    day = _parsed(datetime.date.fromisoformat, text)
     if day is not None:
         found += [
             bind(f"{name_in_sql(column.name)} = :d", {"d": day}, timezone="UTC")
             for column in columns
-            if column.type.code is TypeCode.DATE
+            if kind_of(column) == "DATE"
         ]
     if not found:
         raise ArgumentError(f"no column here can have {text!r}")
@@ -71,16 +73,8 @@ def all_of(conditions: Sequence[str]) -> str | None:
     return " and ".join(f"({one})" for one in conditions)
 
 
-def _number(text: str) -> int | None:
+def _parsed(parse: Callable[[str], _T], text: str) -> _T | None:
     try:
-        number = int(text)
-    except ValueError:
-        return None
-    return number if abs(number) < _WHOLE_BOUND else None
-
-
-def _day(text: str) -> datetime.date | None:
-    try:
-        return datetime.date.fromisoformat(text)
+        return parse(text)
     except ValueError:
         return None

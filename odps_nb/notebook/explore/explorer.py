@@ -1,40 +1,40 @@
 """`Explorer`: the widget of ``explore()``, over a `RowView`.
 
-Nothing that came from the service is widget state: pages, profiles and pictures go to the browser
-as messages, and the saved notebook has the static view alone. Requests of the browser are small
-messages, too; they are numbers and texts, and never code.
+Pages, profiles and pictures go to the browser as messages; the saved notebook has the static view
+alone. Requests of the browser are numbers and texts, never code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import (
-    ArgumentError,
-    CancelledError,
-    OdpsNbError,
-    visible,
-)
-from odps_nb.lifetime import end_at_exit
+from odps_nb.errors import ArgumentError, visible
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page
-from odps_nb.notebook.explore.static import Shown, first_found, profile_words, shown_bundle
-from odps_nb.notebook.explore.thumbnails import large_thumbnail, thumbnails
+from odps_nb.notebook.explore.static import (
+    LARGE,
+    LARGE_BUDGET,
+    Shown,
+    first_found,
+    profile_words,
+    shown_bundle,
+    thumbnail,
+    thumbnails,
+)
 from odps_nb.notebook.explore.view import Choice, RowView
-from odps_nb.notebook.live.lanes import MALFORMED, Lanes, problem_message
-from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.live.twin import LiveView, in_kernel
+from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
 from odps_nb.schema import ArrayType, MapType, StructType, TypeCode
 
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
 
-STATIC_ROWS = 20
 MAX_SEARCH = 200
 _NAME, _COMMENT, _CONDITION = 200, 500, 300  # characters of a message
 _NO_WIDGET = "run the cell again to turn pages, filter, sort or search"
@@ -50,6 +50,8 @@ def explore(
 class Explorer(LiveView):
     """Pages, filters, sorts and describes remote rows; displays itself in a notebook.
 
+    ``view`` has the rows without the widget: pages, conditions, profile.
+
     Examples
     --------
     >>> orders = odps.table("orders").explore()
@@ -59,208 +61,162 @@ class Explorer(LiveView):
     """
 
     _script = Path(__file__).with_name("explorer.js")
+    _lane = "page"
+    _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled"}
 
     def __init__(self, view: RowView) -> None:
         super().__init__()
-        self._view = view
+        self.view = view
         self._static: tuple[Page, str] | None = None
         self._start = 0
-        self._lanes = Lanes(tell_error=self._tell_error, tell_end=self._tell_end)
-        end_at_exit(self)
 
     @property
     def code(self) -> str:
-        """Python that reads the rows that are looked at."""
-        return self._view.code
-
-    @property
-    def view(self) -> RowView:
-        """The rows without the widget: pages, conditions, profile."""
-        return self._view
+        """Python code that reads the selected rows."""
+        return self.view.code
 
     def close(self) -> None:
         """Stop what it reads, and free what it holds; its static view stays. Idempotent."""
         super().close()
-        self._view.close()
+        self.view.close()
 
     def end(self) -> None:
-        """Stop, called when the interpreter exits."""
-        self._lanes.close()
-        self._view.stop()
-        self._view.stop_profile()
+        """Stop what it reads; called when the interpreter exits, too."""
+        super().end()
+        self.view.stop()
+        self.view.stop_profile()
 
     def __repr__(self) -> str:
-        where = f", where {self._view.where}" if self._view.where else ""
-        return f"<Explorer of {self._view.title}{where}>"[:300]
+        where = f", where {self.view.where}" if self.view.where else ""
+        return f"<Explorer of {self.view.title}{where}>"[:300]
 
     # -- in a notebook --------------------------------------------------------------------------
 
     def _ipython_display_(self) -> None:
-        self._twin.begin()
-        if self._view.all_rows is None:  # of a condition, which may find nothing for long
-            self._show_static(*first_found(self._view))
+        self._is_displayed = False  # another cell may have it
+        if self.view.all_rows is None:  # of a condition, which may find nothing for long
+            self._show_page(*first_found(self.view))
         else:
-            self._show_static(self._view.page(0))
+            self._show_page(self.view.page(0))
         if in_kernel():
-            self._twin.show_widget(self.widget(), _NO_WIDGET)
+            self._show_widget(_NO_WIDGET)
 
-    def _show_static(self, page: Page, note: str = "") -> None:
-        view = self._view
-        rows = min(STATIC_ROWS, page.count)
-        cells = [column[:rows] for column in page.columns]
-        first = replace(page, count=rows, data=_as_json(cells))
-        pictures = thumbnails(view, first, most=6) if view.profile is not None else None
-        shown = Shown(view=view, page=first, profile=view.profile, pictures=pictures, note=note)
-        self._static = (first, note)
-        self._twin.show(shown_bundle(shown))
+    def _show_page(self, page: Page, note: str = "") -> None:
+        view = self.view
+        pictures = thumbnails(view, page, most=6) if view.profile is not None else None
+        shown = Shown(view=view, page=page, profile=view.profile, pictures=pictures, note=note)
+        self._static = (page, note)
+        self._show_static(shown_bundle(shown))
 
     # -- requests of the browser ----------------------------------------------------------------
 
-    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
-        if not isinstance(content, Mapping):
-            return
-        known: dict[str, Callable[[Mapping[str, Any]], None]] = {
-            "ready": self._ready,
-            "page": self._turn,
-            "bar": self._filter,
-            "unfilter": self._unfilter,
-            "search": self._search,
-            "sort": self._sort,
-            "profile": self._profile_all,
-            "cancel": self._cancel,
-            "cell": self._cell,
-            "blobs": self._blobs,
-        }
-        act = known.get(str(content.get("do")))
-        if act is None:
-            return
-        try:
-            act(content)
-        except (OdpsNbError, *MALFORMED) as error:
-            self._send(problem_message("page", error))
+    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
+        self._send(table_message(self.view))
+        self._on_page({"start": self._start}, ())
+        if self.view.profile is not None:
+            self._send(profile_message(self.view))
+        elif self.view.all_rows != 0:
+            self._run("profile", self._describe)
 
-    def _ready(self, _: Mapping[str, Any]) -> None:
-        self._send(table_message(self._view))
-        self._turn({"start": self._start})
-        if self._view.profile is not None:
-            self._send(profile_message(self._view))
-        elif self._view.all_rows != 0:
-            self._lanes.run("profile", self._describe)
-
-    def _turn(self, content: Mapping[str, Any]) -> None:
+    def _on_page(self, content: Mapping[str, Any], _: object) -> None:
         start = int(content["start"])
-        self._lanes.run("page", lambda token: self._send_page(start, token))
+        self._run("page", lambda token: self._send_page(start, token))
 
     def _send_page(self, start: int, token: CancelToken) -> None:
-        page = self._view.page(start, token)
+        page = self.view.page(start, token)
         token.check()
         self._start = page.start
-        self._send(page_message(self._view, page), page.data)
+        self._send(page_message(self.view, page), page.data)
 
     def _choose(self, choice: Choice) -> None:
-        self._view.stop()  # what is read for the rows before is not wanted any more
+        self.view.stop()  # what is read for the rows before is not wanted any more
 
         def work(token: CancelToken) -> None:
             if choice.order is not None:
                 text = "sorting: a SQL job runs on the service"
                 self._send({"kind": "busy", "lane": "page", "text": text, "share": None})
-            self._view.choose(choice, token)
+            self.view.choose(choice, token)
             self._send_page(0, token)
 
-        self._lanes.run("page", work)
+        self._run("page", work)
 
-    def _filter(self, content: Mapping[str, Any]) -> None:
-        self._choose(self._view.bar(int(content["column"]), int(content["bar"])))
+    def _on_bar(self, content: Mapping[str, Any], _: object) -> None:
+        self._choose(self.view.bar(int(content["column"]), int(content["bar"])))
 
-    def _unfilter(self, content: Mapping[str, Any]) -> None:
-        kept = list(self._view.choice.conditions)
+    def _on_unfilter(self, content: Mapping[str, Any], _: object) -> None:
+        kept = list(self.view.choice.conditions)
         del kept[int(content["index"])]
-        self._choose(replace(self._view.choice, conditions=tuple(kept)))
+        self._choose(replace(self.view.choice, conditions=tuple(kept)))
 
-    def _search(self, content: Mapping[str, Any]) -> None:
+    def _on_search(self, content: Mapping[str, Any], _: object) -> None:
         text = str(content["text"]).strip()
         if len(text) > MAX_SEARCH:
             raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
-        self._choose(replace(self._view.choice, search=text))
+        self._choose(replace(self.view.choice, search=text))
 
-    def _sort(self, content: Mapping[str, Any]) -> None:
+    def _on_sort(self, content: Mapping[str, Any], _: object) -> None:
         number = content["column"]
-        order = None if number is None else self._view.columns[int(number)].name
+        order = None if number is None else self.view.columns[int(number)].name
         descending = bool(content.get("descending"))
-        self._choose(replace(self._view.choice, order=order, descending=descending))
+        self._choose(replace(self.view.choice, order=order, descending=descending))
 
-    def _cancel(self, content: Mapping[str, Any]) -> None:
+    def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         lane = str(content["lane"])
-        self._lanes.cancel(lane)
+        self._stop(lane)
         if lane == "profile":
-            self._view.stop_profile()
+            self.view.stop_profile()
         else:
-            self._view.stop()
+            self.view.stop()
 
     # -- profiles and cells ---------------------------------------------------------------------
 
     def _describe(self, token: CancelToken) -> None:
-        self._view.describe(token)
+        self.view.describe(token)
         token.check()
-        self._send(profile_message(self._view))
+        self._send(profile_message(self.view))
         if self._static is not None:
-            self._show_static(*self._static)
-        self._view.prepare()
+            self._show_page(*self._static)
+        self.view.prepare()
 
-    def _profile_all(self, _: Mapping[str, Any]) -> None:
+    def _on_profile(self, _: Mapping[str, Any], buffers: object) -> None:
         def work(token: CancelToken) -> None:
-            told = Told(self._send, self._view.stop_profile, lane="profile")
-            self._view.describe_all(told, token)
-            self._send(profile_message(self._view))
+            told = Told(self._send, self.view.stop_profile, lane="profile")
+            self.view.describe_all(told, token)
+            self._send(profile_message(self.view))
 
-        self._lanes.run("profile", work)
+        self._run("profile", work)
 
-    def _cell(self, content: Mapping[str, Any]) -> None:
+    def _on_cell(self, content: Mapping[str, Any], _: object) -> None:
         row, column = int(content["row"]), int(content["column"])
 
         def work(token: CancelToken) -> None:
-            of, src = self._view.columns[column], ""
+            of, src = self.view.columns[column], ""
             if of.type.code is TypeCode.BLOB:
-                reference = self._view.reference(row, column, token)
+                reference = self.view.reference(row, column, token)
                 text, cut = "null", False
                 if reference is not None:
-                    connection = self._view.connection
-                    made = large_thumbnail(connection, reference, token)
+                    blob = self.view.connection.blob(reference)
+                    with closing(iter_glances([blob], token)) as glances:
+                        made = thumbnail(next(glances), size=LARGE, budget=LARGE_BUDGET)
                     text, src = made.text, made.src
             else:
-                text, cut = self._view.cell(row, column, token)
+                text, cut = self.view.cell(row, column, token)
             told = {"row": row, "column": column, "text": text, "cut": cut, "src": src}
             self._send({"kind": "cell", **told})
 
-        self._lanes.run("cell", work)
+        self._run("cell", work)
 
-    def _blobs(self, content: Mapping[str, Any]) -> None:
+    def _on_blobs(self, content: Mapping[str, Any], _: object) -> None:
         cells = [(int(row), int(column)) for row, column in content["cells"]][:24]
         start = int(content["start"])
 
         def work(token: CancelToken) -> None:
-            page = self._view.page(start, token)
-            found = thumbnails(self._view, page, cells=cells, cancel=token)
+            page = self.view.page(start, token)
+            found = thumbnails(self.view, page, cells=cells, cancel=token)
             told = [[row, column, made.src, made.text] for (row, column), made in found.items()]
             self._send({"kind": "blobs", "start": page.start, "cells": told})
 
-        self._lanes.run(f"blobs {cells[0]}" if cells else "blobs", work)
-
-    def _tell_error(self, lane: str, error: BaseException) -> None:
-        if not isinstance(error, CancelledError):
-            self._send(problem_message(lane, error))
-        elif lane in ("page", "profile"):
-            self._send(problem_message(lane, "cancelled"))
-
-    def _tell_end(self, lane: str) -> None:
-        self._send({"kind": "idle", "lane": lane})
-
-
-def _as_json(cells: object) -> bytes:
-    import json
-
-    return json.dumps(cells, ensure_ascii=False).encode()
+        self._run(f"blobs {cells[0]}" if cells else "blobs", work)
 
 
 # -- messages to the browser, whose texts are data: it shows them as text ----------------------
@@ -290,7 +246,7 @@ def table_message(view: RowView) -> dict[str, Any]:
 
 
 def page_message(view: RowView, page: Page) -> dict[str, Any]:
-    """Return what stands around a page; its cells are the buffer of the message."""
+    """Return the message of a page without its cells, which are the buffer."""
     choice = view.choice
     names = [column.name for column in view.columns]
     return {
@@ -313,14 +269,10 @@ def profile_message(view: RowView) -> dict[str, Any]:
     assert profile is not None  # the caller made it
     columns = [
         {
+            **asdict(replace(one, bars=())),
             "words": profile_words(one),
-            "rows": one.rows,
-            "nulls": one.nulls,
-            "distinct": one.distinct,
-            "more_distinct": one.more_distinct,
             "least": visible(one.least),
             "greatest": visible(one.greatest),
-            "is_range": one.is_range,
             "bars": [[visible(bar.label), bar.count] for bar in one.bars],
         }
         for one in profile.columns

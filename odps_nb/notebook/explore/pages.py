@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
 from odps_nb.access.looking.browsing import Rows
-from odps_nb.access.looking.paging import START, Placed, RowPlace
 from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.read.splits import START, Placed, RowPlace
 from odps_nb.errors import SessionExpiredError, visible
 from odps_nb.notebook.explore.cells import Cut, cell_texts
 from odps_nb.schema import Column
@@ -30,12 +31,12 @@ REPLACED = "\ufffd stands for bytes that are not UTF-8"
 _MARKS = "\u061c\u200e\u200f"  # of right-to-left text
 Cell = str | None | list[str] | int
 
+_T = TypeVar("_T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some rows as JSON: a list for each column, of texts, nulls, ``[cut text]`` and, for a BLOB,
-    its reference.
-    """
+    """Rows as JSON: a list per column of texts, nulls, ``[cut text]`` and references of BLOBs."""
 
     start: int
     count: int
@@ -84,81 +85,48 @@ def _cell(text: str | None) -> Cell:
     return [shown] if isinstance(text, Cut) else shown
 
 
-class PageCache:
-    """The pages that were looked at last, up to `CACHE_BYTES`; thread-safe."""
+class _Pager(ABC):
+    """Pages of rows, with a cache of the last used ones, up to ``kept`` bytes."""
 
-    def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._limit, self._pages, self._lock = limit, OrderedDict[int, Page](), threading.Lock()
+    total: int | None
+    """The number of rows, if it is known."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the pages."""
-        with self._lock:
-            return sum(len(page.data) for page in self._pages.values())
-
-    def get(self, start: int) -> Page | None:
-        """Return the page that begins at this row, if it is here."""
-        with self._lock:
-            if start in self._pages:
-                self._pages.move_to_end(start)
-            return self._pages.get(start)
-
-    def put(self, page: Page) -> None:
-        """Keep a page; those that nobody looked at for longest go."""
-        with self._lock:
-            self._pages[page.start] = page
-            while sum(len(one.data) for one in self._pages.values()) > self._limit:
-                self._pages.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget all pages."""
-        with self._lock:
-            self._pages.clear()
-
-
-class RangePager:
-    """Pages of numbered rows: each is one request, in any order."""
-
-    def __init__(self, rows: Rows, columns: Sequence[Column], size: int) -> None:
+    def __init__(self, rows: Rows, columns: Sequence[Column], size: int, kept: int) -> None:
         self._rows, self._columns, self._size = rows, tuple(columns), size
-        self._cache = PageCache()
+        self._pages, self._kept = OrderedDict[int, Page](), kept
         self.renewals = 0
-
-    @property
-    def total(self) -> int | None:
-        """The number of rows."""
-        return self._rows.row_count or 0
-
-    @property
-    def known(self) -> int:
-        """Rows that can be paged to."""
-        return self._rows.row_count or 0
 
     @property
     def nbytes(self) -> int:
         """Bytes that are kept."""
-        return self._cache.nbytes
+        return sum(len(page.data) for page in self._pages.values())
 
     def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at this row."""
-        found = self._cache.get(start)
-        if found is None:
-            found = drawn_page(start, self._fetched(start, self._size, cancel), self._columns)
-            self._cache.put(found)
-        return found
+        """Return the page that begins at this row, or the last one before it."""
+        if start in self._pages:
+            self._pages.move_to_end(start)
+            return self._pages[start]
+        return self._renewing(lambda: self._found(start, cancel))
 
-    def row(self, number: int, cancel: CancelToken) -> list[pa.RecordBatch]:
-        """Fetch one row again, whole."""
-        return self._fetched(number, 1, cancel)
+    @abstractmethod
+    def _found(self, start: int, cancel: CancelToken) -> Page:
+        """Read the page that begins at this row, or the last one before it, and keep it."""
 
-    def _fetched(self, start: int, count: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+    def _keep(self, page: Page) -> Page:
+        self._pages[page.start] = page
+        while sum(len(one.data) for one in self._pages.values()) > self._kept:
+            self._pages.popitem(last=False)
+        return page
+
+    def _renewing(self, read: Callable[[], _T]) -> _T:
+        """Call ``read``, again over a new session if the present one has expired."""
         try:
-            return list(self._rows.page(start, count, cancel))
+            return read()
         except SessionExpiredError:
+            self.close()
             self._rows = self._rows.renewed()
-            self._cache.clear()
             self.renewals += 1
-            return list(self._rows.page(start, count, cancel))
+            return read()
 
     def stop(self) -> None:
         """Cancel what is read, from any thread."""
@@ -166,7 +134,27 @@ class RangePager:
 
     def close(self) -> None:
         """Forget all pages."""
-        self._cache.clear()
+        self._pages.clear()
+
+
+class RangePager(_Pager):
+    """Pages of numbered rows: each is one request, in any order."""
+
+    def __init__(self, rows: Rows, columns: Sequence[Column], size: int) -> None:
+        super().__init__(rows, columns, size, CACHE_BYTES)
+
+    @property
+    def total(self) -> int:  # type: ignore[override]  # may be another after a renewal
+        """The number of rows."""
+        return self._rows.row_count or 0
+
+    def _found(self, start: int, cancel: CancelToken) -> Page:
+        batches = list(self._rows.page(start, self._size, cancel))
+        return self._keep(drawn_page(start, batches, self._columns))
+
+    def row(self, number: int, cancel: CancelToken) -> list[pa.RecordBatch]:
+        """Fetch one row again, whole."""
+        return self._renewing(lambda: list(self._rows.page(number, 1, cancel)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +176,7 @@ class Mark:
 
 
 class PageMarks:
-    """The marks of the pages that were read, at most `MOST_MARKS`; of very many of each 2nd, 4th, …
-
-    Parameters
-    ----------
-    size
-        Rows of a page.
-    """
+    """The marks of the pages that were read, at most `MOST_MARKS`: then of each 2nd, 4th, …"""
 
     def __init__(self, size: int) -> None:
         self._step, self._marks = size, dict[int, Mark]()
@@ -225,7 +207,7 @@ class PageMarks:
         self._marks.clear()
 
 
-class StreamPager:
+class StreamPager(_Pager):
     """Pages of rows that come one after the other, as those of a condition do.
 
     The stream stays open between pages. A page that is no longer kept is read again from where
@@ -233,40 +215,28 @@ class StreamPager:
     """
 
     def __init__(self, rows: Rows, where: str | None, columns: Sequence[Column], size: int) -> None:
-        self._rows, self._where = rows, where
-        self._columns, self._size = tuple(columns), size
-        self._cache, self._marks = PageCache(CACHE_BYTES // 2), PageMarks(size)
+        super().__init__(rows, columns, size, CACHE_BYTES // 2)
+        self._where, self._marks = where, PageMarks(size)
         self._stream: Generator[Placed, None, None] | None = None
         self._rest: list[_Waiting] = []
         self._behind: tuple[RowPlace, int] = START, 0  # the last place that came, and rows since
         self._at = 0
-        self.total: int | None = None
-        self.known = 0
-        self.renewals = 0
+        self.total = None
 
     @property
     def nbytes(self) -> int:
         """Bytes that are kept."""
         waiting = sum(int(one.batch.nbytes) for one in self._rest)
-        return self._cache.nbytes + self._marks.nbytes + waiting
+        return super().nbytes + self._marks.nbytes + waiting
 
-    def page(self, start: int, cancel: CancelToken) -> Page:
-        """Return the page that begins at this row, or the last one before it."""
-        found = self._cache.get(start)
-        if found is not None:
-            return found
+    def _found(self, start: int, cancel: CancelToken) -> Page:
         try:
-            return self._found(start, cancel)
-        except SessionExpiredError:
-            self.close()
-            self._rows = self._rows.renewed()
-            self.renewals += 1
-            return self._found(start, cancel)
+            return self._read_to(start, cancel)
         except BaseException:
             self._end()
             raise
 
-    def _found(self, start: int, cancel: CancelToken) -> Page:
+    def _read_to(self, start: int, cancel: CancelToken) -> Page:
         mark = self._marks.before(start)
         if start < self._at or mark.start > self._at:
             self._end()
@@ -277,8 +247,7 @@ class StreamPager:
             self._take(mark.skip)
         while True:
             cancel.check()
-            page = self._next(cancel)
-            self._cache.put(page)
+            page = self._keep(self._next(cancel))
             if page.start >= start or page.count < self._size:
                 return page
 
@@ -289,13 +258,12 @@ class StreamPager:
             self._marks.put(Mark(self._at, first.place, first.since))
         page = drawn_page(self._at, self._take(self._size), self._columns)
         self._at += page.count
-        self.known = max(self.known, self._at)
         if page.count < self._size:
-            self.total = self.known = self._at
+            self.total = self._at
         return page
 
     def _gather(self, rows: int, cancel: CancelToken) -> None:
-        """Wait until so many rows are here, or no more come."""
+        """Wait for that many rows, or for the end."""
         assert self._stream is not None
         have = sum(one.batch.num_rows for one in self._rest)
         while have < rows and (placed := next(self._stream, None)) is not None:
@@ -307,7 +275,7 @@ class StreamPager:
             have += batch.num_rows
 
     def _take(self, rows: int) -> list[pa.RecordBatch]:
-        """Return the first of the rows that are here."""
+        """Remove and return the first of the waiting rows."""
         taken = []
         while rows and self._rest:
             first = self._rest.pop(0)
@@ -319,14 +287,10 @@ class StreamPager:
                 self._rest.insert(0, _Waiting(first.place, first.since + part.num_rows, rest))
         return taken
 
-    def stop(self) -> None:
-        """Cancel what is read, from any thread."""
-        self._rows.stop()
-
     def close(self) -> None:
         """Close the stream and forget all pages."""
+        super().close()
         self._end()
-        self._cache.clear()
         self._marks.clear()
 
     def _end(self) -> None:

@@ -6,7 +6,7 @@ first batch must have all rows: bars begin and end where its values do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from odps_nb.notebook.explore.scale import Scale, scale_of
 from odps_nb.schema import Column, TypeCode
 
 MAX_VALUES = 1000
-"""Distinct values that are counted one by one where all rows are looked at."""
+"""Distinct values that are counted one by one when all rows are described."""
 MOST_BARS = 20
 TOP_VALUES = 10
 LABEL = 60
@@ -32,7 +32,7 @@ _COUNTED_NOT = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar: what it stands for, how many rows, and the values between which they are.
+    """A bar: its label, its number of rows, and the values between which they are.
 
     ``value`` is of one value; ``low`` and ``high`` (``last``: inclusive) of a range.
     """
@@ -60,7 +60,7 @@ class ColumnProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class TableProfile:
     """The profiles of the columns, and of how many rows they are."""
 
     columns: tuple[ColumnProfile, ...]
@@ -72,13 +72,9 @@ class Profile:
 class Profiler:
     """Adds batches; `result` gives the profiles of their columns."""
 
-    def __init__(self, columns: Sequence[Column], *, before: Profile | None = None) -> None:
-        known: Iterable[ColumnProfile | None] = (
-            before.columns if before is not None else [None] * len(columns)
-        )
-        self._columns = [
-            _Described(column, one) for column, one in zip(columns, known, strict=True)
-        ]
+    def __init__(self, columns: Sequence[Column], *, before: TableProfile | None = None) -> None:
+        known = [None] * len(columns) if before is None else before.columns
+        self._columns = list(map(_Described, columns, known))
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Count the rows of a batch."""
@@ -119,7 +115,8 @@ class _Described:
         scale = scale_of(self._column, array.type)
         if scale is not None and len(array):
             if self._bins is None:
-                self._bins = _Bins.between(scale, array, self._before)
+                bins = _Bins(scale, array, self._before)
+                self._bins = bins if len(bins.counts) else None
             if self._bins is not None:
                 self._bins.add(array)
 
@@ -154,11 +151,9 @@ class _Described:
     def result(self) -> ColumnProfile:
         values = self._values
         distinct = MAX_VALUES if self._too_many else None if values is None else values.num_rows
-        least, greatest = (
-            ("", "")
-            if self._ends is None
-            else (_scalar_text(one, self._column) for one in self._ends)
-        )
+        least, greatest = [
+            str(cell_texts(pa.repeat(one, 1), self._column, LABEL)[0]) for one in self._ends or ()
+        ] or ("", "")
         few = distinct is not None and not self._too_many and distinct <= TOP_VALUES
         use_bins = self._bins is not None and not few
         bars: tuple[Bar, ...] = ()
@@ -195,34 +190,17 @@ class _Described:
         return tuple(found)
 
 
-def _scalar_text(value: pa.Scalar, column: Column) -> str:
-    return str(cell_texts(pa.repeat(value, 1), column, LABEL)[0])
-
-
-@dataclass(slots=True)
 class _Bins:
     """Counters of ranges: the outermost ones also take what lies beyond them."""
 
-    scale: Scale
-    edges: list[object]
-    places: np.ndarray
-    counts: np.ndarray
-    low: float
-    high: float
-
-    @classmethod
-    def between(cls, scale: Scale, array: pa.Array, before: ColumnProfile | None) -> _Bins | None:
+    def __init__(self, scale: Scale, array: pa.Array, before: ColumnProfile | None) -> None:
         places = scale.places(array)
-        low, high = float(places.min()), float(places.max())
-        edges: list[object] = []
+        self.scale, self.low, self.high = scale, float(places.min()), float(places.max())
+        self.edges: list[object] = scale.edges(self.low, self.high, MOST_BARS)
         if before is not None and before.is_range:
-            edges = [bar.low for bar in before.bars] + [before.bars[-1].high]
-        if not edges:
-            edges = scale.edges(low, high, MOST_BARS)
-        if len(edges) < 2:
-            return None
-        at = np.array([scale.place(edge) for edge in edges])
-        return cls(scale, edges, at, np.zeros(len(edges) - 1, dtype=np.int64), low, high)
+            self.edges = [*(bar.low for bar in before.bars), before.bars[-1].high]
+        self.places = np.array([scale.place(edge) for edge in self.edges])
+        self.counts = np.zeros(max(0, len(self.edges) - 1), dtype=np.int64)
 
     def add(self, array: pa.Array) -> None:
         places = self.scale.places(array)

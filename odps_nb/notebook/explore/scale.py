@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from odps_nb.schema import Column, DecimalType, TypeCode
+from odps_nb.notebook.explore.cells import kind_of
+from odps_nb.schema import Column, DecimalType
 
-_WHOLE = (TypeCode.TINYINT, TypeCode.SMALLINT, TypeCode.INT, TypeCode.BIGINT)
 _WIDE = Context(prec=400)
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY = datetime.date(1970, 1, 1)
@@ -27,20 +28,25 @@ _CLOCK += [_DAY_SECONDS * n for n in (1, 2, 5, 7, 14, 30, 60, 90, 180, 365)]
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
+def _floats(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """A line on which the values of a column have places (floats).
 
-    ``edge`` gives the value at a place, rounded as ``step`` (a distance) allows; ``place`` the
-    place of such a value; ``exact`` a cell as a value for a condition.
+    ``at`` gives the value at a place, rounded as a step (a distance) allows; ``place`` the place of
+    such a value; ``exact`` a cell as a value for a condition; ``step`` a round distance.
     """
 
-    places: Callable[[pa.Array], np.ndarray]
     at: Callable[[float, float], Any]
-    place: Callable[[Any], float]
-    text: Callable[[Any], str]
-    exact: Callable[[pa.Scalar], Any]
     step: Callable[[float], float]
+    places: Callable[[pa.Array], np.ndarray] = _floats
+    place: Callable[[Any], float] = float
+    text: Callable[[Any], str] = str
+    exact: Callable[[pa.Scalar], Any] = lambda cell: cell.as_py()
     whole: bool = False
 
     def edges(self, low: float, high: float, most: int) -> list[Any]:
@@ -84,44 +90,26 @@ def _time_step(step: float) -> float:
 
 def scale_of(column: Column, arrow: pa.DataType) -> Scale | None:
     """Return the line of a column, ``None`` where its values have no distance."""
-    code = column.type.code
-    if code in _WHOLE:
-        return Scale(
-            places=_floats,
-            at=lambda place, _: round(place),
-            place=float,
-            text=str,
-            exact=lambda cell: cell.as_py(),
-            step=_whole_step,
-            whole=True,
-        )
-    if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
-        return Scale(
-            places=_floats,
-            at=_rounded,
-            place=float,
-            text=_short,
-            exact=lambda cell: cell.as_py(),
-            step=_round_step,
-        )
+    kind = kind_of(column)
+    if kind == "INTEGER":
+        return Scale(at=lambda place, _: round(place), step=_whole_step, whole=True)
+    if kind in ("FLOAT", "DOUBLE"):
+        return Scale(at=_rounded, step=_round_step, text=lambda value: f"{value:.6g}")
     if isinstance(column.type, DecimalType):
-        digits = column.type.scale if column.type.scale is not None else 18
+        unit = Decimal(1).scaleb(-(18 if column.type.scale is None else column.type.scale))
         return Scale(
-            places=_floats,
-            at=lambda place, step: _decimal_at(place, step, digits),
-            place=float,
-            text=lambda value: f"{value.normalize():f}",
-            exact=lambda cell: cell.as_py(),
+            at=lambda place, step: Decimal(repr(_rounded(float(place), step))).quantize(
+                unit, context=_WIDE
+            ),
             step=_round_step,
+            text=lambda value: f"{value.normalize():f}",
         )
     if pt.is_date(arrow):
         return Scale(
-            places=lambda array: array.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(float),
-            at=lambda place, _: _day_at(place),
-            place=lambda day: float((day - _DAY).days),
-            text=str,
-            exact=lambda cell: cell.as_py(),
+            at=lambda place, _: _DAY + timedelta(days=min(max(round(place), -719162), 2932896)),
             step=_whole_step,
+            places=lambda array: array.cast(pa.date32()).cast(pa.int32()).to_numpy().astype(float),
+            place=lambda day: float((day - _DAY).days),
             whole=True,
         )
     return _times(arrow) if pt.is_timestamp(arrow) else None
@@ -134,14 +122,14 @@ def _times(arrow: pa.DataType) -> Scale:
 
     def at(place: float, _: float) -> datetime.datetime:
         seconds = min(max(place, -62135596800.0), 253402300799.0)
-        moment = _EPOCH + datetime.timedelta(seconds=round(seconds))
+        moment = _EPOCH + timedelta(seconds=round(seconds))
         return moment.replace(tzinfo=zone)
 
     def exact(cell: pa.Scalar) -> datetime.datetime | None:
         ticks = cell.value
         if ticks is None or ticks % max(1, per_second // 10**6):
             return None  # finer than Python's own times
-        moment = _EPOCH + datetime.timedelta(microseconds=ticks * 10**6 // per_second)
+        moment = _EPOCH + timedelta(microseconds=ticks * 10**6 // per_second)
         return moment.replace(tzinfo=zone)
 
     return Scale(
@@ -163,27 +151,8 @@ def _clock(moment: datetime.datetime, zone: ZoneInfo | None) -> str:
     return local.isoformat(sep=" ")
 
 
-def _floats(array: pa.Array) -> np.ndarray:
-    found: np.ndarray = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return found
-
-
 def _rounded(place: float, step: float) -> float:
     """Return a place without the digits that lie far below a step."""
     if not step or not math.isfinite(place):
         return place
     return round(place, max(0, 2 - math.floor(math.log10(abs(step)))))
-
-
-def _decimal_at(place: float, step: float, digits: int) -> Decimal:
-    unit = Decimal(1).scaleb(-digits)
-    return Decimal(repr(_rounded(float(place), step))).quantize(unit, context=_WIDE)
-
-
-def _short(value: float) -> str:
-    return f"{value:.6g}"
-
-
-def _day_at(place: float) -> datetime.date:
-    days = min(max(round(place), -719162), 2932896)
-    return _DAY + datetime.timedelta(days=days)

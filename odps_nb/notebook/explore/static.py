@@ -1,29 +1,31 @@
-"""The first page of rows and the profile of their columns, as HTML without scripts and as text.
-
-It is the display of a `Scan` and a `Result`, and stands beside the widget of an explorer for
-reopened, exported and untrusted notebooks.
-"""
+"""The first page of rows and the profile of their columns, as HTML without scripts and as text."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from odps_nb.access.blob import iter_glances
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.errors import OdpsNbError, explain, visible
+from odps_nb.errors import OdpsNbError, RequestTimeoutError, explain, visible
 from odps_nb.notebook.display.html import LINE, MUTED, Html, bundle, element, join, scroller
 from odps_nb.notebook.explore.cells import is_number, type_label
 from odps_nb.notebook.explore.pages import Page, drawn_page
-from odps_nb.notebook.explore.profile import ColumnProfile, Profile
-from odps_nb.notebook.explore.thumbnails import Thumbnail, thumbnails
+from odps_nb.notebook.explore.profile import ColumnProfile, TableProfile
 from odps_nb.notebook.explore.view import RowView
+from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.preview.shared import Size
+from odps_nb.notebook.preview.tile import tile
 from odps_nb.schema import TypeCode
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
     from odps_nb.access.row_forms import RowForms
+    from odps_nb.client.calls.cancel import CancelToken
+    from odps_nb.notebook.preview.peek import BlobLike
 
 HTML_BYTES = 150_000
 ROWS, TEXT_ROWS = 20, 10
@@ -33,10 +35,26 @@ SECONDS = 2.0
 CELL, FOLDED, TEXT_CELL = 60, 500, 24
 TEXT_WIDTH = 100
 BARS = 12
+BUDGET = 24 * 1024
+SIDE_BY_SIDE = 4
+SMALL = Size(layout="tile", width=96, height=64, rows=2, columns=2, lines=2)
+LARGE = Size(layout="single", width=480, height=320, rows=8, columns=8, lines=20)
+LARGE_BUDGET = 256 * 1024
 
 _CELL = f"padding:2px 10px;border-bottom:{LINE};white-space:nowrap;vertical-align:top"
 _LEFT, _RIGHT = ";text-align:left", ";text-align:right;font-variant-numeric:tabular-nums"
 _BAR = "display:inline-block;width:5px;margin-right:1px;vertical-align:bottom;background:#4c8bf5"
+
+
+@dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """A ``data:`` URL of a picture, empty for what is none, and one line about the blob."""
+
+    src: str
+    text: str
+
+    def __repr__(self) -> str:
+        return f"Thumbnail({self.text!r}, <{len(self.src)} characters>)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +63,13 @@ class Shown:
 
     view: RowView
     page: Page
-    profile: Profile | None = None
+    profile: TableProfile | None = None
     pictures: dict[tuple[int, int], Thumbnail] | None = None
     note: str = ""
 
 
 def mimebundle(source: RowForms) -> dict[str, str]:
-    """Return the first rows of a read or of a result as ``text/html`` and ``text/plain``.
-
-    Costs a session, a page, and a small sample for the profile. What fails is told in place of
-    the rows.
-    """
+    """Return the first rows of a read or of a result; an error is shown in their place."""
     try:
         if _is_running(source):
             return {"text/plain": f"{source!r}\nthe query is running: .wait() waits for it"}
@@ -67,13 +81,9 @@ def mimebundle(source: RowForms) -> dict[str, str]:
 
 
 def _is_running(source: RowForms) -> bool:
-    wait = getattr(source, "wait", None)
-    if wait is None:
-        return False
-    from odps_nb.errors import RequestTimeoutError
-
     try:
-        wait(timeout=0)
+        if (wait := getattr(source, "wait", None)) is not None:
+            wait(timeout=0)
     except RequestTimeoutError:
         return True
     return False
@@ -105,22 +115,19 @@ def first_found(view: RowView) -> tuple[Page, str]:
 
 def shown_bundle(shown: Shown) -> dict[str, str]:
     """Return a static view as ``text/html``, of no more than `HTML_BYTES`, and ``text/plain``."""
-    html, rows = "", shown.page.count
-    while True:
-        html = _html(shown, rows)
-        if len(html.encode()) <= HTML_BYTES or rows <= 1:
-            break
+    rows = min(ROWS, shown.page.count)
+    html = _html(shown, rows)
+    while len(html.encode()) > HTML_BYTES and rows > 1:
         rows //= 2
+        html = _html(shown, rows)
     if len(html.encode()) > HTML_BYTES:
         html = element("div", "too wide to show here: explore() shows it", style=MUTED)
     return bundle(html, _text(shown))
 
 
 def _heading(shown: Shown) -> str:
-    view = shown.view
-    facts = [count_of(view.all_rows, "row")] if view.all_rows is not None else []
-    facts.append(count_of(view.all_columns, "column"))
-    return " · ".join(facts)
+    rows, columns = shown.view.all_rows, count_of(shown.view.all_columns, "column")
+    return columns if rows is None else f"{count_of(rows, 'row')} · {columns}"
 
 
 def _foot(shown: Shown, rows: int) -> str:
@@ -291,3 +298,47 @@ def _short(cell: object, *, is_blob: bool) -> str:
     text = "<blob>" if is_blob else str(cell[0] if isinstance(cell, list) else cell)
     line = "".join(one if one.isprintable() else " " for one in text[: TEXT_CELL + 1])
     return line if len(line) <= TEXT_CELL and not isinstance(cell, list) else line[:23] + "…"
+
+
+# -- pictures ------------------------------------------------------------------------------------
+
+
+def thumbnail(blob: BlobLike, *, size: Size = SMALL, budget: int = BUDGET) -> Thumbnail:
+    """Read a blob and draw it small; an error becomes its text."""
+    try:
+        made = tile(blob, size=size, budget=budget)
+    except OdpsNbError as error:
+        return Thumbnail("", f"not read: {error}"[:200])
+    mark = "✓ verified · " if made.verified else ""
+    return Thumbnail(made.drawing.picture, f"{mark}{made.words}")
+
+
+def thumbnails(
+    view: RowView,
+    page: Page,
+    *,
+    cells: Iterable[tuple[int, int]] | None = None,
+    most: int = 24,
+    cancel: CancelToken | None = None,
+) -> dict[tuple[int, int], Thumbnail]:
+    """Return thumbnails by ``(row of the page, column)``, by default of the first BLOB cells."""
+    blobs = [n for n, one in enumerate(view.columns) if one.type.code is TypeCode.BLOB]
+    if not blobs:
+        return {}
+    texts = page.columns
+    asked = cells or ((row, column) for row in range(page.count) for column in blobs)
+    wanted: list[tuple[int, int, str]] = []
+    for row, column in asked:
+        reference = texts[column][row] if column in blobs and 0 <= row < page.count else None
+        if isinstance(reference, str) and len(wanted) < most:
+            wanted.append((row, column, reference))
+
+    def draw(
+        run: Sequence[tuple[int, int, str]], token: CancelToken
+    ) -> Iterator[tuple[tuple[int, int], Thumbnail]]:
+        handles = [view.connection.blob(reference) for _, _, reference in run]
+        with closing(iter_glances(handles, token)) as blobs:
+            for (row, column, _), blob in zip(run, blobs, strict=True):
+                yield (row, column), thumbnail(blob)
+
+    return dict(side_by_side(draw, wanted, cancel, lanes=SIDE_BY_SIDE))

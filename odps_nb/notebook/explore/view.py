@@ -1,8 +1,4 @@
-"""`RowView`: what an explorer shows of remote rows, without any widget.
-
-It knows which rows are looked at (filter, search, order), turns pages of them, and describes the
-columns. Each call may wait for the service; `stop` ends a wait from another thread.
-"""
+"""`RowView`: what an explorer shows of remote rows, without any widget."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -30,11 +25,8 @@ from odps_nb.notebook.explore.conditions import (
     search_condition,
 )
 from odps_nb.notebook.explore.pages import Cell, Page, RangePager, StreamPager
-from odps_nb.notebook.explore.profile import Profile, Profiler, sample_label
+from odps_nb.notebook.explore.profile import Profiler, TableProfile, sample_label
 from odps_nb.schema import Column, TypeCode
-
-if TYPE_CHECKING:
-    from odps_nb.access.connection import Connection
 
 MAX_COLUMNS = 100
 PAGE_ROWS, MAX_PAGE_ROWS = 100, 1000
@@ -48,7 +40,7 @@ MAX_CELL = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which rows are looked at: conditions that all hold, a text to find, and an order."""
+    """Which rows are shown: conditions that all hold, a text to find, and an order."""
 
     conditions: tuple[str, ...] = ()
     search: str = ""
@@ -59,14 +51,8 @@ class Choice:
 class RowView:
     """Pages and profiles of remote rows, by a filter and an order that can be changed.
 
-    Parameters
-    ----------
-    rows
-        The rows (`odps_nb.access.looking.browsing`).
-    page_rows
-        Rows of a page.
-    sample, seed
-        Rows that describe the columns, and what their random choice begins with.
+    Each call may wait for the service; `stop` ends a wait from another thread. ``sample`` rows
+    describe the columns; ``seed`` makes their random choice repeatable.
     """
 
     def __init__(
@@ -89,28 +75,15 @@ class RowView:
         self.columns: tuple[Column, ...] = self._rows.columns
         self.page_rows, self._sample, self._seed = page_rows, sample, seed
         self.choice = Choice()
-        self.profile: Profile | None = None
+        self.profile: TableProfile | None = None
         self._clicked: dict[str, int] = {}  # condition → column whose bar it is
         self._lock = threading.Lock()
         self._read: Rows | None = None  # what `describe_all` reads
         self._sorting: Rows | None = None
+        self.title, self.connection = self._rows.title, self._rows.connection
+        self.timezone = rows.connection.profile.timezone  # of times that are shown and meant
         self._shown = self._rows
         self._pager = self._pager_of(self._rows, None)
-
-    @property
-    def title(self) -> str:
-        """The table or the query."""
-        return self._rows.title
-
-    @property
-    def connection(self) -> Connection:
-        """The connection over which rows and blobs come."""
-        return self._rows.connection
-
-    @property
-    def timezone(self) -> str | None:
-        """The zone in which times are shown and meant."""
-        return self._rows.connection.profile.timezone
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -118,11 +91,6 @@ class RowView:
     def total(self) -> int | None:
         """Rows of the choice; ``None`` while it is not known."""
         return self._pager.total
-
-    @property
-    def known(self) -> int:
-        """Rows of the choice that are known to be there."""
-        return self._pager.known
 
     @property
     def all_rows(self) -> int | None:
@@ -192,7 +160,7 @@ class RowView:
         return text[:MAX_CELL], len(text) > MAX_CELL
 
     def reference(self, row: int, column: int, cancel: CancelToken | None = None) -> str | None:
-        """Return the reference of the blob in a cell of the page that was looked at."""
+        """Return the reference of the blob in a cell of the current page."""
         found = self._on_page(row, column, cancel)
         is_blob = self.columns[column].type.code is TypeCode.BLOB
         return found if is_blob and isinstance(found, str) else None
@@ -207,12 +175,12 @@ class RowView:
 
     @property
     def where(self) -> str | None:
-        """The condition of the rows that are looked at."""
+        """The condition of the shown rows."""
         return self._where(self.choice)
 
     @property
     def code(self) -> str:
-        """Python that reads the rows that are looked at."""
+        """Python code that reads the shown rows."""
         return self._shown.code(None) if self.choice.order else self._rows.code(self.where)
 
     def choose(self, choice: Choice, cancel: CancelToken | None = None) -> None:
@@ -236,15 +204,12 @@ class RowView:
             self._shown, self.choice = shown, choice
 
     def prepare(self) -> None:
-        """Load what reads conditions (most of a second, once), before somebody waits for it."""
+        """Load the parser of conditions (most of a second, once) before it is needed."""
         with suppress(ArgumentError):  # of a read with a limit, which takes none
             self._rows.check(null_condition(self.columns[0]))
 
     def bar(self, column: int, bar: int) -> Choice:
-        """Return the choice with the rows of a bar of a column's profile; -1: its nulls.
-
-        It takes the place of another bar of that column.
-        """
+        """Return the choice with one bar of a column, in place of another; -1: its nulls."""
         of = self.columns[column]
         if bar < 0:
             text = null_condition(of)
@@ -285,7 +250,7 @@ class RowView:
 
     # -- profiles -------------------------------------------------------------------------------
 
-    def describe(self, cancel: CancelToken | None = None) -> Profile:
+    def describe(self, cancel: CancelToken | None = None) -> TableProfile:
         """Describe the columns by a sample: some thousand rows at random places."""
         token, rows = cancel or CancelToken(), self._rows.twin()
         total, profiler = self.all_rows, Profiler(self.columns)
@@ -302,7 +267,7 @@ class RowView:
         if parts:
             profiler.add(pa.Table.from_batches(parts))
         label = sample_label(count, total, random=total is not None)
-        self.profile = Profile(columns=profiler.result(), rows=count, total=total, label=label)
+        self.profile = TableProfile(columns=profiler.result(), rows=count, total=total, label=label)
         return self.profile
 
     def _sampled(
@@ -322,11 +287,10 @@ class RowView:
             cancel=token,
         )
 
-    def describe_all(self, progress: Progress = None, cancel: CancelToken | None = None) -> Profile:
-        """Describe the columns by all rows: reads the table, in bounded memory.
-
-        `stop_profile` ends it once it reads; a cancelled token ends it at any time.
-        """
+    def describe_all(
+        self, progress: Progress = None, cancel: CancelToken | None = None
+    ) -> TableProfile:
+        """Describe the columns by all rows, in bounded memory; `stop_profile` ends it."""
         token = cancel or CancelToken()
         before = self.profile or self.describe(token)
         profiler, count = Profiler(self.columns, before=before), 0
@@ -342,7 +306,7 @@ class RowView:
             if self._read is rows:  # not that of a newer call
                 self._read = None
         label = f"all {count:,} rows"
-        self.profile = Profile(columns=profiler.result(), rows=count, total=count, label=label)
+        self.profile = TableProfile(columns=profiler.result(), rows=count, total=count, label=label)
         return self.profile
 
     # -- life -----------------------------------------------------------------------------------

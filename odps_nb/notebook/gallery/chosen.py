@@ -1,122 +1,120 @@
-"""What of a column is shown, in which order, and what is selected; without a browser."""
+"""What of a column is shown, in which order, and what is selected; without a browser.
+
+Names and sizes come at the head of a blob, and what it is in its first bytes: both cost at most one
+small request per blob. Texts are read to be searched; some are kept for the next search.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.parallel.fan_out import fan_out
-from odps_nb.errors import ConfigError
-from odps_nb.notebook.gallery.facts import Choice, Facts
-from odps_nb.notebook.gallery.page import BlobColumnLike, runs
+from odps_nb.errors import ArgumentError, ConfigError, NotFoundError, ProtocolError, visible
+from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.preview.kind import Format
+from odps_nb.notebook.preview.peek import BlobLike, glance
+from odps_nb.notebook.preview.registry import kinds
+from odps_nb.notebook.preview.tile import UNREAD, Tile
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.client.blob.head import BlobHead
     from odps_nb.client.calls.progress import Progress
 
 #: Requests for blobs at a time, each for a few of them.
 AT_A_TIME: Final = 6
+ALL: Final = "all kinds"
+MAX_SEARCH: Final = 200
+_KEPT: Final = 32 << 20  # characters of texts
+_UNREAD: Final = "not read"
 _DELAY, _PAUSE = 0.3, 0.2  # seconds until the first word of how far it is, and between two
-
-_T = TypeVar("_T")
-
-
-class WorkColumn(BlobColumnLike, Protocol):
-    """A column of which blobs can be selected and saved; `odps_nb.access.blob.BlobColumn`."""
-
-    def pick(self, places: Sequence[int], /) -> WorkColumn:
-        """Return the blobs at some places, in that order."""
-
-    def references(self) -> pd.Series[Any]:
-        """Return the references by the index of their rows."""
-
-    def save(
-        self,
-        folder: str | Path,
-        *,
-        file_name: Callable[[int, BlobHead], str | None] | None = None,
-        progress: Progress = None,
-    ) -> list[Path | None]:
-        """Save the blobs as files of a folder."""
+Order = Literal["row", "name", "size"]
 
 
-def side_by_side(
-    work: Callable[[Sequence[int], CancelToken], Iterator[_T]],
-    places: Sequence[int],
-    token: CancelToken,
-) -> Generator[_T, None, None]:
-    """Iterate over what ``work`` yields of runs of places, as it comes; leaving it ends all."""
-    jobs = (partial(work, run) for run in runs(places, AT_A_TIME))
-    return fan_out(jobs, size=lambda _: 0, workers=AT_A_TIME, ordered=False, cancel=token)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GalleryChoice:
+    """Which blobs are shown, in which order.
+
+    ``kind`` is a kind of preview, a media type, ``"not read"`` or `ALL`; it means what the bytes
+    are. ``search`` is found in names, in what is said of the row, and in the first 64 KiB of texts
+    as they are decoded, whatever the case.
+    """
+
+    kind: str = ALL
+    search: str = ""
+    order: Order = "row"
+    descending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.order not in ("row", "name", "size"):
+            hint = "use 'row', 'name' or 'size'"
+            raise ArgumentError(f"unknown order {self.order!r}", argument="order", hint=hint)
+        if len(self.search) > MAX_SEARCH:
+            raise ArgumentError(f"a text to search has at most {MAX_SEARCH} characters")
+
+    @property
+    def by_format(self) -> bool:
+        """Whether the first bytes have to be known."""
+        return self.kind != ALL or bool(self.search)
 
 
 class Chosen:
-    """The blobs of a column that a choice shows, and those that are selected.
+    """What is known of the blobs of a column, which of them are shown, and which selected.
 
-    Attributes
-    ----------
-    indices
-        The blobs that are shown, in order.
-    selected
-        Those that are selected, shown or not.
-    note
-        Of how many blobs these are, if not of all.
+    ``indices`` are the shown blobs in order, ``selected`` those that are selected, shown or not;
+    ``note`` says of how many blobs these are, if not of all.
     """
 
-    def __init__(self, column: WorkColumn) -> None:
+    def __init__(self, column: BlobColumn) -> None:
         self.column = column
-        self.facts = Facts(column)
-        self.choice = Choice()
+        self._heads: dict[int, tuple[str, int | None]] = {}  # names and sizes
+        self._formats: dict[int, Format] = {}
+        self._texts: dict[int, str] = {}
+        self._kept = 0
+        #: The text that was searched last, and the blobs whose text was searched for it.
+        self._found: tuple[str, dict[int, bool]] = ("", {})
+        self.choice = GalleryChoice()
         self.indices: Sequence[int] = range(len(column))
         self.selected: set[int] = set()
         self.note = ""
         self._enough = threading.Event()
 
     def enough(self) -> None:
-        """Let `choose` be content with the blobs that it has looked at."""
+        """Let `choose` finish with the blobs that it has read so far."""
         self._enough.set()
 
     def choose(
-        self, choice: Choice, token: CancelToken, told: Callable[[int, int], None] | None = None
-    ) -> None:
-        """Change the choice; costs a small request for each blob that is not known enough.
-
-        ``told`` is called now and then with how many were looked at, and of how many.
-        """
-        missing = self.facts.missing(choice)
-        self._enough.clear()
-        self._look(missing, choice, token, told)
-        left = len(self.facts.missing(choice)) if self._enough.is_set() else 0
-        looked = len(self.column) - left
-        self.note = f"of the {looked:,} blobs that were looked at" if left else ""
-        self.indices = self.facts.indices(choice)
-        self.choice = choice
-
-    def _look(
         self,
-        missing: Sequence[int],
-        choice: Choice,
+        choice: GalleryChoice,
         token: CancelToken,
-        told: Callable[[int, int], None] | None,
+        told: Callable[[int, int], None] = lambda number, total: None,
     ) -> None:
-        after = time.monotonic() + _DELAY
-        with closing(side_by_side(partial(self.facts.look, choice), missing, token)) as looked:
+        """Change the choice; ``told`` is called at times with the number read and the total."""
+        missing = self.missing(choice)
+        self._enough.clear()
+        after, look = time.monotonic() + _DELAY, partial(self.look, choice)
+        with closing(side_by_side(look, missing, token, lanes=AT_A_TIME)) as looked:
             for number, _ in enumerate(looked, 1):
                 now = time.monotonic()
-                if told is not None and now > after:
+                if now > after:
                     after = now + _PAUSE
                     told(number, len(missing))
                 if self._enough.is_set():
                     break
         token.check()
+        left = len(self.missing(choice)) if self._enough.is_set() else 0
+        seen = len(self.column) - left
+        self.note = f"of the {seen:,} blobs that were looked at" if left else ""
+        self.indices = self.ordered(choice)
+        self.choice = choice
 
     def save(
         self,
@@ -143,3 +141,100 @@ class Chosen:
 
         saved = self.column.pick(places).save(target, file_name=own_name, progress=progress)
         return [path for path in dict.fromkeys(saved) if path is not None]
+
+    # -- what is known of each blob ---------------------------------------------------------------
+
+    def learn(self, index: int, made: Tile) -> None:
+        """Take what a drawn tile tells."""
+        self._formats[index] = made.format
+        self._heads[index] = (made.name, made.size)
+
+    def missing(self, choice: GalleryChoice) -> list[int]:
+        """Return the blobs that have to be read for a choice."""
+        by_head = bool(choice.search) or choice.order != "row"
+        if choice.search and choice.search != self._found[0]:
+            sought, kept = choice.search.casefold(), dict(self._texts)  # others may learn meanwhile
+            self._found = (choice.search, {at: sought in text for at, text in kept.items()})
+        return [
+            index
+            for index in range(len(self.column))
+            if (by_head and index not in self._heads)
+            or (choice.by_format and index not in self._formats)
+            or (choice.search and index not in self._found[1] and self._formats[index].encoding)
+        ]
+
+    def look(
+        self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
+    ) -> Iterator[int]:
+        """Ask for what a choice has to know of some blobs; iterate over those that are known."""
+        with closing(self.column.glances(places, cancel)) as blobs:
+            for index, blob in zip(places, blobs, strict=True):
+                self._look(index, blob, choice)
+                yield index
+
+    def _look(self, index: int, blob: BlobLike, choice: GalleryChoice) -> None:
+        try:
+            if choice.by_format:
+                self._formats[index], text = glance(blob)
+                self._read(index, text.casefold(), choice)
+            if index not in self._heads:  # it came with the bytes
+                name = " ".join(visible(blob.file_name or "").split())
+                self._heads[index] = (name or f"blob {index}", blob.size)
+        except (ProtocolError, NotFoundError):
+            self._heads.setdefault(index, (f"blob {index}", None))
+            self._formats[index] = UNREAD
+
+    def _read(self, index: int, text: str, choice: GalleryChoice) -> None:
+        if index not in self._texts and text and self._kept + len(text) <= _KEPT:
+            self._texts[index] = text
+            self._kept += len(text)
+        searched, inside = self._found
+        if choice.search == searched:  # else another search has begun
+            inside[index] = bool(text) and searched.casefold() in text
+
+    def ordered(self, choice: GalleryChoice) -> list[int]:
+        """Return the blobs of a choice, in its order, of those that are known well enough."""
+        found = [index for index in range(len(self.column)) if self._fits(index, choice)]
+        if choice.order == "row":
+            return found[::-1] if choice.descending else found
+        known = [index for index in found if index in self._heads]
+        if choice.order == "name":
+            return sorted(
+                known, key=lambda at: self._heads[at][0].casefold(), reverse=choice.descending
+            )
+        sizes = {at: size for at in known if (size := self._heads[at][1]) is not None}
+        unsized = [at for at in known if at not in sizes]
+        return sorted(sizes, key=sizes.__getitem__, reverse=choice.descending) + unsized
+
+    def _fits(self, index: int, choice: GalleryChoice) -> bool:
+        if choice.kind != ALL:
+            format = self._formats.get(index)
+            if format is None:
+                return False
+            named = (_UNREAD,) if format is UNREAD else (format.kind, format.mime)
+            if choice.kind not in named:
+                return False
+        if not choice.search:
+            return True
+        name = self._heads.get(index, ("", None))[0]
+        said = f"{name}\n{self.column.caption(index)}".casefold()
+        return choice.search.casefold() in said or self._found[1].get(index, False)
+
+    def menu(self) -> list[tuple[str, str]]:
+        """Return the kinds to choose from, each with a text; once all are known, with numbers."""
+        total = len(self.column)
+        if len(self._formats) < total or not total:
+            return [(ALL, ALL), *((kind, kind) for kind in sorted(kind.name for kind in kinds()))]
+        known = list(self._formats.values())  # others may learn meanwhile
+        read = [format for format in known if format is not UNREAD]
+        items = [(ALL, f"{ALL} ({total:,})")]
+        of_kind = Counter(format.kind for format in read)
+        of_mime = Counter((format.kind, format.mime) for format in read)
+        for kind, number in sorted(of_kind.items()):
+            items.append((kind, f"{kind} ({number:,})"))
+            inside = sorted(mime for of, mime in of_mime if of == kind)
+            if len(inside) > 1:
+                items += [(mime, f"\u2003{mime} ({of_mime[kind, mime]:,})") for mime in inside]
+        if len(read) < total:
+            items.append((_UNREAD, f"{_UNREAD} ({total - len(read):,})"))
+        return items

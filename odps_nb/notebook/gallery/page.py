@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import chain, pairwise
-from typing import Final, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import OdpsNbError, ServiceError, TransportError
+from odps_nb.errors import ArgumentError, OdpsNbError, ServiceError, TransportError
 from odps_nb.notebook.display.html import MUTED, SMALL, Html, bundle, element
-from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.live.together import side_by_side
 from odps_nb.notebook.preview.shared import GRID, LIST, Size
-from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, null_tile, tile, unread_tile
+from odps_nb.notebook.preview.tile import TILE_BUDGET, Tile, tile, unread_tile
 from odps_nb.terms import count_of, shorten
+
+if TYPE_CHECKING:
+    from odps_nb.access.blobs.column import BlobColumn
 
 View = Literal["grid", "list"]
 
@@ -30,81 +31,13 @@ _AROUND: Final = 2 * 1024
 _TEXT_LINES: Final = 12
 # requests at a time for the tiles of a page, each for a few of them
 _LANES: Final = 3
-# blobs that one request names at most: they come one after the other
-_RUN: Final = 8
 
 
-class BlobColumnLike(Protocol):
-    """What a gallery needs of a column of blobs; a null cell is ``None``."""
-
-    @property
-    def title(self) -> str:
-        """Name of table and column, for a person."""
-
-    def caption(self, index: int, /) -> str:
-        """Return which row the cell is of, for a person, and what else that says."""
-
-    def __len__(self) -> int:
-        """Return the number of cells."""
-
-    def __getitem__(self, index: int, /) -> BlobLike | None:
-        """Return the blob of one cell."""
-
-
-@runtime_checkable
-class _Glancing(Protocol):
-    """A column of which several blobs can be looked at by one request."""
-
-    def glances(
-        self, places: Sequence[int], cancel: CancelToken | None = None
-    ) -> Generator[BlobLike, None, None]:
-        """Iterate over the blobs; taking the next one leaves the one before."""
-
-
-def glances(
-    column: BlobColumnLike, places: Sequence[int], cancel: CancelToken | None = None
-) -> Generator[BlobLike | None, None, None]:
-    """Iterate over blobs to look at, in few requests; taking the next one leaves the one before."""
-    if isinstance(column, _Glancing):
-        with closing(column.glances(places, cancel)) as found:
-            yield from found
-    else:
-        yield from (column[place] for place in places)
-
-
-def runs(places: Sequence[int], lanes: int) -> list[Sequence[int]]:
-    """Cut places into runs for so many lanes, each of which is looked at by one request or so.
-
-    No run has one place unless there is only one: alone, a blob would be asked for twice.
-    """
-    total = len(places)
-    number = min(max(lanes, -(-total // _RUN)), max(1, total // 2))
-    edges = [total * n // number for n in range(number + 1)]
-    return [places[low:high] for low, high in pairwise(edges) if low < high]
-
-
-@dataclass(slots=True)
-class _Ledger:
-    """Counts the bytes that an output has used, and says how many its next tile may use."""
-
-    budget: int
-    expected: int
-    spent: int = 0
-    tiles: list[Tile] = field(default_factory=list)
-
-    def allowance(self, together: int) -> int:
-        """Return the bytes for each next tile that leave room for a caption of each later one."""
-        after = _RESERVE * max(0, self.expected - len(self.tiles) - together)
-        return min(TILE_BUDGET, max(_RESERVE, (self.budget - self.spent - after) // together))
-
-    def take(self, made: Tile) -> bool:
-        """Add a tile; return whether it fits."""
-        size = len(made.html.encode())
-        if self.spent + size > self.budget:
-            return False
-        self.spent += size
-        self.tiles.append(made)
-        return True
+def checked_view(view: View) -> View:
+    """Return a view, or raise `ArgumentError` for an unknown one."""
+    if view not in ("grid", "list"):
+        raise ArgumentError(f"unknown view {view!r}", argument="view", hint="use 'grid' or 'list'")
+    return view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +47,9 @@ class Page:
     title: str
     total: int
     tiles: tuple[Tile, ...]
-    view: View = "grid"
-    note: str = ""
-    summary: str = ""
+    view: View
+    note: str
+    summary: str
 
     def bundle(self) -> dict[str, str]:
         """Return ``text/html`` and ``text/plain``."""
@@ -159,131 +92,117 @@ class Page:
         return "\n".join(lines)
 
 
-def draw_page(
-    column: BlobColumnLike,
-    indices: Iterable[int],
+def mimebundle(
+    column: BlobColumn,
     *,
     view: View = "grid",
     render: bool = False,
-    budget: int = OUTPUT_BUDGET,
-    keep: Callable[[Tile], bool] | None = None,
-) -> Page:
-    """Read and draw the blobs at ``indices``, in order, up to `MAX_TILES` and the budget.
+    max_output_bytes: int = OUTPUT_BUDGET,
+    summary: str = "",
+) -> dict[str, str]:
+    """Return the first `MAX_TILES` blobs as ``text/html`` without scripts and ``text/plain``.
 
-    Costs a request per blob at most: small ones come together. When the service stops answering
-    midway, the blobs after that are not asked for: their tiles say so.
-
-    Parameters
-    ----------
-    budget
-        Bytes that the markup may have in all. Near its end tiles shrink to a head and a caption;
-        what does not fit at all is left out, and the note says so.
-    keep
-        Which tiles to show; all by default.
+    ``render`` draws HTML pages in a sandbox rather than as source. What does not fit into
+    ``max_output_bytes`` is counted, not drawn. Raises the error of a service that does not answer
+    for the first blob; the tile of a blob that is corrupt or gone says so.
     """
-    pages = drawn_pages(column, indices, view=view, render=render, budget=budget, keep=keep)
-    page = next(pages)
-    for page in pages:  # noqa: B007  # the last one is wanted
-        pass
-    return page
+    *_, page = drawn_pages(
+        column,
+        range(len(column)),
+        view=checked_view(view),
+        render=render,
+        budget=max_output_bytes,
+        summary=summary,
+    )
+    return page.bundle()
 
 
 def drawn_pages(
-    column: BlobColumnLike,
+    column: BlobColumn,
     indices: Iterable[int],
     *,
     view: View = "grid",
     render: bool = False,
     budget: int = OUTPUT_BUDGET,
-    keep: Callable[[Tile], bool] | None = None,
+    summary: str = "",
     together: int = 1,
     seen: Callable[[int, Tile], None] | None = None,
 ) -> Iterator[Page]:
-    """Iterate over the page as it grows; the last one is what `draw_page` returns.
+    """Iterate over the page of the blobs at ``indices`` as it grows; the last one is whole.
 
-    Parameters
-    ----------
-    together
-        How many blobs are read at a time; after these it gives a page.
-    seen
-        Told each index with its tile, by several threads, except where the service was silent.
+    When the service stops answering midway, the tiles after that say so and ask for nothing. Near
+    the end of the budget tiles shrink to a head and a caption. ``together`` blobs are read at a
+    time; several threads call ``seen`` with each index and its tile.
     """
     size = GRID if view == "grid" else LIST
-    todo = list(indices)
-    ledger = _Ledger(budget=budget - _AROUND, expected=min(len(todo), MAX_TILES))
+    todo, tiles = list(indices), list[Tile]()
+    expected, left = min(len(todo), MAX_TILES), budget - _AROUND
     silent = note = ""
 
     def page() -> Page:
-        tiles = tuple(ledger.tiles)
-        return Page(title=column.title, total=len(column), tiles=tiles, view=view, note=note)
+        return Page(
+            title=column.title,
+            total=len(column),
+            tiles=tuple(tiles),
+            view=view,
+            note=note,
+            summary=summary,
+        )
 
-    at = 0
-    while at < len(todo) and not note:
-        if len(ledger.tiles) == MAX_TILES:
+    while len(tiles) < len(todo) and not note:
+        if tiles:
+            yield page()
+        at = len(tiles)
+        if at == MAX_TILES:
             note = f"{MAX_TILES} tiles are the most that one output shows"
             break
-        group = todo[at : at + min(together, MAX_TILES - len(ledger.tiles))]
+        group = todo[at : at + min(together, MAX_TILES - at)]
         drawn: Sequence[Tile | OdpsNbError] = [OdpsNbError(silent)] * len(group)
         if not silent:
-            allowance = ledger.allowance(len(group))
-            drawn = _group(column, group, size, allowance=allowance, render=render, seen=seen)
+            later = _RESERVE * max(0, expected - at - len(group))
+            room = min(TILE_BUDGET, max(_RESERVE, (left - later) // len(group)))
+            drawn = _group(column, group, size, budget=room, render=render, seen=seen)
         for index, made in zip(group, drawn, strict=True):
             if isinstance(made, OdpsNbError):
-                if at == 0:
+                if not tiles:
                     raise made
                 silent = silent or f"not read: {made}"
                 row = column.caption(index)
                 made = unread_tile(silent, size=size, name=f"blob {index}", row=row)
-            if (keep is None or keep(made)) and not ledger.take(made):
-                left = len(todo) - at
-                note = f"{left:,} more do not fit into one output; look at fewer at a time"
+            if (used := len(made.html.encode())) > left:
+                more = len(todo) - len(tiles)
+                note = f"{more:,} more do not fit into one output; look at fewer at a time"
                 break
-            at += 1
-        if at < len(todo) and not note:
-            yield page()
+            left -= used
+            tiles.append(made)
     yield page()
 
 
 def _group(
-    column: BlobColumnLike,
+    column: BlobColumn,
     group: Sequence[int],
     size: Size,
     *,
-    allowance: int,
+    budget: int,
     render: bool,
     seen: Callable[[int, Tile], None] | None,
 ) -> list[Tile | OdpsNbError]:
-    """Draw some tiles at a time; an error of the service stands in place of a tile."""
+    """Draw some tiles at a time; an error of the service takes the place of a tile."""
 
-    def draw(index: int, blob: BlobLike | None) -> Tile | OdpsNbError:
-        name = f"blob {index}"
-        if blob is None:
-            return null_tile(size=size, name=name)
-        row = column.caption(index)
-        try:
-            return tile(
-                blob, size=size, fallback_name=name, row=row, render=render, budget=allowance
-            )
-        except (TransportError, ServiceError) as error:
-            return error
-
-    def draw_run(run: Sequence[int]) -> list[Tile | OdpsNbError]:
-        drawn: list[Tile | OdpsNbError] = []
-        with closing(glances(column, run)) as blobs:
-            for index, blob in zip(run, blobs, strict=True):
-                made = draw(index, blob)
-                if isinstance(made, OdpsNbError):  # the service is not asked again
-                    return drawn + [made] * (len(run) - len(drawn))
-                drawn.append(made)
+    def draw(run: Sequence[int], token: CancelToken) -> Iterator[Tile | OdpsNbError]:
+        left = iter(run)
+        with closing(column.glances(run, token)) as blobs:
+            for index, blob in zip(left, blobs, strict=False):
+                name, row = f"blob {index}", column.caption(index)
+                try:
+                    made = tile(
+                        blob, size=size, fallback_name=name, row=row, render=render, budget=budget
+                    )
+                except (TransportError, ServiceError) as error:  # it is not asked again
+                    yield from (error for _ in (index, *left))
+                    return
                 if seen is not None:
                     seen(index, made)
-        return drawn
+                yield made
 
-    cut = runs(group, _LANES)
-    if len(cut) == 1:
-        return draw_run(group)
-    pool = ThreadPoolExecutor(len(cut), thread_name_prefix="odps-nb-gallery")
-    try:
-        return list(chain.from_iterable(pool.map(draw_run, cut)))
-    finally:  # an interrupt does not wait for a service that is silent
-        pool.shutdown(wait=False, cancel_futures=True)
+    return list(side_by_side(draw, group, lanes=_LANES, ordered=True))

@@ -1,7 +1,4 @@
-"""Tiles of a gallery as messages to the browser: texts, and pictures that we encoded.
-
-Those of the last blobs that were looked at are kept, up to a bound of bytes.
-"""
+"""Tiles of a gallery as messages to the browser; the last ones are cached, up to a bound."""
 
 from __future__ import annotations
 
@@ -14,12 +11,10 @@ from typing import Any, Final
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.errors import OdpsNbError, visible
 from odps_nb.notebook.display.html import BACKDROP
-from odps_nb.notebook.gallery.facts import Facts
-from odps_nb.notebook.gallery.page import BlobColumnLike, glances
-from odps_nb.notebook.preview.peek import BlobLike
+from odps_nb.notebook.gallery.chosen import Chosen
 from odps_nb.notebook.preview.registry import differs
 from odps_nb.notebook.preview.shared import Size, markup_text
-from odps_nb.notebook.preview.tile import UNREAD, Tile, null_tile, tile
+from odps_nb.notebook.preview.tile import UNREAD, Tile, tile, unread_tile
 from odps_nb.terms import shorten
 
 #: Bytes of messages that are kept.
@@ -38,8 +33,8 @@ Message = dict[str, Any]
 class Tiles:
     """Draws tiles of a column as messages; may be used by several threads."""
 
-    def __init__(self, column: BlobColumnLike, facts: Facts) -> None:
-        self._column, self._facts = column, facts
+    def __init__(self, chosen: Chosen) -> None:
+        self._column, self._chosen = chosen.column, chosen
         self._kept: OrderedDict[int, Message] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -51,7 +46,7 @@ class Tiles:
 
     def learn(self, index: int, made: Tile) -> None:
         """Take a tile that was drawn elsewhere."""
-        self._facts.learn(index, made)
+        self._chosen.learn(index, made)
         if len(made.drawing.html) <= _BUDGET:
             self._keep(index, self._message(index, made, _TEXT))
 
@@ -63,40 +58,29 @@ class Tiles:
             return self._kept.get(index)
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
-        """Iterate over the messages of tiles, whose blobs are read one after the other.
-
-        What is wrong with a blob, or with the way to it, is told in the message.
-        """
-        with closing(glances(self._column, places, cancel)) as blobs:
+        """Iterate over the messages of tiles; the message of a blob that fails has the reason."""
+        with closing(self._column.glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
-                made = self._drawn(index, blob, TILE, _BUDGET)
-                if isinstance(made, OdpsNbError):
-                    yield self._failed(index, made)
-                else:
-                    self._facts.learn(index, made)
-                    yield self._keep(index, self._message(index, made, _TEXT))
+                try:
+                    made = tile(blob, size=TILE, fallback_name=f"blob {index}", budget=_BUDGET)
+                except OdpsNbError as error:
+                    yield self._failed(index, error)
+                    continue
+                self._chosen.learn(index, made)
+                yield self._keep(index, self._message(index, made, _TEXT))
 
     def large(self, index: int, cancel: CancelToken) -> Message:
-        """Return the message of a blob that is looked at alone; it is not kept."""
-        with closing(glances(self._column, [index], cancel)) as blobs:
-            made = self._drawn(index, next(blobs), _LARGE, _LARGE_BUDGET)
-        if isinstance(made, OdpsNbError):
-            return self._failed(index, made)
-        self._facts.learn(index, made)
+        """Return the message of an enlarged blob, which is not cached."""
+        name = f"blob {index}"
+        with closing(self._column.glances([index], cancel)) as blobs:
+            try:
+                made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
+            except OdpsNbError as error:
+                return self._failed(index, error)
+        self._chosen.learn(index, made)
         return {**self._message(index, made, _LARGE_TEXT), "player": made.drawing.player}
 
     # -- inside -------------------------------------------------------------------------------
-
-    def _drawn(
-        self, index: int, blob: BlobLike | None, size: Size, budget: int
-    ) -> Tile | OdpsNbError:
-        name = f"blob {index}"
-        if blob is None:
-            return null_tile(size=size, name=name)
-        try:
-            return tile(blob, size=size, fallback_name=name, budget=budget)
-        except OdpsNbError as error:
-            return error
 
     def _keep(self, index: int, made: Message) -> Message:
         with self._lock:
@@ -129,21 +113,8 @@ class Tiles:
         }
 
     def _failed(self, index: int, error: OdpsNbError) -> Message:
-        return {
-            "index": index,
-            "name": f"blob {index}",
-            "words": "not read",
-            "row": shorten(visible(self._column.caption(index)), 400),
-            "kind": "",
-            "verified": False,
-            "declared": "",
-            "notes": [shorten(visible(error), 240)],
-            "failed": True,
-            "src": "",
-            "checked": False,
-            "text": "",
-            "rows": False,
-        }
+        made = unread_tile(str(error), size=TILE, name=f"blob {index}")
+        return self._message(index, made, _TEXT)
 
 
 def _size(message: Message) -> int:

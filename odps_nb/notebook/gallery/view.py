@@ -1,108 +1,55 @@
-"""Shows a column of blobs as a gallery: static HTML, and in Jupyter a view to work in.
+"""Shows a column of blobs as a gallery: static HTML, and in Jupyter a widget to work in.
 
-`mimebundle` is the whole gallery as ``text/html`` without scripts and a short ``text/plain``; it
-looks the same live, reopened, untrusted and exported. `Gallery` shows it, and beside it a widget
-(``gallery.js``) that stands in its place while the kernel answers.
-
-Nothing that came from the service is widget state: tiles go to the browser as messages, and the
-saved notebook has the static page alone.
+`Gallery` shows the static page (`page.mimebundle`), and beside it a widget (``gallery.js``) that
+stands in its place while the kernel answers. The saved notebook has the static page alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import (
-    ArgumentError,
-    MissingDependencyError,
-    OdpsNbError,
-    explain,
-    visible,
-)
-from odps_nb.lifetime import end_at_exit
+from odps_nb.errors import MissingDependencyError, OdpsNbError, explain, visible
 from odps_nb.notebook.display.html import bundle, element
-from odps_nb.notebook.gallery.chosen import AT_A_TIME, Chosen, WorkColumn
-from odps_nb.notebook.gallery.facts import ALL, Choice, Order
+from odps_nb.notebook.gallery.chosen import (
+    ALL,
+    AT_A_TIME,
+    Chosen,
+    GalleryChoice,
+    Order,
+)
 from odps_nb.notebook.gallery.page import (
     MAX_TILES,
     OUTPUT_BUDGET,
-    BlobColumnLike,
     Page,
     View,
-    draw_page,
+    checked_view,
     drawn_pages,
 )
-from odps_nb.notebook.gallery.requests import Requests
 from odps_nb.notebook.gallery.tiles import Tiles
-from odps_nb.notebook.live.twin import LiveView, in_kernel
-from odps_nb.terms import count_of
+from odps_nb.notebook.live.together import side_by_side
+from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
+from odps_nb.terms import count_of, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.client.calls.progress import Progress
 
+ASK: Final = 1_000
+"""Blobs that are read for a filter or an order without asking first."""
+MAX_SHOWN: Final = 100_000
+"""Tiles that one can scroll to."""
+_BATCH: Final = 200  # tiles that one message may ask for
+_COPIED: Final = 10_000
 _FIRST: Final = 6  # tiles of the static page that are shown before the others are there
 _NO_WIDGET: Final = "run the cell again to scroll, filter, sort, search, select or save"
-
-
-def _view(view: View) -> View:
-    if view not in ("grid", "list"):
-        raise ArgumentError(f"unknown view {view!r}", argument="view", hint="use 'grid' or 'list'")
-    return view
-
-
-def mimebundle(
-    column: BlobColumnLike,
-    *,
-    view: View = "grid",
-    render: bool = False,
-    mime: str | None = None,
-    max_output_bytes: int = OUTPUT_BUDGET,
-    summary: str = "",
-) -> dict[str, str]:
-    """Return the gallery as ``text/html`` without scripts and ``text/plain``.
-
-    Costs a request per blob that is looked at, at most: small ones come together. Shows the first
-    `MAX_TILES` at most.
-
-    Parameters
-    ----------
-    column
-        The blobs; see `BlobColumnLike`.
-    view
-        ``grid``: pictures side by side; ``list``: one row each.
-    render
-        Draw HTML pages in a sandbox rather than show their source.
-    mime
-        Only blobs whose media type begins like this (``image/``): the type that the bytes have,
-        whatever was declared.
-    max_output_bytes
-        How large the markup may become; what does not fit is counted, not drawn.
-    summary
-        How many these are, in words; by default their number.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown ``view``.
-    TransportError, ServiceError
-        When the service does not answer for the first blob. A blob that is corrupt or gone raises
-        nothing: its tile says so.
-    """
-    page = draw_page(
-        column,
-        range(len(column)),
-        view=_view(view),
-        render=render,
-        budget=max_output_bytes,
-        keep=None if mime is None else lambda made: made.format.mime.startswith(mime.lower()),
-    )
-    return replace(page, summary=summary).bundle()
 
 
 class Gallery(LiveView):
@@ -115,7 +62,7 @@ class Gallery(LiveView):
     column
         The blobs.
     view, summary, max_output_bytes
-        As for `mimebundle`; the bytes are those of the static page.
+        As for `odps_nb.notebook.gallery.page.mimebundle`.
 
     Examples
     --------
@@ -128,24 +75,24 @@ class Gallery(LiveView):
     """
 
     _script = Path(__file__).with_name("gallery.js")
+    _lane = "choose"
+    _cancelled: ClassVar = {"save": "cancelled; complete files stay"}
 
     def __init__(
         self,
-        column: WorkColumn,
+        column: BlobColumn,
         *,
         view: View = "grid",
         summary: str = "",
         max_output_bytes: int = OUTPUT_BUDGET,
     ) -> None:
         super().__init__()
-        self._column, self._view, self._summary = column, _view(view), summary
+        self._column, self._view, self._summary = column, checked_view(view), summary
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
-        self._tiles = Tiles(column, self._chosen.facts)
-        self._requests = Requests(
-            self._chosen, self._tiles, view=view, summary=summary, send=self._send
-        )
-        end_at_exit(self)
+        self._tiles = Tiles(self._chosen)
+        #: Which view asked last for another choice, and the number that it gave the question.
+        self._question: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         choice, total = self._chosen.choice, count_of(len(self._column), "blob")
@@ -169,83 +116,68 @@ class Gallery(LiveView):
         return self._column.pick(self.selection).references()
 
     def show_only(self, kind: str) -> None:
-        """Show only a kind (``image``), a media type (``image/png``) or ``"all kinds"``.
-
-        It means what the bytes are. Costs a small request for each blob, once.
-
-        Raises
-        ------
-        TransportError, ServiceError
-            The service does not answer.
-        """
-        self._choose(replace(self._chosen.choice, kind=kind))
+        """Show only a kind (``image``), a media type (``image/png``) or ``"all kinds"``."""
+        self._show(replace(self._chosen.choice, kind=kind))
 
     def search(self, text: str) -> None:
-        """Show only blobs with a text in their name, their row or their content.
+        """Show only blobs with a text in their name, row or first 64 KiB of content.
 
-        Of contents, the first 64 KiB of texts are searched, as they are decoded. Costs a small
-        request for each blob; texts beyond 32 million characters are read again by each search.
+        Costs a small request for each blob; texts beyond 32 million characters are read again.
         """
-        self._choose(replace(self._chosen.choice, search=text.strip()))
+        self._show(replace(self._chosen.choice, search=text.strip()))
 
     def sort_by(self, order: Order, *, descending: bool = False) -> None:
         """Sort by ``name`` or ``size``, or not (``row``); a small request for each blob, once."""
-        self._choose(replace(self._chosen.choice, order=order, descending=descending))
+        self._show(replace(self._chosen.choice, order=order, descending=descending))
 
-    def _choose(self, choice: Choice) -> None:
+    def _show(self, choice: GalleryChoice) -> None:
         self._chosen.choose(choice, CancelToken())
-        self._requests.send_gallery(fresh=True)
+        self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save what is selected into ``folder``, which is made if it is not there.
-
-        Names are made safe, existing files stay as they are; see `Connection.save_blobs`.
-
-        Raises
-        ------
-        ProtocolError
-            When the bytes of a blob do not agree with their checksums; it leaves no file.
-        """
+        """Save what is selected into ``folder``, which is made; see `Connection.save_blobs`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:
-        """Stop, called when the interpreter exits."""
-        self._requests.close()
+        """Stop what is done; called when the interpreter exits, too."""
+        self._chosen.enough()
+        super().end()
 
     # -- in a notebook --------------------------------------------------------------------------
 
     def bundle(self) -> dict[str, str]:
-        """Return the static page of what is shown; see `mimebundle`."""
-        return self._dressed(list(self._pages())[-1])
+        """Return the static page of what is shown; see `odps_nb.notebook.gallery.page`."""
+        *_, page = self._pages()
+        return page.bundle()
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         try:
             return self.bundle()
         except OdpsNbError as error:
-            return _failed(self, error)
+            return self._failed(error)
 
     def _ipython_display_(self) -> None:
         if not in_kernel():
             raise NotImplementedError  # IPython then asks for the MIME bundle
         try:
-            widget = self.widget()
+            self.widget()
         except MissingDependencyError:
             raise NotImplementedError from None
-        self._twin.begin()
+        self._is_displayed = False  # another cell may have it
         goal = _FIRST
         try:
             for page in self._pages():
                 if len(page.tiles) >= goal:
-                    self._twin.show(self._dressed(page))
+                    self._show_static(page.bundle())
                     if goal == _FIRST:
-                        self._twin.show_widget(widget, _NO_WIDGET)
+                        self._show_widget(_NO_WIDGET)
                     goal = 2 * len(page.tiles)
-            made = self._dressed(page)
+            made = page.bundle()
         except OdpsNbError as error:
-            made = _failed(self, error)
-        self._twin.show(made)
+            made = self._failed(error)
+        self._show_static(made)
         if goal == _FIRST:
-            self._twin.show_widget(widget, _NO_WIDGET)
+            self._show_widget(_NO_WIDGET)
 
     def _pages(self) -> Iterator[Page]:
         return drawn_pages(
@@ -253,18 +185,153 @@ class Gallery(LiveView):
             self._chosen.indices[: MAX_TILES + 1],
             view=self._view,
             budget=self._max_bytes,
+            summary=self._summary,
             together=AT_A_TIME,
             seen=self._tiles.learn,
         )
 
-    def _dressed(self, page: Page) -> dict[str, str]:
-        return replace(page, summary=self._summary).bundle()
+    def _failed(self, error: OdpsNbError) -> dict[str, str]:
+        text = "\n".join([repr(self), *explain(error)])
+        return bundle(element("pre", visible(text)), text)
 
-    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
-        self._requests.receive(content, buffers)
+    # -- requests of the browser ----------------------------------------------------------------
+
+    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
+        self._send_gallery(fresh=False)
+        self._send_selection("")
+
+    def _send_gallery(self, *, fresh: bool, **question: Any) -> None:
+        """Tell the browser what is shown; ``fresh`` if that has changed, by whose ``question``."""
+        chosen, choice, column = self._chosen, self._chosen.choice, self._column
+        shown = chosen.indices[:MAX_SHOWN]
+        notes = [chosen.note] if chosen.note else []
+        if len(shown) < len(chosen.indices):
+            notes.append(f"the first {MAX_SHOWN:,} can be scrolled to")
+        told = {
+            "kind": "gallery",
+            "fresh": fresh,
+            "title": shorten(visible(column.title), 200),
+            "summary": shorten(visible(self._summary or count_of(len(column), "blob")), 200),
+            "view": self._view,
+            "total": len(column),
+            "count": len(shown),
+            "note": " · ".join(notes),
+            "menu": chosen.menu(),
+            "chosen": choice.kind,
+            "search": choice.search,
+            "order": choice.order,
+            "descending": choice.descending,
+            **question,
+        }
+        self._send(told, *([] if isinstance(shown, range) else [_packed(shown)]))
+
+    def _on_tiles(self, content: Mapping[str, Any], _: object) -> None:
+        wanted = [self._index(one) for one in content["indices"][:_BATCH]]
+
+        def work(token: CancelToken) -> None:
+            kept = {index: made for index in wanted if (made := self._tiles.kept(index))}
+            if kept:
+                self._send({"kind": "tiles", "tiles": list(kept.values())})
+            missing = [index for index in wanted if index not in kept]
+            with closing(side_by_side(self._tiles.read, missing, token, lanes=AT_A_TIME)) as drawn:
+                for made in drawn:
+                    self._send({"kind": "tiles", "tiles": [made]})
+
+        self._run("tiles", work)
+
+    def _on_large(self, content: Mapping[str, Any], _: object) -> None:
+        index = self._index(content["index"])
+
+        def work(token: CancelToken) -> None:
+            made = self._tiles.large(index, token)
+            token.check()
+            self._send({"kind": "large", "tile": made})
+
+        self._run("large", work)
+
+    def _on_choose(self, content: Mapping[str, Any], _: object) -> None:
+        self._question = question = {
+            "by": str(content["by"])[:40],
+            "number": int(content["number"]),
+        }
+        choice = GalleryChoice(
+            kind=str(content["chosen"]),
+            search=str(content["search"]).strip(),
+            order=content["order"],
+            descending=bool(content["descending"]),
+        )
+        missing = len(self._chosen.missing(choice))
+        if missing > ASK and not content.get("sure"):
+            text = f"for this {missing:,} blobs have to be looked at: a small request for each"
+            self._send({"kind": "ask", "text": text})
+            return
+
+        def told(number: int, total: int) -> None:
+            text = f"looked at {number:,} of {total:,} blobs"
+            busy = {"kind": "busy", "lane": "choose", "text": text, "share": number / total}
+            self._send({**busy, "stop": "Enough"})
+
+        def work(token: CancelToken) -> None:
+            self._chosen.choose(choice, token, told)
+            self._send_gallery(fresh=True, **question)
+
+        self._run("choose", work)
+
+    def _on_select(self, content: Mapping[str, Any], buffers: Sequence[Any]) -> None:
+        numbers = array("i")
+        numbers.frombytes(bytes(buffers[0]))
+        by = str(content["by"])[:40]
+        self._chosen.selected = {self._index(one) for one in numbers}
+        self._send_selection(by)
+
+    def _on_save(self, content: Mapping[str, Any], _: object) -> None:
+        places = self._places(content)
+        folder = str(content["folder"]).strip() or "blobs"
+
+        def work(token: CancelToken) -> None:
+            told = Told(self._send, token.cancel, lane="save")
+            saved = self._chosen.save(places, folder, token=token, progress=told)
+            where = saved[0] if len(saved) == 1 else folder
+            text = f"{count_of(len(saved), 'file')} saved: {where}"
+            self._send({"kind": "said", "text": visible(text)})
+
+        self._run("save", work)
+
+    def _on_copy(self, content: Mapping[str, Any], _: object) -> None:
+        places = self._places(content)[:_COPIED]
+
+        def work(token: CancelToken) -> None:
+            texts = self._column.pick(places).references().tolist()
+            said = f"{count_of(len(texts), 'reference')} copied"
+            self._send({"kind": "copied", "text": "\n".join(texts), "said": said})
+
+        self._run("copy", work)
+
+    def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
+        if content["lane"] == "choose":
+            self._chosen.enough()
+        else:
+            self._stop(str(content["lane"]))
+
+    def _about(self, lane: str) -> Mapping[str, Any]:
+        return self._question if lane == "choose" else {}
+
+    def _send_selection(self, by: str) -> None:
+        """Tell all views what is selected; that which selected it knows."""
+        self._send({"kind": "selected", "by": by}, _packed(self.selection))
+
+    def _places(self, content: Mapping[str, Any]) -> Sequence[int]:
+        """Return the blob that a message names, or those that are selected."""
+        index = content.get("index")
+        return self.selection if index is None else [self._index(index)]
+
+    def _index(self, value: Any) -> int:
+        index = int(value)
+        if not 0 <= index < len(self._column):
+            raise IndexError(f"there is no blob {index}")
+        return index
 
 
-def _failed(gallery: Gallery, error: OdpsNbError) -> dict[str, str]:
-    text = "\n".join([repr(gallery), *explain(error)])
-    return bundle(element("pre", visible(text)), text)
+def _packed(numbers: Sequence[int]) -> bytes:
+    """Return numbers as 32 bits each, in the order of bytes of this machine, as browsers have."""
+    return array("i", numbers).tobytes()

@@ -1,23 +1,32 @@
-"""Shows a static view, and beside it the widget that stands in its place while it is alive.
+"""Shows a static view, and the widget that hides it while the kernel answers.
 
-Two outputs: one with both would show "model not found" when a trusted notebook is reopened without
-its kernel, and nothing in an export.
+They are two outputs: one with both would show "model not found" when a trusted notebook is
+reopened without its kernel, and nothing in an export.
 """
 
 from __future__ import annotations
 
+import contextvars
+import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from odps_nb.errors import MissingDependencyError
+from odps_nb.client.calls.cancel import CancelToken
+from odps_nb.client.calls.progress import ProgressSnapshot
+from odps_nb.errors import CancelledError, MissingDependencyError, OdpsNbError, explain, visible
+from odps_nb.lifetime import end_at_exit, start_thread
 from odps_nb.notebook.display import output
+from odps_nb.notebook.progress import words
+from odps_nb.notebook.progress.operations import Flusher
 
 _NO_MODEL = (
     ".jp-OutputArea-child:has(.{}) + .jp-OutputArea-child:not(:has(.odps-x)) {{display:none}}"
 )
+# What reading a message of the browser raises that is not as our script sends it.
+_MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def in_kernel() -> bool:
@@ -27,61 +36,12 @@ def in_kernel() -> bool:
     return getattr(get_ipython(), "kernel", None) is not None
 
 
-def close_widget(widget: Any) -> None:
-    """Take a widget out of the browser and of the kernel's list of widgets, whole.
-
-    A widget has widgets of its own for its layout and its style, which stay on that list when it
-    is closed alone.
-    """
-    parts = [getattr(widget, name, None) for name in ("layout", "style")]
-    for one in (widget, *(part for part in parts if part is not None)):
-        one.close()
-
-
-class Twin:
-    """The static view of one widget: an output with a name, by which the widget hides it."""
-
-    def __init__(self) -> None:
-        self.id = uuid.uuid4().hex
-        self._shown = False
-
-    def begin(self) -> None:
-        """Let the next `show` display it in the current cell, also if another cell has it."""
-        self._shown = False
-
-    def show(self, bundle: Mapping[str, str]) -> None:
-        """Display the static view, or replace it where it is displayed."""
-        # The widget hides it while it is there itself (common.js): by this class. And where a
-        # trusted notebook is reopened, "model not found" in the next output says nothing.
-        mark = f"odps-nb-{self.id}"
-        style = f"<style>{_NO_MODEL.format(mark)}</style>"
-        made = dict(bundle)  # whose HTML is of `html.bundle` already
-        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
-        if self._shown:
-            output.replace(made, display_id=self.id)
-        else:
-            self._shown = True
-            output.show(made, display_id=self.id)
-
-    def show_widget(self, widget: Any, text: str) -> None:
-        """Display the widget; ``text`` stands in its place in untrusted and exported notebooks."""
-        bundle = widget._repr_mimebundle_()
-        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
-        output.show({**bundle, "text/plain": text})
-
-
 @cache
 def widget_class(script: Path, *texts: str) -> Any:
     """Return the anywidget of a script, which has a style sheet of its name beside it.
 
     Its state is the script, ``static_id`` (the name of the static view), and ``texts``, which have
-    nothing of the data. The functions and the look that all our widgets share are put before its
-    own.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without anywidget.
+    nothing of the data. ``common.js`` and ``common.css`` are put before its own.
     """
     try:
         import anywidget
@@ -103,46 +63,80 @@ def widget_class(script: Path, *texts: str) -> Any:
 
 
 class LiveView:
-    """A static view and the widget beside it, which is made when it is first asked for.
+    """A static view and the widget beside it, whose requests are answered in threads.
 
-    A view of its own has a ``_script``, and does in `receive` what messages of the browser ask
-    for. Nothing that came from the service is widget state: it goes to the browser as messages.
+    A subclass has a ``_script``, and a method ``_on_NAME(content, buffers)`` for each request NAME
+    of that script. Work runs in lanes: new work in a lane cancels what runs there. Nothing that
+    came from the service is widget state: it goes to the browser as messages.
     """
 
     _script: ClassVar[Path]
+    _lane: ClassVar[str]
+    """The lane in which a malformed request is reported."""
+    _cancelled: ClassVar[Mapping[str, str]] = {}
+    """Text for cancelled work by lane; other lanes report nothing."""
 
     def __init__(self) -> None:
-        self._twin = Twin()
+        self._id = uuid.uuid4().hex  # of the output of the static view
+        self._is_displayed = False
         self._widget: Any = None
+        self._lock = threading.Lock()
+        self._tokens: dict[str, CancelToken] = {}
+        self._closed = False
+        end_at_exit(self)
 
     def widget(self) -> Any:
-        """Return the anywidget.
-
-        Raises
-        ------
-        MissingDependencyError
-            Without anywidget.
-        """
+        """Return the anywidget; raises `MissingDependencyError` without that library."""
         if self._widget is None:
             texts = self._texts()
-            self._widget = widget_class(self._script, *texts)(static_id=self._twin.id, **texts)
+            self._widget = widget_class(self._script, *texts)(static_id=self._id, **texts)
             self._widget.on_msg(lambda _, content, buffers: self.receive(content, buffers))
         return self._widget
 
-    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
-        raise NotImplementedError
+    def _show_static(self, bundle: Mapping[str, str]) -> None:
+        """Display the static view, or replace it where it is displayed."""
+        # The live widget hides this class (common.js). Where a trusted notebook is reopened, the
+        # style hides the next output, which says "model not found".
+        mark = f"odps-nb-{self._id}"
+        style = f"<style>{_NO_MODEL.format(mark)}</style>"
+        made = dict(bundle)  # whose HTML is of `html.bundle` already
+        made["text/html"] = f'<div class="{mark}">{style}{bundle.get("text/html", "")}</div>'
+        if self._is_displayed:
+            output.replace(made, display_id=self._id)
+        else:
+            self._is_displayed = True
+            output.show(made, display_id=self._id)
+
+    def _show_widget(self, text: str) -> None:
+        """Display the widget; untrusted and exported notebooks show ``text`` instead."""
+        bundle = self.widget()._repr_mimebundle_()
+        bundle = bundle[0] if isinstance(bundle, tuple) else bundle
+        output.show({**bundle, "text/plain": text})
 
     def close(self) -> None:
         """Stop what it does, and free what it holds; the static view stays. Idempotent."""
         self.end()
         widget, self._widget = self._widget, None
         if widget is not None:
-            close_widget(widget)
+            output.close_widget(widget)
 
     def end(self) -> None:
-        """Stop, called when the interpreter exits."""
-        raise NotImplementedError
+        """Cancel all work, for good; called when the interpreter exits, too. Idempotent."""
+        with self._lock:
+            self._closed, tokens = True, list(self._tokens.values())
+        for token in tokens:
+            token.cancel()
+
+    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
+        """Do what a message of the browser asks for; returns at once, never raises."""
+        if not isinstance(content, Mapping):
+            return
+        try:
+            act = getattr(self, f"_on_{content.get('do')}", None)
+            if act is not None:
+                act(content, buffers)
+        except (OdpsNbError, *_MALFORMED) as error:
+            self._tell_error(self._lane, error)
 
     def _texts(self) -> Mapping[str, str]:
         """Return the texts of the widget's state, which have nothing of the data."""
@@ -151,3 +145,92 @@ class LiveView:
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
         if self._widget is not None:
             self._widget.send(dict(message), list(buffers))
+
+    def _about(self, lane: str) -> Mapping[str, Any]:
+        """Return further items of the messages about the end of work in a lane."""
+        return {}
+
+    def _tell_error(self, lane: str, error: BaseException) -> None:
+        """Tell the browser what ended the last work of a lane; called in the thread of the work."""
+        text: str | None = str(error)
+        if isinstance(error, CancelledError):
+            text = self._cancelled.get(lane)
+        elif isinstance(error, OdpsNbError):
+            text = " ".join(explain(error))
+        if text is not None:
+            told = {"kind": "problem", "lane": lane, "text": visible(text)[:1000]}
+            self._send({**told, **self._about(lane)})
+
+    def _tell_end(self, lane: str) -> None:
+        """Tell the browser that the last work of a lane has ended."""
+        self._send({"kind": "idle", "lane": lane, **self._about(lane)})
+
+    # -- work in threads --------------------------------------------------------------------------
+
+    def _run(self, lane: str, work: Callable[[CancelToken], None]) -> None:
+        """Start work, in place of what runs in the lane."""
+        token = CancelToken()
+        with self._lock:
+            if self._closed:
+                return
+            before, self._tokens[lane] = self._tokens.get(lane), token
+        if before is not None:
+            before.cancel()
+        context = contextvars.copy_context()  # ipykernel keeps there which cell this belongs to
+        thread = threading.Thread(
+            target=lambda: context.run(self._work, lane, work, token),
+            name=f"odps-nb-{lane}",
+            daemon=True,
+        )
+        start_thread(thread)
+
+    def _stop(self, lane: str) -> None:
+        """Cancel what runs in a lane."""
+        with self._lock:
+            token = self._tokens.get(lane)
+        if token is not None:
+            token.cancel()
+
+    def _work(self, lane: str, work: Callable[[CancelToken], None], token: CancelToken) -> None:
+        error: BaseException | None = None
+        try:
+            token.check()
+            work(token)
+        except Exception as found:  # noqa: BLE001  # a thread has no caller: the view tells it
+            error = found
+        with self._lock:
+            is_last = self._tokens.get(lane) is token and not self._closed
+            if is_last:
+                del self._tokens[lane]
+        if is_last and error is not None:
+            self._tell_error(lane, error)
+        if is_last:
+            self._tell_end(lane)
+
+
+class Told(Flusher):
+    """A progress listener that tells the browser how far the work of a lane is."""
+
+    def __init__(
+        self, send: Callable[[Mapping[str, Any]], None], cancel: Callable[[], None], lane: str = ""
+    ) -> None:
+        super().__init__(delay=0.0, on_cancel=cancel)
+        self._send, self._lane = send, lane
+
+    def _is_shown(self) -> bool:
+        return True
+
+    def _draw(self, snapshot: ProgressSnapshot) -> None:
+        text = " · ".join([words.ending(snapshot), *words.figures(snapshot)])
+        told = {
+            "kind": "busy",
+            "lane": self._lane,
+            "text": f"{self._lane}: {text}" if self._lane else text,
+            "share": snapshot.fraction,
+            "done": snapshot.items,
+            "moving": next(([one.name, one.sent] for one in snapshot.moving), None),
+        }
+        self._send(told)
+
+    def _draw_end(self, snapshot: ProgressSnapshot) -> None:
+        pass  # what comes of the work is told by a message of its own

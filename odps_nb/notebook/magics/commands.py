@@ -1,12 +1,9 @@
-"""The subcommands of ``%odps``: thin wrappers over the public API.
-
-Those that read rows are in `reading` and `spark_sql`. A function takes the context, its parsed
-arguments and the text of the cell; IPython displays what it returns.
-"""
+"""The subcommands of ``%odps``, of which `reading`, `looking` and `spark_sql` have some."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +12,27 @@ from IPython.core.error import UsageError
 
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics import looking, reading, spark_sql, writing
-from odps_nb.notebook.magics.arguments import parse_partitions, positive
-from odps_nb.notebook.magics.command import PARTITIONS, TABLE, WHERE, Command, argument, parsed_as
+from odps_nb.notebook.magics import looking, reading, spark_sql
+from odps_nb.notebook.magics.arguments import (
+    PARTITIONS,
+    TABLE,
+    WHERE,
+    Command,
+    argument,
+    parse_partition,
+    parse_partitions,
+    parsed_as,
+    positive,
+)
 from odps_nb.notebook.magics.context import Context
 
 if TYPE_CHECKING:
-    from odps_nb.access.blob import Blob, BlobColumn
+    from odps_nb.access.blob import Blob
+    from odps_nb.access.checks import Overwrite
     from odps_nb.access.connection import Connection
     from odps_nb.notebook.explore.explorer import Explorer
+
+_ROOT = re.compile(r"[^\W\d]\w*")
 
 
 @parsed_as("odps connect")
@@ -57,7 +66,7 @@ def connect(context: Context, args: argparse.Namespace, cell: str | None) -> Con
         connection, owned = _connection(context, args)
         context.use(connection, owned=owned, origin=origin)
     if args.output is not None or args.give:
-        context.give_away()
+        context.owned = False  # the user has it in a variable
     if args.output is not None:
         context.shell.user_ns[args.output] = connection
     facts = [_where(connection)]
@@ -93,12 +102,10 @@ def _connection(context: Context, args: argparse.Namespace) -> tuple[Connection,
     if isinstance(known, Connection):
         return known, False
     keywords = {key: getattr(args, key) for key in ("project", "schema", "timezone", "root")}
-    keywords = {key: value for key, value in keywords.items() if value is not None}
-    if args.target and "://" in args.target:
-        return odps_nb.connect(endpoint=args.target, **keywords), True
     if args.target:
-        return odps_nb.connect(args.target, **keywords), True
-    return odps_nb.connect(**keywords), True
+        keywords["endpoint" if "://" in args.target else "source"] = args.target
+    given = {key: value for key, value in keywords.items() if value is not None}
+    return odps_nb.connect(**given), True
 
 
 @parsed_as("odps explore")
@@ -110,7 +117,7 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 
     view = %odps explore TABLE gives its handle.
     """
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     if args.partition is None and args.where is None:
         return table.explore()
     where = reading.filter_of(context, args.where, cell)
@@ -134,35 +141,30 @@ def explore(context: Context, args: argparse.Namespace, cell: str | None) -> Exp
 @argument("--save", metavar="DIR", help="Save the files into this folder; overwrites nothing.")
 def blobs(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the blobs of a column as a gallery, or save them as files."""
-    from odps_nb.notebook.gallery import view as gallery
+    from odps_nb.notebook.gallery.page import mimebundle
+    from odps_nb.notebook.gallery.view import Gallery
 
-    table = context.table(args.table)
-    column = reading.stoppable(
-        f"blobs {args.table}",
-        lambda: table.blobs(
-            args.column,
-            limit=args.limit,
-            keep=_of_type(args.mime),
-            where=reading.filter_of(context, args.where, cell),
-            partitions=parse_partitions(args.partition),
-            progress=context.listener(),
-        ),
+    table = context.connection.table(args.table)
+    column = table.blobs(
+        args.column,
+        limit=args.limit,
+        keep=_of_type(args.mime),
+        where=reading.filter_of(context, args.where, cell),
+        partitions=parse_partitions(args.partition),
+        progress=context.listener(),
     )
     if args.save is not None:
-        return reading.stoppable(
-            f"save {args.table}", lambda: _saved(context, column, Path(args.save))
-        )
+        Path(args.save).mkdir(parents=True, exist_ok=True)
+        paths = column.save(args.save, progress=context.listener())
+        return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
     shown = {
         "view": args.view,
         "summary": column.summary,
         "max_output_bytes": context.options().max_output_bytes,
     }
     if not args.render:
-        return gallery.Gallery(column, **shown)
-    bundle = reading.stoppable(
-        f"blobs {args.table}", lambda: gallery.mimebundle(column, render=True, **shown)
-    )
-    output.show(bundle)
+        return Gallery(column, **shown)
+    output.show(mimebundle(column, render=True, **shown))
     return None
 
 
@@ -175,10 +177,71 @@ def _of_type(mime: str | None) -> Callable[[Blob], bool] | None:
     return lambda blob: glance(blob)[0].mime.startswith(mime.lower())
 
 
-def _saved(context: Context, column: BlobColumn, folder: Path) -> Listing:
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = context.connection.save_blobs(column, folder, progress=context.listener())
-    return Listing(headers=("file",), rows=tuple((str(path),) for path in paths))
+@parsed_as("odps write")
+@argument("source", metavar="VAR|DIR", help="A DataFrame, Arrow data or rows; or a folder.")
+@TABLE
+@argument("-p", "--partition", metavar="KEY=VALUE", help="The partition to write into.")
+@argument("--create", action="store_true", help="Make the table if it is not there.")
+@argument("--partitioned-by", metavar="A,B", help="With --create: columns that partition it.")
+@argument("--index", action="store_true", help="Write the index of pandas data as columns.")
+@argument("--pattern", metavar="GLOB", action="append", help="Of a folder: files like *.jpg.")
+@argument("--resume", action="store_true", help="Of a folder: go on where a call ended early.")
+@argument("--overwrite", action="store_true", help="Replace what the table or partition holds.")
+@argument("--overwrite-partitions", action="store_true", help="Replace those that get rows.")
+@argument("-q", "--quiet", action="store_true", help="Show no progress.")
+def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
+    """Write a variable, or the files of a folder, into a table in one commit: all or nothing.
+
+    A folder becomes a table of its files, made if it is not there: path, name, size, mime_type,
+    modified, content.
+    """
+    parse_partition(args.partition)
+    folder, value = _source(context, args.source)
+    overwrite: Overwrite = "partitions" if args.overwrite_partitions else args.overwrite
+    if folder is None:
+        reading.refuse(args, "pattern", "resume", why="it is for a folder")
+        return context.connection.table(args.table).write(
+            value,
+            partition=args.partition,
+            overwrite=overwrite,
+            create=args.create,
+            partitioned_by=args.partitioned_by,
+            index=args.index or None,
+            progress=context.listener(quiet=args.quiet),
+        )
+    reading.refuse(args, "partitioned_by", why="a folder has -p KEY=VALUE")
+    reading.refuse(args, "index", why="it is for pandas data")
+    return context.connection.write_files(
+        folder,
+        args.table,
+        pattern=args.pattern or "*",
+        partition=args.partition,
+        overwrite=overwrite,
+        resume=args.resume,
+        progress=context.listener(quiet=args.quiet),
+    )
+
+
+def _source(context: Context, name: str) -> tuple[Path | None, Any]:
+    """Return the folder, or the value of the variable; a variable may hold a folder, too."""
+    value = context.variables.get(name, name)
+    if isinstance(value, (str, Path)) and _is_folder(value):
+        return Path(value).expanduser(), None
+    root = _ROOT.match(name)
+    if root and root[0] != name and root[0] in context.variables:
+        raise UsageError(
+            f"{name!r} is an expression: assign it to a variable, and write that variable"
+        )
+    if not name.isidentifier():
+        raise UsageError(f"there is no folder {name!r}")
+    return None, context.variable(name)
+
+
+def _is_folder(value: str | Path) -> bool:
+    try:
+        return Path(value).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):  # no path at all, or one of an unknown home
+        return False
 
 
 @parsed_as("odps status")
@@ -234,7 +297,7 @@ COMMANDS = {
         Command(name="read", run=reading.read, cell="optional"),
         Command(name="sql", run=reading.sql, cell="required", takes_text=True),
         Command(name="spark", run=spark_sql.spark, cell="required", lines=(["stop"],)),
-        Command(name="write", run=writing.write),
+        Command(name="write", run=write),
         Command(name="explore", run=explore),
         Command(name="blobs", run=blobs, cell="optional"),
         Command(name="status", run=status),

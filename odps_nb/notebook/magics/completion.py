@@ -1,22 +1,35 @@
-"""Tab completion in ``%odps``: subcommands, options, tables, columns and partitions.
+"""Tab completion in ``%odps``, and a cache of the names that it offers.
 
-`complete` is a pure function, `matcher` registers it with IPython. Names come from a `NameCache`,
-which waits for the service at most a moment.
+A lookup returns the names known so far, and lets a thread ask for newer ones. Only for names that
+were never asked for it waits, at most ``patience`` seconds.
 """
 
 from __future__ import annotations
 
+import queue
 import re
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from odps_nb.errors import OdpsNbError
+from odps_nb.lifetime import renew_after_fork
 
 if TYPE_CHECKING:
     import argparse
 
-    from odps_nb.notebook.magics.command import Command
+    from odps_nb.notebook.magics.arguments import Command
 
 MAX_SHOWN = 200
+TIME_TO_LIVE = 60.0
+MAX_NAMES = 20_000
+_PATIENCE = 0.2
+
+Lookup = Callable[[str, str], Sequence[str]]
+"""Returns ``"tables"`` (of ``""``), or the ``"columns"`` or ``"partitions"`` of a table."""
+_Key = tuple[str, str]
 
 # "%odps read ord", also after an assignment and as the first line of a cell.
 _LINE = re.compile(r"^\s*(?:[\w.,\s]+=\s*)?%(?P<cell>%?)odps(?P<rest>\s.*)?$", re.DOTALL)
@@ -27,19 +40,6 @@ _TABLE_CALL = re.compile(
 )
 _SQL_TABLE = re.compile(r"\b(?:from|join|into|table)\s+[`\w.]*$", re.IGNORECASE)
 _SQL_TABLES = re.compile(r"\b(?:from|join)\s+`?([\w.]+)", re.IGNORECASE)
-
-
-class Names(Protocol):
-    """Names for completion; never waits for the service."""
-
-    def tables(self) -> Sequence[str]:
-        """Return table names."""
-
-    def columns(self, table: str) -> Sequence[str]:
-        """Return column names."""
-
-    def partitions(self, table: str) -> Sequence[str]:
-        """Return partitions as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,25 +53,20 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The names to choose from.
+    """The names to choose from; the callables are called only when they are needed.
 
-    ``commands`` are the subcommands. ``variables`` (the user's, for ``-o`` and ``write``),
-    ``profiles`` and ``tables_of`` (of a variable that holds a connection, else ``None``) are asked
-    only when they are needed.
+    ``variables`` are the user's; ``tables_of`` is of a variable that holds a connection.
     """
 
     commands: Mapping[str, Command]
-    names: Names
+    names: Lookup
     variables: Callable[[], Iterable[str]] = tuple
     profiles: Callable[[], Iterable[str]] = tuple
     tables_of: Callable[[str], Sequence[str] | None] = lambda _: None
 
 
 def complete(before: str, known: Known, after: str = "") -> Candidates | None:
-    """Return the completions between ``before`` and ``after``, the text of the cell.
-
-    ``None`` outside of our magics and of ``odps.table("…``.
-    """
+    """Return the completions between ``before`` and ``after``; ``None`` where they are not ours."""
     lines = before.split("\n")
     first = _LINE.match(lines[0])
     if first and first["cell"] and len(lines) > 1:
@@ -83,7 +78,9 @@ def complete(before: str, known: Known, after: str = "") -> Candidates | None:
         command, *args = here["rest"][: quoted.start()].split()
         table = _table_of(known.commands.get(command), args)
         fragment = _WORD.search(quoted["text"])
-        return _among(fragment[0] if fragment else "", known.names.columns(table) if table else ())
+        return _among(
+            fragment[0] if fragment else "", known.names("columns", table) if table else ()
+        )
     words = here["rest"].split()
     typed = "" if here["rest"][-1].isspace() else words.pop()
     if not words:
@@ -117,9 +114,9 @@ def _value_of(
     if option is None:
         return None
     if option.dest in ("columns", "column") and table:
-        return _among(typed.rpartition(",")[2], known.names.columns(table))
+        return _among(typed.rpartition(",")[2], known.names("columns", table))
     if option.dest == "partition" and table:
-        return _among(typed, known.names.partitions(table))
+        return _among(typed, known.names("partitions", table))
     if option.dest == "output":
         return _among(typed, known.variables(), "variable")
     return _among(typed, option.choices) if option.choices else None
@@ -132,7 +129,7 @@ def _positional(command: Command, place: int, typed: str, known: Known) -> Candi
         case ["source"]:
             return _among(typed, known.variables(), "variable")
         case ["table"]:
-            return _among(typed, known.names.tables(), "class")
+            return _among(typed, known.names("tables", ""), "class")
     return None if typed else _among(typed, command.option_strings())
 
 
@@ -152,17 +149,17 @@ def _in_cell(rest: str, body: str, after: str, known: Known) -> Candidates | Non
         return None
     if words[0] == "read":
         table = _table_of(known.commands.get("read"), words[1:])
-        return _among(fragment, names.columns(table)) if table else None
+        return _among(fragment, names("columns", table)) if table else None
     if words[0] not in ("sql", "spark"):
         return None
     if _SQL_TABLE.search(body):
-        return _among(fragment, names.tables(), "class")
-    # what a query reads often stands behind the cursor: select am… from orders
+        return _among(fragment, names("tables", ""), "class")
+    # the tables of a query often follow the cursor: select am… from orders
     tables = dict.fromkeys(_SQL_TABLES.findall(f"{body} {after}"))
-    columns = [column for table in tables for column in names.columns(table)]
+    columns = [column for table in tables for column in names("columns", table)]
     if "." in fragment:  # of an alias
         return _among(fragment.rpartition(".")[2], columns)
-    return _among(fragment, [*columns, *names.tables()])
+    return _among(fragment, [*columns, *names("tables", "")])
 
 
 def _among(fragment: str, words: Iterable[str], kind: str = "param") -> Candidates:
@@ -187,7 +184,7 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
         if found is None:
             return {"completions": [], "suppress": False}
         # Python names and files make no sense as arguments of ours, nor before ours are known; but
-        # IPython suppresses nothing for a matcher without words: what is typed stands for none
+        # IPython suppresses nothing for a matcher without words: so return what is typed
         words = found.words or (found.fragment,)
         return {
             "completions": [SimpleCompletion(text=word, type=found.kind) for word in words],
@@ -197,3 +194,97 @@ def matcher(ask: Callable[[str, str], Candidates | None]) -> Callable[..., Any]:
         }
 
     return odps_matcher  # type: ignore[no-any-return]  # IPython ships no types we use
+
+
+class NameCache:
+    """Names of tables, columns and partitions; fetched again after ``ttl`` seconds."""
+
+    def __init__(
+        self,
+        fetch: Lookup,
+        *,
+        ttl: float = TIME_TO_LIVE,
+        patience: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch, self._ttl, self._clock, self._patience = fetch, ttl, clock, patience
+        self._answers: set[_Key] = set()
+        self._waited: set[_Key] = set()
+        self._known: dict[_Key, tuple[str, ...]] = {}
+        self._asked: dict[_Key, float] = {}
+        self._closed = False
+        self._after_fork()
+        renew_after_fork(self)
+
+    def _after_fork(self) -> None:
+        """Start a new thread when needed: threads do not survive a fork."""
+        self._answered = threading.Condition()
+        self._wanted: queue.SimpleQueue[_Key | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def look_up(self, kind: str, of: str = "") -> tuple[str, ...]:
+        """Return the names known now; see `Lookup`."""
+        key = (kind, of)
+        with self._answered:
+            self._ask(key)
+            if self._patience and not self._closed and key not in self._waited:
+                self._waited.add(key)  # once: a service that hangs must not hold up every Tab
+                self._answered.wait_for(lambda: key in self._answers, self._patience)
+            return self._known.get(key, ())
+
+    def prefetch(self) -> None:
+        """Ask for the table names, without waiting for them."""
+        with self._answered:
+            self._ask(("tables", ""))
+
+    def known(self, kind: str, of: str) -> tuple[str, ...] | None:
+        """Return names younger than ``ttl``, waiting for those being fetched, else ``None``."""
+        key = (kind, of)
+        with self._answered:
+            asked = self._asked.get(key)
+            if asked is None or self._clock() - asked >= self._ttl:
+                return None
+            self._answered.wait_for(lambda: key in self._answers, self._patience)
+            return self._known.get(key)
+
+    def remember(self, kind: str, of: str, names: Sequence[str]) -> None:
+        """Take over names that someone else asked for."""
+        with self._answered:
+            self._asked[kind, of] = self._clock()
+            self._put((kind, of), names)
+
+    def close(self) -> None:
+        """Stop the thread, after its present request if it waits for one. Idempotent."""
+        with self._answered:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._wanted.put(None)
+            thread.join(_PATIENCE)
+
+    def _put(self, key: _Key, names: Sequence[str] | None) -> None:
+        if names is not None:
+            self._known[key] = tuple(names[:MAX_NAMES])
+        self._answers.add(key)
+        self._answered.notify_all()
+
+    def _ask(self, key: _Key) -> None:
+        """Let the thread ask if that was never done or long ago; called under the lock."""
+        now = self._clock()
+        asked = self._asked.get(key)
+        if self._closed or (asked is not None and now - asked < self._ttl):
+            return
+        self._asked[key] = now
+        self._wanted.put(key)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._refresh, name="odps-nb-names", daemon=True)
+            self._thread.start()
+
+    def _refresh(self) -> None:
+        while (key := self._wanted.get()) is not None:
+            try:
+                found = self._fetch(*key)
+            except OdpsNbError:
+                found = None  # completion has nothing to say then; a command would show the error
+            with self._answered:
+                self._put(key, found)

@@ -1,8 +1,4 @@
-"""The state that subcommands share: connection, variables, output.
-
-One per loaded extension. Owns the connection that ``%odps connect`` opened and the cache of names
-for completion; `close` closes both.
-"""
+"""The state that subcommands share: connection, variables, output."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import builtins
 import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -18,38 +15,34 @@ from odps_nb.client.calls.progress import ProgressListener
 from odps_nb.errors import ConfigError, NotFoundError, OdpsNbError, StateError, visible
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import bundle, escape
+from odps_nb.notebook.live.twin import in_kernel
 from odps_nb.notebook.magics.arguments import suggest
-from odps_nb.notebook.magics.completion import Names
-from odps_nb.notebook.magics.names import NameCache
-from odps_nb.notebook.magics.options import Options
-from odps_nb.notebook.magics.status import Operations
+from odps_nb.notebook.magics.completion import Lookup, NameCache
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
-    from odps_nb.access.table import Table
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.notebook.magics.magics import OdpsMagics
 
 PATIENCE = 0.6
 """Seconds that a first Tab waits for names; JupyterLab gives up after one."""
 
 
 class Context:
-    """Connection, variables and output of the magics of one kernel."""
+    """Connection, variables and output of the magics of one kernel.
 
-    def __init__(
-        self,
-        *,
-        shell: Any,
-        operations: Operations,
-        options: Callable[[], Options],
-        last_traceback: Callable[[], str | None],
-    ) -> None:
-        self.shell, self.operations, self.options = shell, operations, options
-        self.last_traceback = last_traceback
+    Owns the connection that ``%odps connect`` opened, and the caches of names. ``owned``: whether
+    the connection is closed when another replaces it. ``cache``: the names for completion and the
+    sidebar; ``None`` before there is a connection.
+    """
+
+    def __init__(self, magics: OdpsMagics) -> None:
+        self.shell, self.operations, self.options = magics.shell, magics.operations, magics.options
+        self.last_traceback = magics.failures.last_traceback
         self._connection: Connection | None = None
         self._origin: tuple[str | None, ...] = ()
-        self._owned = False
-        self._names: NameCache | None = None
+        self.owned = False
+        self.cache: NameCache | None = None
         self._console: tuple[StorageClient, str | None] | None = None
         self._others: tuple[Connection, NameCache] | None = None
         self._local: Mapping[str, Any] = {}
@@ -64,22 +57,14 @@ class Context:
         assert self._connection is not None  # set by use()
         return self._connection
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection already."""
-        return self._connection is not None
-
     def use(
         self, connection: Connection, *, owned: bool, origin: tuple[str | None, ...] = ()
     ) -> None:
-        """Use this connection from now on; an owned one is closed when another replaces it.
-
-        ``origin`` is the arguments of ``%odps connect``, for `is_alive`.
-        """
+        """Use this connection from now on; ``origin`` is the arguments of ``%odps connect``."""
         self._let_go()
-        self._connection, self._owned, self._origin = connection, owned, origin
-        self._names = NameCache(_Names(connection), patience=PATIENCE)
-        self._names.prefetch()  # so that the first Tab already knows the tables
+        self._connection, self.owned, self._origin = connection, owned, origin
+        self.cache = NameCache(_names_of(connection), patience=PATIENCE)
+        self.cache.prefetch()  # so that the first Tab already knows the tables
 
     def is_alive(self, origin: tuple[str | None, ...]) -> bool:
         """Whether the current connection has the same arguments and still works."""
@@ -91,29 +76,15 @@ class Context:
             return False
         return True
 
-    def give_away(self) -> None:
-        """Do not close the connection: the user has it in a variable now."""
-        self._owned = False
-
     def suggest_table(self, error: NotFoundError, name: str) -> None:
         """Add the most similar table name to the hint, if one is known without a request."""
         if error.code == "NoSuchTable" and "did you mean" not in (error.hint or ""):
-            near = suggest(name, self.names().tables()).removeprefix("; ")
+            near = suggest(name, self.names("tables", "")).removeprefix("; ")
             error.hint = " ".join(part for part in (near, error.hint) if part) or None
 
-    def table(self, name: str) -> Table:
-        """Return a table; makes no request."""
-        return self.connection.table(name)
-
-    def names(self) -> Names:
-        """Return the names for completion; none without a connection."""
-        return self._names if self._names is not None else _NO_NAMES
-
-    def cache(self) -> NameCache:
-        """Return the cache behind `names`, for the sidebar; connects if that was not done."""
-        self.connection  # noqa: B018  makes the cache, too
-        assert self._names is not None  # set by use()
-        return self._names
+    def names(self, kind: str, of: str) -> Sequence[str]:
+        """Return names for completion, see `Lookup`; none without a connection."""
+        return () if self.cache is None else self.cache.look_up(kind, of)
 
     def show_page(self, instance_id: str) -> None:
         """Display the address of the page of a SQL instance, where the service has such pages."""
@@ -132,16 +103,16 @@ class Context:
         value = self.shell.user_ns.get(variable)
         if not isinstance(value, Connection):
             return None
-        if value is self._connection and self._names is not None:
-            return self._names.tables()
+        if value is self._connection:
+            return self.names("tables", "")
         if self._others is None or self._others[0] is not value:
             if self._others is not None:
                 self._others[1].close()
             try:
-                self._others = value, NameCache(_Names(value), patience=PATIENCE)
+                self._others = value, NameCache(_names_of(value), patience=PATIENCE)
             except StateError:  # it is closed
                 return None
-        return self._others[1].tables()
+        return self._others[1].look_up("tables")
 
     def close(self) -> None:
         """Close the connection, if it is owned, and the caches of names. Idempotent."""
@@ -151,11 +122,11 @@ class Context:
             self._others = None
 
     def _let_go(self) -> None:
-        if self._names is not None:
-            self._names.close()
-        if self._connection is not None and self._owned:
+        if self.cache is not None:
+            self.cache.close()
+        if self._connection is not None and self.owned:
             self._connection.close()
-        self._connection, self._owned, self._names = None, False, None
+        self._connection, self.owned, self.cache = None, False, None
 
     # -- the user's variables -----------------------------------------------------------------
 
@@ -170,10 +141,7 @@ class Context:
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The user's variables: those of the calling scope, then those of the notebook.
-
-        What IPython itself put there (``open``, ``exit``, …) is left out.
-        """
+        """The user's variables, local ones first, without what IPython put there (``open``, …)."""
         theirs, known = self.shell.user_ns_hidden, vars(builtins)
         return {
             name: value
@@ -210,38 +178,26 @@ class Context:
         self, *, quiet: bool = False, on_cancel: Callable[[], None] | None = None
     ) -> ProgressListener:
         """Return a listener that shows progress as a card, as a line, or not at all."""
-        from dataclasses import replace
-
         from odps_nb.notebook.progress.cards import CardListener
         from odps_nb.notebook.progress.line import LineListener
 
         options = self.options()
         if quiet:
             options = replace(options, progress="none")
-        in_kernel = getattr(self.shell, "kernel", None) is not None
-        if in_kernel or options.progress == "html":
+        if in_kernel() or options.progress == "html":
             return CardListener(options=options, on_cancel=on_cancel)
         return LineListener(options=options, on_cancel=on_cancel)
 
     def lasting_listener(
         self, title: str, *, quiet: bool, on_cancel: Callable[[], None]
     ) -> ProgressListener:
-        """Return a listener for an operation that continues after its cell.
-
-        A terminal shows no progress then: the line would overwrite the next prompt.
-        """
+        """Return a listener for an operation that outlives its cell; a terminal shows none."""
         from odps_nb.notebook.progress.cards import CardListener
 
-        in_kernel = getattr(self.shell, "kernel", None) is not None
-        listener = self.listener(quiet=quiet or not in_kernel, on_cancel=on_cancel)
+        listener = self.listener(quiet=quiet or not in_kernel(), on_cancel=on_cancel)
         if isinstance(listener, CardListener):
             listener.place(*title.split(" ", 1))
         return listener
-
-    @staticmethod
-    def show(value: Any) -> None:
-        """Display a value that has a MIME bundle."""
-        output.show(value._repr_mimebundle_())
 
     @staticmethod
     def show_text(text: str) -> None:
@@ -271,34 +227,16 @@ def _from_settings() -> Connection:
         ) from None
 
 
-class _Names:
-    """Names from a connection, for `NameCache` (called in its thread)."""
+def _names_of(connection: Connection) -> Lookup:
+    """Return what asks a connection for names, for `NameCache` (called in its thread)."""
+    # Made here, with all that it imports: in the thread it could meet another's import.
+    connection.storage  # noqa: B018
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        # Made here, with all that it imports: in the thread it could meet another's import.
-        self._storage = connection.storage
+    def fetch(kind: str, table: str) -> list[str]:
+        if kind == "tables":
+            return [str(name) for name in connection.tables()]
+        if kind == "columns":
+            return list(connection.table(table).schema.names)
+        return [str(spec) for spec in connection.table(table).partitions() if spec.has_name]
 
-    def tables(self) -> list[str]:
-        return [str(name) for name in self._connection.tables()]
-
-    def columns(self, table: str) -> list[str]:
-        return list(self._connection.table(table).schema.names)
-
-    def partitions(self, table: str) -> list[str]:
-        found = self._connection.table(table).partitions()
-        return [str(spec) for spec in found if spec.has_name]
-
-
-class _NoNames:
-    def tables(self) -> tuple[str, ...]:
-        return ()
-
-    def columns(self, table: str) -> tuple[str, ...]:
-        return ()
-
-    def partitions(self, table: str) -> tuple[str, ...]:
-        return ()
-
-
-_NO_NAMES = _NoNames()
+    return fetch

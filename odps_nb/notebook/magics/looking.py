@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.catalog import fetch_table, iter_partitions
 from odps_nb.errors import ArgumentError, OdpsNbError
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics.arguments import parse_partition
-from odps_nb.notebook.magics.command import TABLE, argument, parsed_as
+from odps_nb.notebook.magics.arguments import TABLE, argument, parse_partition, parsed_as
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.reading import stoppable
 from odps_nb.terms import PartitionSpec, format_bytes
 
 if TYPE_CHECKING:
@@ -39,12 +37,12 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
     if len(names) > MAX_DESCRIBED:
         return Listing(headers=("table",), rows=tuple((name,) for name in names))
     nothing = f"no table is named like {args.pattern}" if args.pattern else "no tables yet"
-    described = stoppable("tables", lambda: _described(context.connection, names))
+    described = _described(context.connection, names)
     rows = tuple((name, *more) for name, more in zip(names, described, strict=True))
     return _without_empty(("table", "rows", "size", "partitioned by", "comment"), rows, nothing)
 
 
-def _described(connection: Connection, names: list[str]) -> Iterable[tuple[str, ...]]:
+def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]]:
     storage = connection.storage
 
     def describe(name: str) -> tuple[str, ...]:
@@ -55,17 +53,14 @@ def _described(connection: Connection, names: list[str]) -> Iterable[tuple[str, 
 
     pool = ThreadPoolExecutor(_LANES, thread_name_prefix="odps-nb-tables")
     try:
-        found = list(pool.map(describe, names))
-    except BaseException:  # an interrupt does not wait for what hangs
+        return list(pool.map(describe, names))
+    finally:  # an interrupt does not wait for what hangs
         pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
-    return found
 
 
 def _facts(info: TableInfo) -> tuple[str, ...]:
     keys = ", ".join(column.name for column in info.schema.partition_columns)
-    return (_count(info.record_count), _size(info.size), keys, info.comment)
+    return (_known(info.record_count), _known(info.size, format_bytes), keys, info.comment)
 
 
 @parsed_as("odps schema")
@@ -75,7 +70,7 @@ def schema(context: Context, args: argparse.Namespace, cell: str | None) -> Tabl
 
     table = %odps schema TABLE gives its handle.
     """
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     table.info  # noqa: B018  # asked for now, so that a missing table is an error of this cell
     return table
 
@@ -90,13 +85,18 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
     """
     from odps_nb.access.checks import check_partition
 
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     if not table.schema.partition_columns:
         raise ArgumentError(f"{table.name} has no partitions")
     asked = parse_partition(args.partition) or PartitionSpec()
     under = check_partition(asked, table.schema, table.name)
     rows = tuple(
-        (str(one.spec), _count(one.record_count), _size(one.size), _time(one.modified_at))
+        (
+            str(one.spec),
+            _known(one.record_count),
+            _known(one.size, format_bytes),
+            _time(one.modified_at),
+        )
         for one in iter_partitions(context.connection.storage, table.name, under=under)
     )
     return _without_empty(("partition", "rows", "size", "changed"), rows, "no partitions yet")
@@ -114,15 +114,9 @@ def _without_empty(
     )
 
 
-def _count(rows: int | None) -> str:
-    return "" if rows is None or rows < 0 else f"{rows:,}"
-
-
-def _size(size: int | None) -> str:
-    return "" if size is None or size < 0 else format_bytes(size)
+def _known(value: int | None, write: Callable[[int], str] = "{:,}".format) -> str:
+    return "" if value is None or value < 0 else write(value)
 
 
 def _time(seconds: Any) -> str:
-    if not seconds:
-        return ""
-    return f"{datetime.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+    return f"{datetime.datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}" if seconds else ""

@@ -1,8 +1,4 @@
-"""The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand.
-
-The subcommands are in `commands`, `reading` and `spark_sql`. No variable is defined unless ``-o``
-asks for it.
-"""
+"""The magics ``%odps`` and ``%%odps``: settings, and a call of the right subcommand."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -23,13 +20,14 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Integer
 
-from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.errors import CancelledError, NotFoundError, OdpsNbError
 from odps_nb.notebook.display.failures import FailureHook
 from odps_nb.notebook.magics import (
     completion,
     sidebar,  # noqa: F401  JupyterLab asks for it by its name
 )
 from odps_nb.notebook.magics.arguments import (
+    Command,
     parse,
     refuse_keys,
     split_line,
@@ -37,12 +35,10 @@ from odps_nb.notebook.magics.arguments import (
     suggest,
     without_end,
 )
-from odps_nb.notebook.magics.command import Command
 from odps_nb.notebook.magics.commands import COMMANDS
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.options import PROGRESS_MODES, RESULT_TYPES, Options
-from odps_nb.notebook.magics.status import Operations
-from odps_nb.notebook.progress.flusher import MAX_HZ
+from odps_nb.notebook.magics.reading import RESULT_TYPES
+from odps_nb.notebook.progress.operations import MAX_HZ, Operations, Options
 
 # "%odps read?" means the help of that subcommand; IPython alone would look for a variable.
 _HELP = re.compile(r"^(?P<start>\s*%odps\s+\w+)\s*\?{1,2}\s*$")
@@ -81,7 +77,7 @@ class OdpsMagics(Magics):
         help="Bytes beyond which %odps read asks for -n, -p, -w or --all; None: never.",
     ).tag(config=True)
     progress = Enum(
-        PROGRESS_MODES,
+        ("auto", "html", "text", "none"),
         default_value="auto",
         help="auto: a card in a notebook, a line in a terminal; or html, text, none.",
     ).tag(config=True)
@@ -101,28 +97,14 @@ class OdpsMagics(Magics):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.operations = Operations()
-        self._failures = FailureHook(shell, wants_traceback=lambda: bool(self.traceback))
-        self.context = Context(
-            shell=shell,
-            operations=self.operations,
-            options=self.options,
-            last_traceback=self._failures.last_traceback,
-        )
+        self.failures = FailureHook(shell, wants_traceback=lambda: bool(self.traceback))
+        self.context = Context(self)
         self._matcher = completion.matcher(self._complete)
         self._replaced: dict[str, Any] = {}
 
     def options(self) -> Options:
         """Return the present settings."""
-        return Options(
-            result_type=self.result_type,
-            limit=self.limit,
-            ask_above=self.ask_above,
-            progress=self.progress,
-            refresh_hz=self.refresh_hz,
-            max_output_bytes=self.max_output_bytes,
-            preview_rows=self.preview_rows,
-            traceback=self.traceback,
-        )
+        return Options(**{one.name: getattr(self, one.name) for one in fields(Options)})
 
     @no_var_expand
     @needs_local_scope
@@ -163,6 +145,11 @@ class OdpsMagics(Magics):
         except NotFoundError as error:
             self.context.suggest_table(error, getattr(args, "table", ""))
             raise
+        except KeyboardInterrupt:
+            what = f"{name} {getattr(args, 'table', '')}".rstrip()
+            raise CancelledError(
+                f"{what} was stopped by an interrupt", hint="run the cell again to start over"
+            ) from None
 
     @staticmethod
     def _check_cell(command: Command, rest: list[str], text: str, cell: str | None) -> None:
@@ -187,7 +174,7 @@ class OdpsMagics(Magics):
         self.shell.Completer.custom_matchers.append(self._matcher)
         self.shell.input_transformers_cleanup.append(_help_line)
         self.shell.input_transformer_manager.token_transformers.append(_Assigned)
-        self._failures.install()
+        self.failures.install()
 
     def uninstall(self) -> None:
         """Remove what `install` registered, and close the connection."""
@@ -204,13 +191,13 @@ class OdpsMagics(Magics):
             (self.shell.input_transformer_manager.token_transformers, _Assigned),
         ):
             kept[:] = [one for one in kept if one is not item]
-        self._failures.remove()
+        self.failures.remove()
         self.context.close()
 
     def _complete(self, before: str, after: str) -> completion.Candidates | None:
         known = completion.Known(
             commands=COMMANDS,
-            names=self.context.names(),
+            names=self.context.names,
             variables=lambda: [n for n in self.shell.user_ns if not n.startswith("_")],
             profiles=_profiles,
             tables_of=self.context.tables_of,
@@ -286,7 +273,7 @@ def _assigned(magic: str) -> str:
 
 
 def _caller_locals() -> Mapping[str, Any]:
-    """Return the local variables where a cell magic stands; IPython hands over its globals only."""
+    """Return the local variables at a cell magic; IPython passes its globals only."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_name != "run_cell_magic":
         frame = frame.f_back

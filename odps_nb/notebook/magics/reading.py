@@ -1,108 +1,90 @@
-"""The subcommands that read rows: ``%odps head``, ``%odps read`` and ``%%odps sql``.
-
-Rows come from `access.Scan` and `access.Result`; here are the arguments, bound variables, result
-types, and reading in the background.
-"""
+"""The subcommands that read rows: ``%odps head``, ``%odps read`` and ``%%odps sql``."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from IPython.core.error import UsageError
 
 from odps_nb.access.binding.literals import Target
 from odps_nb.access.binding.text import bind, bind_query
-from odps_nb.client.calls.progress import Progress
 from odps_nb.convert.frame_options import Decimals, DtypeBackend
-from odps_nb.errors import ArgumentError, CancelledError, ConfigError, OdpsNbError
+from odps_nb.errors import ArgumentError, ConfigError, OdpsNbError
+from odps_nb.notebook.display import output
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.magics.arguments import (
+    PARTITIONS,
+    TABLE,
+    WHERE,
+    argument,
     check_names,
     parse_columns,
     parse_partitions,
     parse_size,
+    parsed_as,
     positive,
+    together,
 )
-from odps_nb.notebook.magics.command import PARTITIONS, TABLE, WHERE, argument, parsed_as
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.options import RESULT_TYPES, TEXT_MODES
 from odps_nb.notebook.progress.background import BackgroundResult
 from odps_nb.notebook.progress.words import what_was_done
-from odps_nb.schema import TypeCode
-from odps_nb.terms import count_of, format_bytes, shorten
+from odps_nb.terms import TextMode, count_of, format_bytes, shorten
+from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from odps_nb.access.scan import Scan
+    from odps_nb.access.sql import Result
     from odps_nb.client.read.plan import ReadSession
     from odps_nb.wire.control import SqlCost
 
-_T = TypeVar("_T")
-_F = TypeVar("_F", bound=Callable[..., Any])
+RESULT_TYPES = ("pandas", "arrow", "spark", "batches")
+_TEXT = 32  # bytes of a text or another value of no fixed width, where nothing better is known
+
+# The dtypes of a DataFrame.
+_DTYPES = together(
+    argument(
+        "--decimals",
+        choices=get_args(Decimals),
+        help="auto (default): float64 where it holds every value, else exact; exact; float.",
+    ),
+    argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
+)
+# Text that is not UTF-8, and the blanks of CHAR.
+_TEXTS = together(
+    argument(
+        "--text",
+        choices=tuple(mode.value for mode in TextMode),
+        default="strict",
+        help="Text that is not UTF-8: an error, replaced by U+FFFD, or all text as bytes.",
+    ),
+    argument("--char-padding", action="store_true", help="Keep the blanks at the end of CHAR(n)."),
+)
+_PICKS = together(
+    TABLE, PARTITIONS, argument("-c", "--columns", metavar="A,B", help="Only these columns.")
+)
+_GIVES = together(
+    argument("-n", "--limit", metavar="N", type=positive, help="At most N rows."),
+    argument("-o", "--output", metavar="VAR", help="Put the result into this variable."),
+    argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
+    _TEXTS,
+    _DTYPES,
+    argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
+)
 
 
-# Bytes of a value in memory; of the other types it differs from value to value.
-_WIDTH = {
-    **dict.fromkeys((TypeCode.TINYINT, TypeCode.BOOLEAN), 1),
-    TypeCode.SMALLINT: 2,
-    **dict.fromkeys((TypeCode.INT, TypeCode.FLOAT, TypeCode.DATE), 4),
-    **dict.fromkeys((TypeCode.BIGINT, TypeCode.DOUBLE, TypeCode.DATETIME), 8),
-    **dict.fromkeys((TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ), 8),
-    TypeCode.DECIMAL: 16,
-}
-_TEXT = 32  # of text and the rest, where nothing better is known
-
-
-class Rows(Protocol):
-    """What a scan of a table and the result of a query have in common."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns."""
-
-    def batches(self, *, progress: Progress = None) -> Iterator[pa.RecordBatch]:
-        """Iterate over the rows; leaving early stops the read."""
-
-    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
-        """Read all rows."""
-
-    def to_pandas(
-        self,
-        *,
-        decimals: Decimals = "auto",
-        dtype_backend: DtypeBackend | None = None,
-        progress: Progress = None,
-    ) -> Any:
-        """Read all rows."""
-
-    def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
-        """Return a DataFrame of Spark."""
-
-    def cancel(self) -> None:
-        """Stop what is being read, from any thread."""
-
-
-def stoppable(
-    title: str, work: Callable[[], _T], *, cancel: Callable[[], None] | None = None
-) -> _T:
-    """Run ``work``; raise `CancelledError` in place of an interrupt, which is shown in three lines.
-
-    ``cancel`` is called then, so that the service does not go on with it.
-    """
+@contextmanager
+def cancels(cancel: Callable[[], None]) -> Iterator[None]:
+    """Call ``cancel`` at an interrupt, so that the service stops."""
     try:
-        return work()
+        yield
     except KeyboardInterrupt:
-        if cancel is not None:
-            with suppress(OdpsNbError):  # the interrupt is the news, not what came of it
-                cancel()
-        raise CancelledError(
-            f"{title} was stopped by an interrupt", hint="run the cell again to start over"
-        ) from None
+        with suppress(OdpsNbError):  # the interrupt is the news, not what came of it
+            cancel()
+        raise
 
 
 def filter_of(context: Context, where: str | None, cell: str | None) -> str | None:
@@ -117,10 +99,7 @@ def filter_of(context: Context, where: str | None, cell: str | None) -> str | No
 
 
 def bound(context: Context, text: str, target: Target, timezone: Callable[[], str | None]) -> str:
-    """Return a text with variables bound to ``:name`` and ``{name}``, or raise a one-line error.
-
-    ``timezone`` returns the zone in which datetimes of the text are read.
-    """
+    """Return a text with variables bound to ``:name`` and ``{name}``, or raise a one-line error."""
 
     def write(zone: str | None) -> str:
         if target == "sql":
@@ -135,92 +114,31 @@ def bound(context: Context, text: str, target: Target, timezone: Callable[[], st
         raise UsageError("; ".join(part for part in (str(error), error.hint) if part)) from None
 
 
-def _shapes_frames(function: _F) -> _F:
-    """Add the arguments for the dtypes of a DataFrame."""
-    for decorate in (
-        argument("--dtype-backend", choices=get_args(DtypeBackend), help="As in pandas' readers."),
-        argument(
-            "--decimals",
-            choices=get_args(Decimals),
-            help="auto (default): float64 where it holds every value, else exact; exact; float.",
-        ),
-    ):
-        function = decorate(function)
-    return function
-
-
-def _shows_text(function: _F) -> _F:
-    """Add the arguments for text that is not UTF-8 and for the blanks of CHAR."""
-    for decorate in (
-        argument(
-            "--char-padding", action="store_true", help="Keep the blanks at the end of CHAR(n)."
-        ),
-        argument(
-            "--text",
-            choices=TEXT_MODES,
-            default="strict",
-            help="Text that is not UTF-8: an error, replaced by U+FFFD, or all text as bytes.",
-        ),
-    ):
-        function = decorate(function)
-    return function
-
-
 def _text(args: argparse.Namespace) -> dict[str, Any]:
     return {"text": args.text, "char_padding": args.char_padding}
 
 
-def _picks_rows(function: _F) -> _F:
-    """Add the arguments that choose a table, its partitions and columns."""
-    for decorate in (
-        argument("-c", "--columns", metavar="A,B", help="Only these columns."),
-        PARTITIONS,
-        TABLE,
-    ):
-        function = decorate(function)
-    return function
-
-
-def _gives_rows(function: _F) -> _F:
-    """Add the arguments for results."""
-    for decorate in (
-        argument("-q", "--quiet", action="store_true", help="Show no progress and no note."),
-        _shapes_frames,
-        _shows_text,
-        argument("-t", "--type", choices=RESULT_TYPES, help="What the result becomes."),
-        argument("-o", "--output", metavar="VAR", help="Put the result into this variable."),
-        argument("-n", "--limit", metavar="N", type=positive, help="At most N rows."),
-    ):
-        function = decorate(function)
-    return function
-
-
 @parsed_as("odps head")
-@_picks_rows
+@_PICKS
 @argument("-n", "--limit", metavar="N", type=positive, help="Rows; by default preview_rows.")
 @argument("-o", "--output", metavar="VAR", help="Put the rows into this variable.")
-@_shapes_frames
-@_shows_text
+@_DTYPES
+@_TEXTS
 def head(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     """Show the first rows of a table."""
     context.check_output(args.output)
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     columns = _columns(args, table)
     partitions = parse_partitions(args.partition)
     rows = args.limit or context.options().preview_rows
-    frame = stoppable(
-        f"head {args.table}",
-        lambda: table.head(
-            rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args)
-        ),
-    )
-    return context.deliver(frame, into=args.output, note=_shape(frame, args.table))
+    frame = table.head(rows, partitions=partitions, columns=columns, **_text(args), **_dtypes(args))
+    return context.deliver(frame, into=args.output, note=shape_of(frame, args.table))
 
 
 @parsed_as("odps read")
-@_picks_rows
+@_PICKS
 @WHERE
-@_gives_rows
+@_GIVES
 @argument("--splits", metavar="N", type=positive, help="Cut the read into N splits.")
 @argument("--max-bytes", metavar="SIZE", type=parse_size, help="Stop beyond this size, e.g. 1GiB.")
 @argument("--dry-run", action="store_true", help="Plan only: splits, rows and size.")
@@ -235,7 +153,7 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     context.check_output(args.output)
     where = filter_of(context, args.where, cell)
     partitions = parse_partitions(args.partition)
-    table = context.table(args.table)
+    table = context.connection.table(args.table)
     scan = table.read(
         columns=_columns(args, table),
         where=where,
@@ -246,14 +164,14 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         **_text(args),
     )
     if args.dry_run:
-        return stoppable(f"plan {args.table}", lambda: _plan(scan, args.table))
+        return _plan(scan, args.table)
     if not (args.all or args.where or where or args.max_bytes or scan.plan.limit):
-        stoppable(f"plan {args.table}", lambda: _ask_if_large(context, args, scan))
+        _ask_if_large(context, args, scan)
     return _finish(context, args, f"read {args.table}", scan, lambda: scan.session.row_count)
 
 
 @parsed_as("odps sql")
-@_gives_rows
+@_GIVES
 @argument("--bg", action="store_true", help="Run in the background and return a handle.")
 @argument("--dry-run", action="store_true", help="Run nothing: what the service says it costs.")
 def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
@@ -268,8 +186,8 @@ def sql(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         raise UsageError("%%odps sql needs a query in the cell")
     query = bound(context, text, "sql", lambda: context.connection.profile.timezone)
     if args.dry_run:
-        return _cost(stoppable("sql", lambda: context.connection.sql_cost(query)))
-    result = stoppable("sql", lambda: context.connection.sql(query, wait=False, **_text(args)))
+        return _cost(context.connection.sql_cost(query))
+    result = context.connection.sql(query, wait=False, **_text(args))
     if not args.quiet:
         context.show_page(result.instance_id)
     limit = args.limit or context.options().limit
@@ -305,26 +223,25 @@ def _finish(
     context: Context,
     args: argparse.Namespace,
     title: str,
-    source: Rows,
+    source: Scan | Result,
     total: Callable[[], int | None],
     *,
     done: str = "",
 ) -> Any:
     """Read a scan or SQL result into the result type, now or in the background.
 
-    ``total`` returns the number of all rows, for the note when a limit left some out; ``done`` is
-    said of what has no columns.
+    ``total`` returns the number of all rows; ``done`` is said of what has no columns.
     """
     kind = args.type or context.options().result_type
     if kind != "pandas":
-        _refuse(args, *_dtypes(args), why=f"they shape a DataFrame of pandas, not -t {kind}")
+        refuse(args, *_dtypes(args), why=f"they shape a DataFrame of pandas, not -t {kind}")
     if kind == "spark":
-        _refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
+        refuse(args, "bg", "max_bytes", why="Spark reads when its DataFrame is used")
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
         frame = source.to_spark(spark_session(context), progress=False if args.quiet else None)
         return context.deliver(frame, into=args.output, note=title)
     if kind == "batches":
-        _refuse(args, "bg", why="batches are read when they are iterated over")
+        refuse(args, "bg", why="batches are read when they are iterated over")
         batches = source.batches(progress=context.listener(quiet=args.quiet))
         return context.deliver(batches, into=args.output, note=title)
     take = partial(source.to_pandas, **_dtypes(args)) if kind == "pandas" else source.to_arrow
@@ -333,7 +250,8 @@ def _finish(
         handle = BackgroundResult(title, lambda: take(progress=listener), cancel=source.cancel)
         return context.deliver(handle, into=args.output, note=f"{title}, in the background")
     listener = context.listener(quiet=args.quiet)
-    value = stoppable(title, lambda: take(progress=listener), cancel=source.cancel)
+    with cancels(source.cancel):
+        value = take(progress=listener)
     if args.quiet:
         return context.deliver(value, into=args.output)
     if done and value.shape[1] == 0:
@@ -342,7 +260,7 @@ def _finish(
     cut = _cut(value, args.limit or context.options().limit, total)
     if cut and args.output is None:
         context.show_note(f"{title} · {cut}")
-    note = _shape(value, title, cut)
+    note = shape_of(value, title, cut)
     if kind == "pandas" and args.decimals in (None, "auto"):
         from odps_nb.convert.decimal_array import decimal_note
 
@@ -356,7 +274,8 @@ def _dtypes(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _refuse(args: argparse.Namespace, *names: str, why: str) -> None:
+def refuse(args: argparse.Namespace, *names: str, why: str) -> None:
+    """Raise a one-line error if one of these options is given."""
     for name in names:
         if getattr(args, name, None):
             raise UsageError(f"--{name.replace('_', '-')} cannot be used here: {why}")
@@ -371,7 +290,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
     size, word = bytes_of(scan.session)
     if size is None or size <= most:
         return
-    context.show(_plan(scan, args.table))
+    output.show(_plan(scan, args.table)._repr_mimebundle_())
     raise UsageError(
         f"{args.table} is {word} {format_bytes(size)}: say -n N for its first rows, -p or -w for "
         "some of them, or --all; %config OdpsMagics.ask_above sets from which size on"
@@ -383,9 +302,9 @@ def bytes_of(session: ReadSession) -> tuple[int | None, str]:
     rows, whole = session.row_count, session.estimated_size
     if rows is None or not session.selects:  # the service estimates all columns
         return whole, "about"
-    widths = [_WIDTH.get(column.type.code) for column in session.schema]
-    size = rows * sum(_TEXT if width is None else width for width in widths)
-    word = "roughly" if None in widths else "about"
+    widths = [TYPE_FACTS[column.type.code].width for column in session.schema]
+    size = rows * sum(width or _TEXT for width in widths)
+    word = "about" if all(widths) else "roughly"
     return (size if whole is None or word == "about" else min(size, whole)), word
 
 
@@ -415,12 +334,9 @@ def _cut(value: Any, limit: int | None, total: Callable[[], int | None]) -> str:
     return f"first {rows:,} of {count_of(known, 'row')}" if known > rows else ""
 
 
-def _shape(value: Any, source: str, cut: str = "") -> str:
-    """Return ``source`` with the number of rows and columns, if the value has a shape."""
-    shape = getattr(value, "shape", None)
-    if not (isinstance(shape, tuple) and len(shape) == 2):
-        return source
-    rows, columns = shape
+def shape_of(value: Any, source: str, cut: str = "") -> str:
+    """Return ``source`` with the number of rows and columns."""
+    rows, columns = value.shape
     return f"{source} · {cut or count_of(rows, 'row')} × {count_of(columns, 'column')}"
 
 
@@ -429,9 +345,9 @@ def spark_session(context: Context) -> Any:
     known = context.variables.get("spark")
     if known is not None:
         return known
-    from odps_nb import spark  # the one crossing of floors: a person asked for -t spark
+    from odps_nb import spark  # only when a user asks for -t spark
 
     session = spark.session()
-    context.shell.user_ns["spark"] = session  # or nobody could stop it
+    context.shell.user_ns["spark"] = session  # so that the user can stop it
     context.show_note("spark ← the Spark session; %odps spark stop ends it")
     return session

@@ -1,9 +1,8 @@
 """Answers the JupyterLab sidebar: projects, schemas, tables and columns, as values for JSON.
 
 The sidebar (``labextensions/`` of the repository) has its kernel evaluate `answer` as a user
-expression: nothing is executed in the notebook, nothing is defined there, no cell is numbered.
-It uses the connection of the magics and never makes one. Names of tables go through the cache
-that completion uses, both ways.
+expression, which executes no cell and defines nothing. It uses the connection of the magics and
+never makes one. Table names go through the cache that completion uses, both ways.
 """
 
 from __future__ import annotations
@@ -14,51 +13,38 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.errors import OdpsNbError, ServiceError, visible
 from odps_nb.notebook.display.failures import error_lines
-from odps_nb.notebook.magics.names import MAX_NAMES
+from odps_nb.notebook.magics.completion import MAX_NAMES
+from odps_nb.notebook.progress.operations import loaded_magics
 
 if TYPE_CHECKING:
     from IPython.display import JSON
 
     from odps_nb.access.connection import Connection
-    from odps_nb.notebook.magics.names import NameCache
+    from odps_nb.notebook.magics.completion import NameCache
 
 DEFAULT_SCHEMA = "default"
 MAX_TEXT = 300
 
 
 def answer(kind: str, path: Sequence[str] = (), *, fresh: bool = False) -> JSON:
-    """Return what `children` finds for the connection of the magics, or why there is nothing.
+    """Return what `children` finds, or a ``problem`` in lines, and ``waiting`` for a connection.
 
-    Parameters
-    ----------
-    kind, path
-        See `children`.
-    fresh
-        Ask the service even if names are in the cache.
-
-    Returns
-    -------
-    JSON
-        The value of `children`; or ``problem``, a list of lines to show, and ``waiting``: whether
-        there is no connection yet.
+    ``fresh``: ask the service even if names are in the cache.
     """
     from IPython.display import JSON
 
-    return JSON(_answer(kind, path, fresh=fresh))  # type: ignore[no-untyped-call]  # IPython's own
-
-
-def _answer(kind: str, path: Sequence[str], *, fresh: bool) -> dict[str, Any]:
-    from odps_nb.notebook.magics.options import loaded_magics
-
     magics = loaded_magics()
-    if magics is None or not magics.context.connected:
+    if magics is None or magics.context.cache is None:
         first = "%load_ext odps_nb, then %odps connect" if magics is None else "%odps connect"
-        return {"problem": ["No connection yet.", f"Run {first}."], "waiting": True}
-    context = magics.context
-    try:
-        return children(context.connection, context.cache(), kind, path, fresh=fresh)
-    except OdpsNbError as error:
-        return {"problem": error_lines(error), "waiting": False}
+        problem = ["No connection yet.", f"Run {first}."]
+        found: dict[str, Any] = {"problem": problem, "waiting": True}
+    else:
+        context, names = magics.context, magics.context.cache
+        try:
+            found = children(context.connection, names, kind, path, fresh=fresh)
+        except OdpsNbError as error:
+            found = {"problem": error_lines(error), "waiting": False}
+    return JSON(found)  # type: ignore[no-untyped-call]  # IPython's own
 
 
 def children(
@@ -69,22 +55,10 @@ def children(
     *,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """Return the projects, or what is inside a project, schema or table.
+    """Return ``projects``, ``schemas`` of a project, ``tables`` of both, or ``columns`` of a table.
 
-    Parameters
-    ----------
-    names
-        The cache of table and column names of the connection.
-    kind, path
-        ``projects``; ``schemas`` of a project; ``tables`` of a project and schema; ``columns`` of
-        a table, by its name as `odps_nb.Connection.table` takes it.
-
-    Returns
-    -------
-    dict
-        ``kind``: ``tables`` where ``schemas`` were asked for and the project has none. ``items``:
-        a text each, for columns name, type, comment and whether it is a partition column.
-        ``prefix``: what goes before the name of a table. ``more``: whether some were left out.
+    Returns ``kind`` (``tables`` for ``schemas`` of a project without any), ``items``, and for
+    tables ``prefix``, which goes before a name, and ``more``: whether some were left out.
     """
     if kind == "projects":
         return _projects(connection)

@@ -1,8 +1,4 @@
-"""The subcommand ``%%odps spark``: runs a Spark query over ODPS tables.
-
-`odps_nb.spark.explain_sql` plans and runs the query; here are the arguments, bound variables and
-the output.
-"""
+"""The subcommand ``%%odps spark``: `odps_nb.spark.explain_sql` plans and runs the query."""
 
 from __future__ import annotations
 
@@ -12,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from odps_nb.notebook.display.listing import Listing
-from odps_nb.notebook.magics.arguments import positive
-from odps_nb.notebook.magics.command import argument, parsed_as
+from odps_nb.notebook.magics.arguments import argument, parsed_as, positive
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.reading import bound, spark_session, stoppable
+from odps_nb.notebook.magics.reading import bound, cancels, shape_of, spark_session
 from odps_nb.terms import count_of
 
 if TYPE_CHECKING:
@@ -38,9 +33,8 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     Only the columns, partitions and rows that the query needs are read. With -o the result is a
     Spark DataFrame, which reads when it is used; without -o and -t the first rows are shown.
     :name stands for the value of the Python variable of that name, quoted safely, {name} for a
-    table or column that it names. The Spark session is the
-    variable spark, else the active session, else a new one, which that variable then holds; the
-    line %odps spark stop ends it.
+    table or column that it names. The Spark session is the variable spark, else the active session,
+    else a new one, which that variable then holds; the line %odps spark stop ends it.
     """
     if args.action == "stop":
         if cell is not None:
@@ -58,7 +52,7 @@ def spark(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     connection = context.connection
     # A plan alone is no reason to start Spark, which takes its time.
     session = context.variables.get("spark") if args.dry_run else spark_session(context)
-    query = stoppable(_TITLE, lambda: explain_sql(session, connection, text, limit=limit))
+    query = explain_sql(session, connection, text, limit=limit)
     if args.dry_run:
         return _plan(query)
     if query.summary() and not args.quiet:
@@ -84,10 +78,11 @@ def _result(context: Context, query: SparkQuery, kind: str, *, quiet: bool) -> A
     if kind == "spark":
         # Each action of the DataFrame shows itself where it runs; quiet holds for all of them.
         progress = False if quiet else None
-        return stoppable(_TITLE, lambda: query.to_spark(progress=progress))
+        return query.to_spark(progress=progress)
     take = query.to_pandas if kind == "pandas" else query.to_arrow
     listener = context.listener(quiet=quiet)
-    return stoppable(_TITLE, lambda: take(progress=listener), cancel=query.cancel)
+    with cancels(query.cancel):
+        return take(progress=listener)
 
 
 def _plan(query: SparkQuery) -> Listing:
@@ -100,8 +95,6 @@ def _plan(query: SparkQuery) -> Listing:
 
 
 def _shape(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    if not isinstance(shape, tuple):
-        columns = value.columns
-        return f"{_TITLE} · {count_of(len(columns), 'column')}, read when used"
-    return f"{_TITLE} · {count_of(shape[0], 'row')} × {count_of(shape[1], 'column')}"
+    if isinstance(getattr(value, "shape", None), tuple):
+        return shape_of(value, _TITLE)
+    return f"{_TITLE} · {count_of(len(value.columns), 'column')}, read when used"

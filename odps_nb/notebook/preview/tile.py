@@ -41,8 +41,6 @@ from odps_nb.terms import format_bytes, shorten
 
 #: Characters of markup that one tile may have.
 TILE_BUDGET: Final = 512 * 1024
-#: What stands for the format of a null.
-NULL: Final = Format(mime="application/x-empty", label="null", kind="empty")
 #: What stands for the format of a blob that was not read.
 UNREAD: Final = Format(mime=UNKNOWN, label="not read", kind="binary")
 _CAPTION: Final = 4096  # characters
@@ -198,11 +196,6 @@ def mimebundle(blob: BlobLike, *, render: bool = False) -> dict[str, str]:
     """
     made = tile(blob, size=SINGLE, render=render)
     return bundle(made.html, f"<Blob {made.text}>")
-
-
-def null_tile(*, size: Size = GRID, name: str = "null") -> Tile:
-    """Return the tile of a null cell."""
-    return Tile(name=name, format=NULL, drawing=placeholder("null", size), space=size)
 
 
 def unread_tile(reason: str, *, size: Size = GRID, name: str = "blob", row: str = "") -> Tile:

@@ -1,7 +1,4 @@
-"""Runs an operation in the background (``--bg``) and returns a handle like a future.
-
-Its progress card stays in the cell that started it.
-"""
+"""Runs an operation in the background (``--bg``) and returns a handle like a future."""
 
 from __future__ import annotations
 
@@ -22,14 +19,7 @@ _POLL = 0.1
 class BackgroundResult:
     """A handle for ``work`` that runs in a thread: wait for it, cancel it, or ``await`` it.
 
-    Parameters
-    ----------
-    title
-        Name of the operation, for repr and errors.
-    work
-        Called once, in the thread.
-    cancel
-        Makes ``work`` raise `CancelledError` soon; called from any thread.
+    ``cancel`` makes ``work`` raise `CancelledError` soon; called from any thread.
     """
 
     def __init__(self, title: str, work: Callable[[], Any], *, cancel: Callable[[], None]) -> None:
@@ -92,12 +82,10 @@ class BackgroundResult:
     def __repr__(self) -> str:
         if not self._future.done():
             return f"<{self._title}: running>"
-        error = self._future.exception()
-        if error is None:
-            return f"<{self._title}: done>"
-        how = (
-            "cancelled" if isinstance(error, CancelledError) else f"failed, {type(error).__name__}"
-        )
+        how, error = "done", self._future.exception()
+        if error is not None:
+            failed = f"failed, {type(error).__name__}"
+            how = "cancelled" if isinstance(error, CancelledError) else failed
         return f"<{self._title}: {how}>"
 
     def _run(self, work: Callable[[], Any]) -> None:

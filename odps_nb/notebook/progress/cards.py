@@ -1,8 +1,4 @@
-"""Shows progress as a card in the notebook: HTML without scripts, updated in place.
-
-`card_html` and `card_text` are pure functions of a snapshot; `CardListener` displays them. The last
-update stays in the saved notebook, so it is small and says how the operation ended.
-"""
+"""Shows progress as a card in the notebook: HTML without scripts, updated in place."""
 
 from __future__ import annotations
 
@@ -13,21 +9,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from odps_nb.client.calls.progress import (
-    ItemProgress,
-    Phase,
-    ProgressSnapshot,
-    ProgressTracker,
-    SplitProgress,
-)
+from odps_nb.client.calls.progress import ItemProgress, Phase, ProgressSnapshot, SplitProgress
 from odps_nb.notebook.display import output
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, bundle, escape
-from odps_nb.notebook.live.twin import close_widget
-from odps_nb.notebook.magics.options import Options, current_options
-from odps_nb.notebook.magics.status import record
 from odps_nb.notebook.progress import words
-from odps_nb.notebook.progress.cells import after_cell
-from odps_nb.notebook.progress.flusher import SHOW_AFTER, Flusher
+from odps_nb.notebook.progress.operations import SHOW_AFTER, Flusher, Options
 from odps_nb.terms import count_of, shorten
 
 MAX_BARS = 16
@@ -42,11 +28,7 @@ _GRID = (
 
 
 def card_html(snapshot: ProgressSnapshot) -> str:
-    """Return a snapshot as HTML without scripts, links or anything to load.
-
-    Every text that came from outside passes `escape`. A final snapshot gives about 1 KB: the
-    bars of its splits are folded into a number.
-    """
+    """Return a snapshot as escaped HTML without scripts; a final one is about 1 KB."""
     accent = _ACCENT.get(snapshot.phase, _RUNNING)
     name, state = f"{snapshot.operation} {snapshot.title}", words.ending(snapshot)
     parts = [f"<div><b>{escape(name)}</b> · {escape(state)}</div>", _main_bar(snapshot, accent)]
@@ -61,7 +43,7 @@ def card_html(snapshot: ProgressSnapshot) -> str:
 
 def card_text(snapshot: ProgressSnapshot) -> str:
     """Return a snapshot as plain text, for terminals, diffs and screen readers."""
-    lines = [words.headline(snapshot)]
+    lines = [f"{snapshot.operation} {snapshot.title}: {words.ending(snapshot)}"]
     if figures := words.figures(snapshot):
         lines.append("  " + " · ".join(figures))
     if snapshot.message:
@@ -83,9 +65,9 @@ def _main_bar(snapshot: ProgressSnapshot, accent: str) -> str:
 def _bar(share: float | None, label: str, accent: str, *, height: int, elapsed: float) -> str:
     """Return a progress bar; of 0 a little is shown, never an empty 0 %.
 
-    Without a share a block stands where ``elapsed`` puts it, and moves when the card is redrawn: a
-    ``<progress>`` without a value would move by itself, also when the kernel is gone. One with a
-    value is there for screen readers and not seen: the rest of it is white on dark pages.
+    Without a share, a block is placed by ``elapsed`` and moves when the card is redrawn: the
+    browser would animate a ``<progress>`` without a value even when the kernel is gone. One with a
+    value is invisible, for screen readers only: its track is white on dark pages.
     """
     shape = f"height:{height}px;border-radius:{height // 2}px"
     track = f"{shape};background:rgba(127,127,127,.25)"
@@ -165,18 +147,8 @@ def _share(splits: Sequence[SplitProgress]) -> float | None:
     return None if splits[0].rows or splits[0].wire_bytes else 0.0
 
 
-class CardListener:
-    """Shows one operation as a card in the cell that started it.
-
-    Parameters
-    ----------
-    options
-        What to show and how often; by default what ``%config OdpsMagics`` says.
-    delay
-        Seconds before the card appears; an operation that ends sooner has none.
-    on_cancel
-        Cancels the operation, for ``%odps cancel``; ``None`` if only an interrupt can.
-    """
+class CardListener(Flusher):
+    """Shows one operation as a card in the cell that started it; see `Flusher`."""
 
     def __init__(
         self,
@@ -185,14 +157,10 @@ class CardListener:
         delay: float = SHOW_AFTER,
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
-        self._options = options or current_options()
-        self._delay, self._on_cancel = delay, on_cancel
+        super().__init__(options=options, delay=delay, on_cancel=on_cancel)
         self._display_id = f"odps-nb-{uuid.uuid4().hex}"
         self._placed = self._lasts = False
         self._button: CancelButton | None = None
-        self._tracker: ProgressTracker | None = None
-        self._final: ProgressSnapshot | None = None
-        self._flusher: Flusher | None = None
 
     def place(self, operation: str, title: str) -> None:
         """Put the card into the current cell now, for an operation that outlives the cell.
@@ -201,64 +169,40 @@ class CardListener:
         card reaches its cell by the display id.
         """
         self._delay, self._lasts = 0.0, True
-        if self._options.progress == "none":
+        if not self._is_shown():
             return
-        self._publish(ProgressSnapshot(operation=operation, title=title, phase=Phase.CREATING))
-        if self._on_cancel is not None and self._options.progress != "text":
+        self._draw(ProgressSnapshot(operation=operation, title=title, phase=Phase.CREATING))
+        if self._on_cancel is not None and self._mode != "text":
             self._button = CancelButton(self._on_cancel)
-
-    def start(self, tracker: ProgressTracker) -> None:
-        """Start to show progress, after ``delay`` seconds."""
-        self._tracker = tracker
-        record(tracker, cancel=self._on_cancel)
-        if self._options.progress == "none":
-            return
-        self._flusher = Flusher(
-            self._draw, self._draw_end, hz=self._options.refresh_hz, delay=self._delay
-        )
-        self._flusher.start()
 
     def stop(self, snapshot: ProgressSnapshot) -> None:
         """Show the final card, if a card was shown, and join the thread."""
         if snapshot.error and not self._lasts:  # the cell says the rest of it below the card
             snapshot = replace(snapshot, message=snapshot.error)
-        self._final = snapshot
-        if self._flusher is not None:
-            self._flusher.stop()
-        elif self._placed:
-            self._publish(snapshot)
+        super().stop(snapshot)
         if self._lasts and self._placed:
-            self._say_again()
+            self._draw(snapshot)  # also if the operation never started
+            self._draw_again(snapshot)
         if self._button is not None:
             self._button.remove()
 
-    def _say_again(self) -> None:
-        """Show the final card once more at the end of a cell.
+    def _draw_again(self, snapshot: ProgressSnapshot) -> None:
+        """Draw the final card again at the end of a cell.
 
-        Programs that execute notebooks (nbclient, papermill) hear only what is sent during a cell,
-        and the operation may have ended between two.
+        Programs that execute notebooks hear only what is sent during a cell.
         """
-
         registered: list[Callable[[], None]] = []
 
         def once(_: BaseException | None) -> None:
             for remove in registered:  # a cell of another thread may end before it is here
                 remove()
-            self._draw_end()
+            self._draw(snapshot)
 
-        registered.append(after_cell(once))
+        registered.append(output.after_cell(once))
 
-    def _draw(self) -> None:
-        if self._tracker is not None:
-            self._publish(self._tracker.snapshot())
-
-    def _draw_end(self) -> None:
-        if self._final is not None:
-            self._publish(self._final)
-
-    def _publish(self, snapshot: ProgressSnapshot) -> None:
+    def _draw(self, snapshot: ProgressSnapshot) -> None:
         made = bundle(card_html(snapshot), card_text(snapshot))
-        if self._options.progress == "text":
+        if self._mode == "text":
             del made["text/html"]
         if self._placed:
             output.replace(made, display_id=self._display_id)
@@ -268,17 +212,17 @@ class CardListener:
 
 
 class CancelButton:
-    """Shows a button in the current cell that calls ``cancel`` once; `remove` takes it away.
-
-    Needs ipywidgets; without them, or where widgets are not shown, ``%odps cancel`` does the same.
-    """
+    """A button in the current cell that calls ``cancel``; nothing without ipywidgets."""
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
         self._display_id = f"odps-nb-{uuid.uuid4().hex}"
-        self._widget: Any = _button()
-        if self._widget is None:
+        self._widget: Any = None
+        try:
+            import ipywidgets as widgets
+        except ImportError:
             return
+        self._widget = widgets.Button(description="Cancel", tooltip="cancel this operation")
         self._widget.on_click(self._clicked)
         # no text: a notebook that is reopened without its kernel has nothing to click at
         shown = {**self._widget._repr_mimebundle_(), "text/plain": ""}
@@ -287,18 +231,10 @@ class CancelButton:
     def remove(self) -> None:
         """Take the button away, from any thread. Idempotent."""
         if self._widget is not None:
-            close_widget(self._widget)
+            output.close_widget(self._widget)
             self._widget = None
             output.replace({"text/plain": ""}, display_id=self._display_id)
 
     def _clicked(self, button: Any) -> None:
         button.disabled, button.description = True, "Cancelling …"
         self._cancel()
-
-
-def _button() -> Any:
-    try:
-        import ipywidgets as widgets
-    except ImportError:
-        return None
-    return widgets.Button(description="Cancel", tooltip="cancel this operation")

@@ -1,7 +1,4 @@
-"""Describes progress in words, for cards, terminal lines and ``%odps status``.
-
-Pure functions of a `ProgressSnapshot`; they escape nothing.
-"""
+"""Describes progress in words, for cards, terminal lines and ``%odps status``; escapes nothing."""
 
 from __future__ import annotations
 
@@ -28,14 +25,7 @@ def format_seconds(seconds: float) -> str:
 
 def format_percent(share: float) -> str:
     """Return a share in (0, 1] as a percentage, rounded down; ``<1 %`` in place of ``0 %``."""
-    if share < 0.01:
-        return "<1 %"
-    return f"{int(share * 100)} %"
-
-
-def headline(snapshot: ProgressSnapshot) -> str:
-    """Return operation, title and state: ``read orders: reading, 41 %``."""
-    return f"{snapshot.operation} {snapshot.title}: {ending(snapshot)}"
+    return "<1 %" if share < 0.01 else f"{int(share * 100)} %"
 
 
 def ending(snapshot: ProgressSnapshot) -> str:
@@ -46,29 +36,34 @@ def ending(snapshot: ProgressSnapshot) -> str:
     if not snapshot.phase.is_final:
         return f"{snapshot.phase.value}, {format_percent(share)}" if share else snapshot.phase.value
     how = snapshot.phase.value
-    if share == 1.0:  # all rows were there: what came after them (or nothing) was not wanted
-        return f"{how} after {_progress_so_far(snapshot)}"
-    if share:
+    if share and share < 1.0:
         return f"{how} at {format_percent(share)}"
-    if snapshot.rows or snapshot.items:
-        return f"{how} after {_progress_so_far(snapshot)}"
+    if snapshot.items and not snapshot.rows:
+        return f"{how} after {count_of(snapshot.items, 'blob')}"
+    if share or snapshot.rows:
+        return f"{how} after {count_of(snapshot.rows, 'row')}"
     return f"{how} after {format_seconds(snapshot.elapsed)}"
 
 
 def figures(snapshot: ProgressSnapshot) -> list[str]:
     """Return the figures to show: amounts, rate and time left, retries."""
-    return [*amounts(snapshot), *_pace(snapshot), *_trouble(snapshot)]
+    trouble = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
+    troubles = [count_of(count, noun) for count, noun in trouble if count]
+    return [*amounts(snapshot), *_pace(snapshot), *troubles]
 
 
 def amounts(snapshot: ProgressSnapshot) -> list[str]:
     """Return the amounts: rows, blobs, tasks, bytes on the wire, decoded, complete, verified."""
     found = []
-    if snapshot.rows or snapshot.rows_total is not None:
-        found.append(_of(snapshot.rows, snapshot.rows_total, "row"))
-    if snapshot.items or snapshot.items_total is not None:
-        found.append(_of(snapshot.items, snapshot.items_total, "blob"))
-    if snapshot.tasks_total:
-        found.append(_of(snapshot.tasks, snapshot.tasks_total, "task"))
+    for count, total, noun in (
+        (snapshot.rows, snapshot.rows_total, "row"),
+        (snapshot.items, snapshot.items_total, "blob"),
+        (snapshot.tasks if snapshot.tasks_total else 0, snapshot.tasks_total or None, "task"),
+    ):
+        if total is not None and total != count:
+            found.append(f"{count:,} of {count_of(total, noun)}")
+        elif count or total is not None:
+            found.append(count_of(count, noun))
     for amount, what in (
         (snapshot.wire_bytes, "on the wire"),
         (snapshot.decoded_bytes, "decoded"),
@@ -105,11 +100,6 @@ def times(snapshot: ProgressSnapshot) -> list[str]:
     return [f"started {began:%Y-%m-%d %H:%M:%S}", f"as of {drawn:%H:%M:%S}"]
 
 
-def _trouble(snapshot: ProgressSnapshot) -> list[str]:
-    pairs = ((snapshot.retries, "retry"), (snapshot.resumes, "resume"))
-    return [count_of(count, noun) for count, noun in pairs if count]
-
-
 def _pace(snapshot: ProgressSnapshot) -> list[str]:
     found = []
     if snapshot.quiet >= STALL:
@@ -131,29 +121,15 @@ def _round(rate: float) -> int:
     return round(whole, 3 - len(str(whole))) if whole >= 1000 else whole
 
 
-def _of(count: int, total: int | None, noun: str) -> str:
-    if total is None or total == count:
-        return count_of(count, noun)
-    return f"{count:,} of {count_of(total, noun)}"
-
-
-def _progress_so_far(snapshot: ProgressSnapshot) -> str:
-    if snapshot.rows or not snapshot.items:
-        return count_of(snapshot.rows, "row")
-    return count_of(snapshot.items, "blob")
-
-
 def what_was_done(sql: str) -> str:
     """Describe the last of some statements that have no rows, e.g. ``table created``.
 
     >>> what_was_done("set a=b; create table if not exists t (id bigint);")
     'table created'
     """
-    words = sql.split(";")[-1 if sql.split(";")[-1].strip() else -2].casefold().split()
-    verb, rest = (
-        words[0],
-        [word for word in words[1:3] if word not in ("or", "replace", "external")],
-    )
+    last = [part for part in sql.split(";") if part.strip()][-1]
+    verb, *more = last.casefold().split()
+    rest = [word for word in more[:2] if word not in ("or", "replace", "external")]
     if verb in ("insert", "delete", "update", "merge"):
         return f"rows {_DONE[verb]}"
     return f"{rest[0]} {_DONE[verb]}" if verb in _DONE and rest else "a statement without rows"

@@ -2,31 +2,28 @@
 
 The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
 so that neither side holds more; then all files are written in one commit, in a thread. The saved
-notebook keeps a card that says what was written. The widget shows itself, and hides that card,
-once the kernel has answered it.
+notebook keeps a card that says what was written. What a browser says of a file is untrusted text:
+it never names a file of this machine.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.writing.files import write_files
+from odps_nb.access.writing.folder_files import FolderFile
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.errors import (
-    CancelledError,
-    ConfigError,
-    OdpsNbError,
-)
-from odps_nb.lifetime import end_at_exit
+from odps_nb.errors import ArgumentError, CancelledError, ConfigError, FramingError, OdpsNbError
 from odps_nb.notebook.display.failures import error_lines
 from odps_nb.notebook.display.html import STATUS, STATUS_SMALL, Html, bundle, element, join
-from odps_nb.notebook.live.lanes import MALFORMED, Lanes
-from odps_nb.notebook.live.progress import Told
-from odps_nb.notebook.live.twin import LiveView, in_kernel
-from odps_nb.notebook.upload.picked import Announced, PickedFiles, Wanted
+from odps_nb.notebook.live.twin import LiveView, Told, in_kernel
+from odps_nb.terms import format_bytes
 
 if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
@@ -34,15 +31,118 @@ if TYPE_CHECKING:
     from odps_nb.access.writing.rows import WriteOptions
     from odps_nb.terms import TableName
 
+PIECE = 1 << 20
+"""Bytes of one message: Jupyter's server closes the connection over messages of 10 MiB."""
+MAX_FILES = 10_000
+MAX_NAME = 1000
+_SPARE = 1 << 30  # bytes of the disk that are left to others
 _AT_ONCE = 4  # pieces that are asked for and have not come
 _NO_WIDGET = "run the cell again to choose files"
-_LANE = "upload"
 _MAX_NAMES = 20  # of files that the card lists
 _WAITING, _DONE = STATUS.format("#1a73e8"), STATUS.format("#1e8e3e")
 _NOTHING = (
     "No file was written yet. Files are chosen here when the kernel has no cell to run; if it was "
     "restarted, run the cell again."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A file as the browser announces it; ``modified`` in nanoseconds of UTC."""
+
+    name: str
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Announced:
+        """Check an announcement of the browser."""
+        name = str(told["name"]).replace("/", "_").encode("utf-8", "replace").decode()
+        size, modified = int(told["size"]), int(float(told["modified"]) * 1_000_000)
+        if not name or len(name) > MAX_NAME or size < 0:
+            raise ArgumentError(f"the browser announces {name[:80]!r} of {size} bytes")
+        return cls(name=name, size=size, modified=min(max(modified, 0), 2**63 - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A piece that the browser should send: of which file, and which bytes."""
+
+    file: int
+    start: int
+    size: int
+
+
+class PickedFiles:
+    """The files of one upload. They come piece by piece, each once and in order.
+
+    Iterating gives them as those of a folder; `close` removes them.
+    """
+
+    def __init__(self, announced: Sequence[Announced]) -> None:
+        if not 0 < len(announced) <= MAX_FILES:
+            raise ArgumentError(
+                f"{len(announced):,} files were chosen",
+                argument="files",
+                hint=f"choose 1 to {MAX_FILES:,}; a folder of more is for odps.write_files(folder)",
+            )
+        self.announced: tuple[Announced, ...] = tuple(announced)
+        self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
+        self._came = [0] * len(announced)
+        self._pieces = self.wanted()
+        self._next = next(self._pieces, None)
+        total, free = sum(one.size for one in announced), shutil.disk_usage(self._folder.name).free
+        if total + _SPARE > free:
+            self.close()
+            raise ConfigError(
+                f"the files have {format_bytes(total)}, and {self._folder.name} has room for "
+                f"{format_bytes(max(0, free - _SPARE))}",
+                option="TMPDIR",
+                hint="choose fewer files, or set TMPDIR to a larger disk",
+            )
+        for number in range(len(announced)):
+            self._path(number).touch(mode=0o600)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all bytes of all files have arrived."""
+        return all(one.size == came for one, came in zip(self.announced, self._came, strict=True))
+
+    def wanted(self) -> Iterator[Wanted]:
+        """Iterate over the pieces that the browser has to send, in order."""
+        for number, one in enumerate(self.announced):
+            for start in range(0, one.size, PIECE):
+                yield Wanted(number, start, min(PIECE, one.size - start))
+
+    def put(self, piece: Wanted, data: bytes | memoryview) -> None:
+        """Keep a piece."""
+        if piece != self._next or len(data) != piece.size:
+            raise FramingError(
+                f"{self.announced[piece.file].name} changed while it was sent",
+                hint="choose it again when nothing else writes to it",
+            )
+        with self._path(piece.file).open("ab", buffering=0) as file:
+            file.write(data)
+        self._came[piece.file] += piece.size
+        self._next = next(self._pieces, None)
+
+    def check(self) -> tuple[int, int]:
+        """Return the number of files and their bytes."""
+        return len(self.announced), sum(one.size for one in self.announced)
+
+    def __iter__(self) -> Iterator[FolderFile]:
+        for number, one in enumerate(self.announced):
+            file = self._path(number)
+            os.utime(file, ns=(one.modified, one.modified))
+            modified = file.stat().st_mtime_ns  # as finely as this disk keeps it
+            yield FolderFile(file=file, path=one.name, size=one.size, modified=modified)
+
+    def close(self) -> None:
+        """Remove the files. Idempotent."""
+        self._folder.cleanup()
+
+    def _path(self, number: int) -> Path:
+        return Path(os.path.realpath(self._folder.name), str(number))
 
 
 class Uploader(LiveView):
@@ -57,24 +157,22 @@ class Uploader(LiveView):
     """
 
     _script = Path(__file__).with_name("uploader.js")
+    _lane = "upload"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
         super().__init__()
         self._table, self._options = table, options
         self._create, self._accept = create, accept
-        self._shown = False
+        self._shown = self._writing = False
         self._picked: PickedFiles | None = None
-        self._run = 0  # number of the upload, so that pieces of an earlier one are known
+        self._number = 0  # of the upload, so that pieces of an earlier one are known
         self._pieces: Iterator[Wanted] = iter(())
-        self._writing = False
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
-        self._lanes = Lanes(tell_error=self._tell_error, tell_end=lambda _: None)
-        end_at_exit(self)
 
     def end(self) -> None:
         """Stop, and remove what came from the browser; called when the interpreter exits, too."""
-        self._lanes.close()
+        super().end()
         self._forget()
 
     def __repr__(self) -> str:
@@ -90,14 +188,14 @@ class Uploader(LiveView):
 
     def _ipython_display_(self) -> None:
         self._shown = True
-        self._twin.begin()
+        self._is_displayed = False  # another cell may have it
         self._show_record()
         if in_kernel():
-            self._twin.show_widget(self.widget(), _NO_WIDGET)
+            self._show_widget(_NO_WIDGET)
 
     def _show_record(self) -> None:
         names = () if self._picked is None else [one.name for one in self._picked.announced]
-        self._twin.show(_card(self._table.name, self.receipt, names))
+        self._show_static(_card(self._table.name, self.receipt, names))
 
     def _texts(self) -> Mapping[str, str]:
         where = str(self._table.name)
@@ -106,37 +204,21 @@ class Uploader(LiveView):
         return {"where": where, "accept": self._accept}
 
     def _send(self, message: Mapping[str, Any], *buffers: bytes) -> None:
-        super()._send({"run": self._run, **message}, *buffers)
+        super()._send({"run": self._number, **message}, *buffers)
 
     # -- requests of the browser ----------------------------------------------------------------
 
-    def receive(self, content: object, buffers: Sequence[Any] = ()) -> None:
-        """Do what a message of the browser asks for; returns at once, never raises."""
-        if not isinstance(content, Mapping):
-            return
-        try:
-            match content.get("do"):
-                case "ready":
-                    said = "" if self.receipt is None else _said(self.receipt)
-                    self._send({"kind": "ready", "said": said})
-                case "upload":
-                    self._begin(content)
-                case "piece" if not self._writing:
-                    self._take(content, buffers)
-                case "unreadable" if not self._writing:
-                    self._refuse(content)
-                case "cancel":
-                    self._cancel()
-        except (OdpsNbError, *MALFORMED) as error:
-            self._tell_error(_LANE, error)
+    def _on_ready(self, _: Mapping[str, Any], buffers: object) -> None:
+        said = "" if self.receipt is None else _said(self.receipt)
+        self._send({"kind": "ready", "said": said})
 
-    def _begin(self, content: Mapping[str, Any]) -> None:
+    def _on_upload(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:  # asked by another view of the same picker
             told = {"state": "failed", "lines": ["an upload of this picker is being written"]}
             self._send({"kind": "problem", "run": content["run"], **told})
             return
         self._forget()
-        self._run = int(content["run"])
+        self._number = int(content["run"])
         self.receipt = self.error = None
         self._picked = PickedFiles([Announced.of(one) for one in content["files"]])
         self._pieces = self._picked.wanted()
@@ -149,35 +231,41 @@ class Uploader(LiveView):
             wanted = {"file": next_one.file, "start": next_one.start, "size": next_one.size}
             self._send({"kind": "want", **wanted})
 
-    def _take(self, content: Mapping[str, Any], buffers: Sequence[Any]) -> None:
-        if self._picked is None or content["run"] != self._run:
-            return  # of an upload that was cancelled
-        piece = Wanted(int(content["file"]), int(content["start"]), int(content["size"]))
-        self._picked.put(piece, buffers[0])
-        self._ask()
-        self._write_if_whole()
+    def _expected(self, content: Mapping[str, Any]) -> PickedFiles | None:
+        """Return the files that a message adds to; ``None`` for one of an earlier upload."""
+        if self._writing or self._picked is None or content["run"] != self._number:
+            return None
+        return self._picked
 
-    def _refuse(self, content: Mapping[str, Any]) -> None:
-        if self._picked is not None and content["run"] == self._run:
-            name = self._picked.announced[int(content["file"])].name
+    def _on_piece(self, content: Mapping[str, Any], buffers: Sequence[Any]) -> None:
+        if (picked := self._expected(content)) is not None:
+            piece = Wanted(int(content["file"]), int(content["start"]), int(content["size"]))
+            picked.put(piece, buffers[0])
+            self._ask()
+            self._write_if_whole()
+
+    def _on_unreadable(self, content: Mapping[str, Any], _: object) -> None:
+        if (picked := self._expected(content)) is not None:
+            name = picked.announced[int(content["file"])].name
             raise ConfigError(
                 f"the browser cannot read {name}: {str(content['why'])[:200]}",
                 option="files",
                 hint="choose it again: it was moved, removed or changed since",
             )
 
-    def _cancel(self) -> None:
+    def _on_cancel(self, content: Mapping[str, Any], _: object) -> None:
         if self._writing:
-            self._lanes.cancel(_LANE)  # whether it came in time, the write will tell
+            self._stop(self._lane)  # whether it came in time, the write will tell
         elif self._picked is not None:
-            self._tell_error(_LANE, CancelledError("the upload was cancelled; nothing was written"))
+            error = CancelledError("the upload was cancelled; nothing was written")
+            self._tell_error(self._lane, error)
 
     # -- writing --------------------------------------------------------------------------------
 
     def _write_if_whole(self) -> None:
         if self._picked is not None and self._picked.is_whole:
             picked, self._writing = self._picked, True
-            self._lanes.run(_LANE, lambda token: self._write(picked, token))
+            self._run(self._lane, lambda token: self._write(picked, token))
 
     def _write(self, picked: PickedFiles, token: CancelToken) -> None:
         listener = Told(self._send, token.cancel)
@@ -198,10 +286,14 @@ class Uploader(LiveView):
             return  # the rows are there; only telling it failed
         self.error = error
         self._forget()
-        ours = isinstance(error, OdpsNbError)
-        lines = error_lines(error) if ours else [f"{type(error).__name__}: {error}"[:400]]
+        lines = [f"{type(error).__name__}: {error}"[:400]]
+        if isinstance(error, OdpsNbError):
+            lines = error_lines(error)
         state = "cancelled" if isinstance(error, CancelledError) else "failed"
         self._send({"kind": "problem", "state": state, "lines": lines})
+
+    def _tell_end(self, lane: str) -> None:
+        pass  # "done" or "problem" says it
 
     def _forget(self) -> None:
         picked, self._picked, self._pieces = self._picked, None, iter(())

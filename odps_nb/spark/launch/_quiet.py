@@ -102,7 +102,7 @@ def without_query_log() -> Iterator[None]:
     """Keep pyspark from logging as JSON a query error that it also raises, in this thread."""
     from pyspark.logger import PySparkLogger
 
-    # of pyspark's own class, which takes more arguments: whoever asks first decides it
+    # of pyspark's own class, which takes more arguments: the first caller decides it
     log, thread = PySparkLogger.getLogger(_QUERY_LOGS[0]), threading.get_ident()
 
     def is_of_others(record: logging.LogRecord) -> bool:

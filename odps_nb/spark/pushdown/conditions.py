@@ -47,10 +47,10 @@ _NAME = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed(ColumnValue):
-    """A condition over partition columns as it is typed; its values come from Spark.
+    """A condition over partition columns as it is typed; Spark evaluates it.
 
     ``names`` are the columns in the text, each with the partition column that it means. ``clocks``
-    are the places in the query where the clock is asked, ``start`` that of the text.
+    are the places in the query that read the clock, ``start`` is that of the text.
     """
 
     text: str

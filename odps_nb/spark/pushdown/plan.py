@@ -100,8 +100,8 @@ def with_partitions(
 ) -> TableRead:
     """Choose the partitions that the query may need.
 
-    A partition goes only if its own values say so. Where too many are left to be named, or one
-    that no request can name without doubt, the service is given the condition instead.
+    A partition is dropped only by its own values. If too many are left, or one that no request can
+    name without doubt, the rows are filtered by the condition instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)

@@ -82,7 +82,7 @@ _RANDOM = frozenset({"rand", "randn", "random", "uuid"})
 
 def is_regular(text: str, tokens: Sequence[Any], tree: Any) -> bool:
     """Whether the parsed tree shows everything that the query reads."""
-    if "\\\n" in text or "\\\r" in text:  # a comment of Spark goes on in the next line
+    if "\\\n" in text or "\\\r" in text:  # Spark continues a comment there
         return False
     said = [token.text.lower() for token in tokens if not _is_text(token)]
     if "|" in said or "|>" in said:  # a pipe of Spark, though an operator for sqlglot

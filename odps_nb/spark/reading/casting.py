@@ -16,12 +16,10 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of `schema`, by name (case does not matter) and in its exact types.
+    """Return the columns of `schema`, by case-insensitive name and in its exact types.
 
-    Digits of a time below its target's unit are cut (towards the past); everything else that
-    would change a value raises.
-
-    Raises `ConversionError`.
+    Digits of a time below the target's unit are cut; everything else that would change a value
+    raises `ConversionError`.
     """
     if batch.schema.equals(schema):
         return batch

@@ -23,12 +23,7 @@ _SHOWN = 200
 
 
 def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
-    """Return the plan, as `odps_nb.access.reading.planning.plan_read` makes it of the same options.
-
-    One request for the table's schema, where names must be checked.
-
-    Raises `NotFoundError` or `ArgumentError`.
-    """
+    """Return the plan of a read; one request for the table's schema, if names are checked."""
     from odps_nb.access.reading.planning import plan_read
     from odps_nb.client.catalog import fetch_table
 

@@ -83,13 +83,7 @@ class ReadTask:
 def read_split(
     task: ReadTask, number: int, schema: pa.Schema, *, expired: str = _EXPIRED
 ) -> Iterator[pa.RecordBatch]:
-    """Read one split over HTTP as batches of exactly that Arrow schema.
-
-    Columns are selected by name. Leaving the iterator early closes the connection. ``expired``
-    is the hint for a session that is over.
-
-    Raises `SessionExpiredError` or `ConversionError`.
-    """
+    """Read one split as batches of exactly that schema; ``expired`` is the hint if it is over."""
     from odps_nb.client.read.splits import iter_split
     from odps_nb.convert.references import present_batch
 

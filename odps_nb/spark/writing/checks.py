@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as spark
 
 from odps_nb.access.checks import check_partition
-from odps_nb.access.writing.new_columns import check_same_partitions, partitioned
+from odps_nb.access.writing.columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.client.catalog import fetch_table, table_exists
 from odps_nb.client.table_changes import create_table

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.access.blob import Blob, NewBlob
+from odps_nb.access.blob import NewBlob
 from odps_nb.access.blobs.paths import map_blobs
 from odps_nb.access.writing.replacing import named_partitions
 from odps_nb.access.writing.sources import (
@@ -97,12 +97,7 @@ def write_partition(
         ):
             stream = open_write_stream(storage, task.session, name, tracker=tracker)
             with stream:
-                uploader = BlobUploader(
-                    stream=stream,
-                    target=task.target,
-                    column_ids=stream.schema.column_ids,
-                    copy=lambda reference: Blob(storage, reference),
-                )
+                uploader = BlobUploader(stream, task.target, storage)
                 named: set[str] = set()
                 fitted = _named(_fitted(first, rows, task.target, uploader), task, named)
                 stamped = (task.stamp.put(batch, stream.schema) for batch in fitted)

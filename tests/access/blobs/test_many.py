@@ -197,7 +197,7 @@ def test_a_link_in_the_folder_leads_nowhere(odps, hostile, tmp_path):
 
 
 def test_ten_thousand_files_of_one_name_are_no_obstacle(tmp_path):
-    from odps_nb.access.blobs.saving import Folder
+    from odps_nb.access.saving import Folder
 
     folder = Folder(tmp_path)
     names = [folder.save([b""], "image.jpg").name for _ in range(10_500)]

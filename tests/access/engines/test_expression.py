@@ -10,7 +10,15 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow.compute import field
 
-from odps_nb.access.engines.expression import ARROW, Call, Field, build, fields_of, parts_of, read
+from odps_nb.access.engines.expression import (
+    ARROW,
+    Field,
+    FunctionCall,
+    build,
+    fields_of,
+    parts_of,
+    read,
+)
 
 NOTHING = pa.scalar(None, pa.bool_())
 UNDERSTOOD = [
@@ -62,7 +70,7 @@ def test_everything_else_is_not_understood(expression):
 def test_parts_are_what_all_has_to_hold():
     expression = (field("x") > 1) & ((field("y") > 2) & (field("z") | field("w")))
     parts = list(parts_of(read(expression)))
-    assert [one.name for one in parts if isinstance(one, Call)] == [
+    assert [one.name for one in parts if isinstance(one, FunctionCall)] == [
         "greater",
         "greater",
         "or_kleene",

@@ -16,9 +16,9 @@ import odps_nb
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.errors import ChecksumError
-from odps_nb.notebook.magics.status import Operations
 from odps_nb.notebook.progress import words
 from odps_nb.notebook.progress.cards import card_html, card_text
+from odps_nb.notebook.progress.operations import Operations
 from tests.support.sockets.peers import Line, Peer
 
 if TYPE_CHECKING:

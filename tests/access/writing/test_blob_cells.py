@@ -117,15 +117,11 @@ def test_what_is_no_content_is_named_with_its_row(text, value, said):
     assert caught.value.column.startswith("c")
 
 
-def test_the_hint_guesses_what_was_meant(tmp_path):
-    path = tmp_path / "a.png"
-    path.write_bytes(b"x")
-    with pytest.raises(ConversionError) as caught:
-        check_cells([str(path)], column("blob"))
-    assert caught.value.hint == "pass pathlib.Path(…) for a file"
+def test_the_hint_says_how_to_pass_a_file_a_text_or_a_blob():
     with pytest.raises(ConversionError) as caught:
         check_cells(["/wByZWYw"], column("blob"))
-    assert "odps.blob(reference)" in caught.value.hint
+    for way in ("pathlib.Path(…)", "text.encode()", "odps.blob(reference)"):
+        assert way in caught.value.hint
 
 
 def test_a_required_cell_may_not_be_missing():

@@ -18,7 +18,7 @@ import pytest
 from odps_nb.access.binding.literals import literal
 from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
-from odps_nb.notebook.magics.context import _Names
+from odps_nb.notebook.magics.context import _names_of
 from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def test_rows_under_any_value_are_found_without_naming_the_partition(table: Tabl
 
 def test_only_what_can_be_typed_is_completed(odps: Connection, table: Table) -> None:
     offered = {str(PartitionSpec((("ds", value),))) for value in NAMED}
-    assert set(_Names(odps).partitions(table.name.table)) == offered
+    assert set(_names_of(odps)("partitions", table.name.table)) == offered
 
 
 @pytest.mark.parametrize("value", ["03", "+3", "3.0", "-0", "٣", "0x3", "1e3"])

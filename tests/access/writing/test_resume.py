@@ -17,7 +17,7 @@ import pytest
 from odps_nb.access.connection import Connection
 from odps_nb.access.writing import files as writing
 from odps_nb.access.writing import resumable
-from odps_nb.access.writing.journal import Journal, open_journal
+from odps_nb.access.writing.resumable import Journal, open_journal
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
 from odps_nb.client.write.operations import WriteSessionRef

@@ -14,10 +14,11 @@ import threading
 import pytest
 
 from odps_nb.notebook.display.html import escape
-from odps_nb.notebook.gallery.view import mimebundle
+from odps_nb.notebook.gallery.page import mimebundle
 from odps_nb.notebook.preview import tile as preview
 from odps_nb.notebook.preview.kinds.markup import POLICY
 from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.previews import Column
 from tests.support.sockets.peers import own_address
 from tests.support.svgs import HEAD, HOSTILE, PLAIN
 
@@ -37,13 +38,6 @@ class Value:
 
     def open(self):
         return File(self.data)
-
-
-class Column(list):
-    title = "t.c"
-
-    def caption(self, index):
-        return f"blob {index}"
 
 
 class Listener:

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.browser
 
 SQL = "%%odps sql -o daily\nselect ds, count(*) as n -- each day\nfrom orders"
 # 10,000 names as if the service had them; first those that %odps connect asks for in a thread
-FILL = """from odps_nb.notebook.magics.options import loaded_magics
-cache = loaded_magics().context.cache()
+FILL = """from odps_nb.notebook.progress.operations import loaded_magics
+cache = loaded_magics().context.cache
 while cache.known("tables", "") is None:
     pass
 cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])"""

@@ -13,8 +13,9 @@ import pytest
 from fuzz import document_files, media_files
 from odps_nb.local.samples import documents
 from odps_nb.notebook.display.html import escape
-from odps_nb.notebook.gallery import view as gallery
+from odps_nb.notebook.gallery import page as gallery
 from odps_nb.notebook.preview import tile as preview
+from tests.support import previews
 
 pytestmark = pytest.mark.browser
 
@@ -42,7 +43,7 @@ class Value:
         raise AssertionError("nothing is saved here")
 
 
-class Column(list):
+class Column(previews.Column):
     title = f"media.{NASTY}"
 
     def caption(self, index):
@@ -51,7 +52,7 @@ class Column(list):
 
 @pytest.fixture(scope="module")
 def samples(sample_blobs):
-    blobs = [b and Value(b.data, b.mime_type, b.file_name) for b in sample_blobs]
+    blobs = [Value(b.data, b.mime_type, b.file_name) for b in sample_blobs if b is not None]
     return Column([*blobs, Value(NASTY.encode(), NASTY, NASTY)])
 
 

@@ -21,10 +21,10 @@ from odps_nb.notebook.display import html
 from odps_nb.notebook.display.listing import Listing
 from odps_nb.notebook.gallery.page import Page
 from odps_nb.notebook.magics.context import Context
-from odps_nb.notebook.magics.options import Options
 from odps_nb.notebook.preview.tile import mimebundle
 from odps_nb.notebook.progress.cards import CardListener, card_text
 from odps_nb.notebook.progress.line import _what
+from odps_nb.notebook.progress.operations import Options
 
 FORMULA = r"$\href{https://example.org}{N}$"
 UNSEEN = [
@@ -98,7 +98,7 @@ def bundles(shown: list, shell) -> list[dict[str, str]]:
         operation="read", title=HOSTILE, phase=Phase.FAILED, message=HOSTILE, session_id=HOSTILE
     )
     card = CardListener(options=Options(progress="html"), delay=0)
-    card._publish(snapshot)
+    card._draw(snapshot)
     Context.show_note(HOSTILE)
     Context.show_text(HOSTILE)
     listing = Listing(headers=(HOSTILE,), rows=((HOSTILE,),), caption=HOSTILE)

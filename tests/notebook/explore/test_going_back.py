@@ -11,7 +11,7 @@ import pytest
 import odps_nb
 from odps_nb import Connection
 from odps_nb.access.looking.browsing import rows_of
-from odps_nb.access.looking.paging import RowPlace
+from odps_nb.client.read.splits import RowPlace
 from odps_nb.notebook.explore.pages import MOST_MARKS, Mark, PageMarks
 from odps_nb.notebook.explore.view import Choice, RowView
 from tests.support.compat.recorder import Recorder, recording
@@ -57,7 +57,7 @@ def expected(number: int) -> list[int]:
 
 def look(view: RowView, number: int) -> None:
     """Look at a page that is no longer kept."""
-    view._pager._cache.clear()
+    view._pager._pages.clear()
     assert ids(view.page(number * SIZE)) == expected(number)
 
 

@@ -202,7 +202,7 @@ def test_pages_of_a_condition_go_back_also_to_those_that_are_not_kept(view):
     forwards = [ids(view.page(start)) for start in range(0, 600, 100)]
     assert view.page(600).start == 500  # the rows end with a full page
     assert view.total == 600
-    view._pager._cache.clear()
+    view._pager._pages.clear()
     backwards = [ids(view.page(start)) for start in range(500, -100, -100)]
     assert backwards == forwards[::-1]
 

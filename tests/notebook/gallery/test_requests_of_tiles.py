@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
-from odps_nb.access.blob import BlobColumn
-from odps_nb.notebook.gallery.view import MAX_TILES, Gallery
+from odps_nb.access.blobs.column import BlobColumn
+from odps_nb.notebook.gallery.page import MAX_TILES
+from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.terms import BlobReference
 from tests.support.messages import Browser, came
 

@@ -4,11 +4,12 @@ import pytest
 
 from fuzz.preview_files import files
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.notebook.gallery import facts
-from odps_nb.notebook.gallery.facts import Choice, Facts
+from odps_nb.notebook.gallery import chosen
+from odps_nb.notebook.gallery.chosen import Chosen, GalleryChoice
 from odps_nb.notebook.gallery.tiles import Tiles
 from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.notebook.preview.registry import kinds
+from tests.support import previews
 from tests.support.previews import Value
 
 POEM = "床前明月光，疑是地上霜。\n举头望明月，低头思故乡。\n" * 4
@@ -37,10 +38,8 @@ class Opened(Value):
         return super().open()
 
 
-class Column(list):
-    """Some blobs with a title, no two of which say anything in their row."""
-
-    title = "media.content"
+class Column(previews.Column):
+    """Some blobs whose rows say nothing."""
 
     def caption(self, index):
         return ""
@@ -99,7 +98,7 @@ def test_texts_are_read_once_for_all_searches(column):
 
 
 def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypatch):
-    monkeypatch.setattr(facts, "_KEPT", 0)
+    monkeypatch.setattr(chosen, "_KEPT", 0)
     gallery = Gallery(column)
     gallery.search("hamburg")
     gallery.search("明月")
@@ -112,8 +111,8 @@ def test_texts_that_are_not_kept_are_read_again_and_found_alike(column, monkeypa
 
 
 def test_what_is_read_for_an_earlier_search_answers_no_later_one(column):
-    held = Facts(column)
-    early, late = Choice(search="hamburg"), Choice(search="明月")
+    held = Chosen(column)
+    early, late = GalleryChoice(search="hamburg"), GalleryChoice(search="明月")
     places = held.missing(early)
     reading = held.look(early, places, CancelToken())
     assert next(reading) == 0
@@ -121,7 +120,7 @@ def test_what_is_read_for_an_earlier_search_answers_no_later_one(column):
     list(reading)
     list(held.look(late, held.missing(late), CancelToken()))
     assert held.missing(late) == []
-    assert [list(TEXTS)[index] for index in held.indices(late)] == ["gbk", "utf-16", "utf-8"]
+    assert [list(TEXTS)[index] for index in held.ordered(late)] == ["gbk", "utf-16", "utf-8"]
 
 
 def test_only_the_beginning_of_a_text_is_searched():
@@ -137,10 +136,7 @@ def test_only_the_beginning_of_a_text_is_searched():
 
 def test_a_filter_by_kind_agrees_with_the_tiles():
     column = Column(Opened(data) for data in (*TEXTS.values(), *files().values()))
-    drawn = {
-        made["index"]: made["kind"]
-        for made in Tiles(column, Facts(column)).read(range(len(column)))
-    }
+    drawn = {made["index"]: made["kind"] for made in Tiles(Chosen(column)).read(range(len(column)))}
     gallery = Gallery(column)
     for kind in kinds():
         gallery.show_only(kind.name)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from odps_nb.access.blob import BlobColumn
-from odps_nb.notebook.gallery.view import Gallery, mimebundle
+from odps_nb.access.blobs.column import BlobColumn
+from odps_nb.notebook.gallery.page import mimebundle
+from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.terms import BlobReference
 
 

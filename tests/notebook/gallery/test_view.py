@@ -19,9 +19,10 @@ from odps_nb.errors import (
 )
 from odps_nb.local.samples import pictures
 from odps_nb.notebook.gallery import tiles
-from odps_nb.notebook.gallery.page import drawn_pages
-from odps_nb.notebook.gallery.view import MAX_TILES, OUTPUT_BUDGET, Gallery, mimebundle
+from odps_nb.notebook.gallery.page import MAX_TILES, OUTPUT_BUDGET, drawn_pages, mimebundle
+from odps_nb.notebook.gallery.view import Gallery
 from tests.support.messages import Browser, came
+from tests.support.previews import Column
 
 PICTURE = re.compile(r"data:image/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*")
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -52,15 +53,6 @@ class Value:
         return target
 
 
-class Column(list):
-    """Some blobs with a title."""
-
-    title = "media.content"
-
-    def caption(self, index):
-        return f"blob {index}"
-
-
 class Seen(HTMLParser):
     """The tags and text of a piece of HTML."""
 
@@ -81,7 +73,9 @@ class Seen(HTMLParser):
 @pytest.fixture(scope="module")
 def samples(sample_blobs):
     return Column(
-        blob and Value(blob.data, blob.mime_type, blob.file_name) for blob in sample_blobs
+        Value(blob.data, blob.mime_type, blob.file_name)
+        for blob in sample_blobs
+        if blob is not None
     )
 
 
@@ -95,7 +89,6 @@ def test_the_sample_gallery_has_one_figure_per_blob(samples, sample_bundle):
     page = Seen(sample_bundle["text/html"])
     assert page.tags.count("figure") == len(samples)
     assert f"media.content · {len(samples)} blobs" in page.text
-    assert "null" in page.text
     assert {"script", "style", "iframe", "link"}.isdisjoint(page.tags)
 
 
@@ -131,16 +124,6 @@ def test_the_title_is_text():
     bundle = mimebundle(column)
     assert {"script", "img"}.isdisjoint(Seen(bundle["text/html"]).tags)
     assert NASTY in Seen(bundle["text/html"]).text
-
-
-def test_only_a_media_type_that_was_asked_for_is_shown(samples):
-    page = Seen(mimebundle(samples, mime="image/svg")["text/html"])
-    assert page.tags.count("figure") == 2
-    few = ("rose.svg", "not_a_picture.png", "spinner.gif", "order.json")
-    column = Column(blob for blob in samples if blob is not None and blob.file_name in few)
-    page = Seen(mimebundle(column, mime="image/")["text/html"])
-    assert page.tags.count("figure") == 2
-    assert "not_a_picture.png" not in page.text
 
 
 # -- budgets ------------------------------------------------------------------------------------
@@ -319,7 +302,7 @@ def test_messages_tell_texts_and_pictures_and_no_markup(samples):
 
 
 def test_the_message_of_an_enlarged_blob_has_what_plays(samples):
-    names = [blob and blob.file_name for blob in samples]
+    names = [blob.file_name for blob in samples]
     gallery = Gallery(samples)
     browser = gallery._widget = Browser()
     for name in ("melody.wav", "mountains.jpg"):

@@ -6,8 +6,8 @@ from array import array
 
 import pytest
 
-from odps_nb.access.blob import BlobColumn
-from odps_nb.notebook.gallery import requests
+from odps_nb.access.blobs.column import BlobColumn
+from odps_nb.notebook.gallery import view
 from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.notebook.live import twin
 from odps_nb.terms import BlobReference
@@ -81,7 +81,7 @@ def test_a_filter_means_what_the_bytes_are(live):
     assert told["chosen"] == "image"
     indices = unpacked(buffers)
     assert len(indices) == told["count"] < 47
-    formats = gallery._chosen.facts._formats
+    formats = gallery._chosen._formats
     assert {formats[index].kind for index in indices} == {"image"}
     sizes = [gallery._column[index].size for index in indices]
     assert sizes == sorted(sizes)
@@ -134,7 +134,7 @@ def test_many_blobs_are_looked_at_only_when_that_is_confirmed_and_until_it_is_en
 
 
 def test_more_than_one_can_scroll_to_is_said(column, monkeypatch):
-    monkeypatch.setattr(requests, "MAX_SHOWN", 10)
+    monkeypatch.setattr(view, "MAX_SHOWN", 10)
     gallery = Gallery(column)
     gallery._widget = browser = Browser()
     gallery.receive({"do": "ready"})

@@ -7,28 +7,25 @@ import pytest
 
 from odps_nb.errors import ConnectError
 from odps_nb.notebook.magics.commands import COMMANDS
-from odps_nb.notebook.magics.completion import Known, complete
-from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics.completion import Known, NameCache, complete
 
 
-class Names:
+def names(kind, of):
     """Names that are known at once."""
-
-    def tables(self):
-        return ["orders", "media", "Documents"]
-
-    def columns(self, table):
-        hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # attack 4: they would be lines of a cell
-        return {"orders": ["id", "amount", "ds", *hostile], "media": hostile}.get(table, [])
-
-    def partitions(self, table):
-        return {"orders": ["ds=2024-01-01", "ds=2024-01-02"]}.get(table, [])
+    hostile = ["x\n!touch x", "x\u2028y", "x\x00"]  # attack 4: they would be lines of a cell
+    known = {
+        ("tables", ""): ["orders", "media", "Documents"],
+        ("columns", "orders"): ["id", "amount", "ds", *hostile],
+        ("columns", "media"): hostile,
+        ("partitions", "orders"): ["ds=2024-01-01", "ds=2024-01-02"],
+    }
+    return known.get((kind, of), [])
 
 
 def words(before: str, after: str = "") -> tuple[str, ...] | None:
     known = Known(
         commands=COMMANDS,
-        names=Names(),
+        names=names,
         variables=lambda: ["frame", "other"],
         profiles=lambda: ["prod"],
         tables_of=lambda variable: {"odps": ["orders", "media"]}.get(variable),
@@ -109,18 +106,14 @@ class Slow:
         self.may_answer = threading.Event()
         self.fails = False
 
-    def tables(self):
+    def __call__(self, kind, of):
+        if kind != "tables":
+            return [f"{of}_c"]
         self.calls += 1
         assert self.may_answer.wait(10)
         if self.fails:
             raise ConnectError("nobody listens")
         return [f"t{self.calls}"]
-
-    def columns(self, table):
-        return [f"{table}_c"]
-
-    def partitions(self, table):
-        return [f"{table}=1"]
 
 
 class Clock:
@@ -150,44 +143,44 @@ def cache():
 
 def test_a_lookup_never_waits_for_the_service(cache):
     names, source, _ = cache
-    assert names.tables() == ()  # the source does not answer before it may
-    assert names.tables() == ()
+    assert names.look_up("tables") == ()  # the source does not answer before it may
+    assert names.look_up("tables") == ()
     source.may_answer.set()
-    wait_until(lambda: names.tables() == ("t1",))
+    wait_until(lambda: names.look_up("tables") == ("t1",))
     assert source.calls == 1
 
 
 def test_old_names_are_given_while_new_ones_are_fetched(cache):
     names, source, clock = cache
     source.may_answer.set()
-    names.tables()
-    wait_until(lambda: names.tables() == ("t1",))
+    names.look_up("tables")
+    wait_until(lambda: names.look_up("tables") == ("t1",))
     source.may_answer.clear()
     clock.now = 61
-    assert names.tables() == ("t1",)
+    assert names.look_up("tables") == ("t1",)
     source.may_answer.set()
-    wait_until(lambda: names.tables() == ("t2",))
+    wait_until(lambda: names.look_up("tables") == ("t2",))
 
 
 def test_a_failure_is_silent_and_asked_again_later(cache):
     names, source, clock = cache
     source.fails = True
     source.may_answer.set()
-    names.tables()
+    names.look_up("tables")
     wait_until(lambda: source.calls == 1)
-    assert names.columns("a") == ()
-    wait_until(lambda: names.columns("a") == ("a_c",))
-    assert names.tables() == ()
+    assert names.look_up("columns", "a") == ()
+    wait_until(lambda: names.look_up("columns", "a") == ("a_c",))
+    assert names.look_up("tables") == ()
     source.fails, clock.now = False, 61
-    names.tables()
-    wait_until(lambda: names.tables() == ("t2",))
+    names.look_up("tables")
+    wait_until(lambda: names.look_up("tables") == ("t2",))
 
 
 def test_a_closed_cache_starts_nothing(cache):
     names, source, _ = cache
     names.close()
     names.close()
-    assert names.tables() == ()
+    assert names.look_up("tables") == ()
     assert source.calls == 0
 
 
@@ -195,10 +188,10 @@ def test_a_first_lookup_waits_a_moment_and_a_hanging_service_is_waited_for_once(
     source = Slow()
     cache = NameCache(source, patience=0.05)
     began = time.monotonic()
-    assert cache.tables() == ()
+    assert cache.look_up("tables") == ()
     assert time.monotonic() - began < 5  # not the ten seconds that this service takes
     for _ in range(1000):
-        assert cache.tables() == ()
+        assert cache.look_up("tables") == ()
     assert time.monotonic() - began < 20  # 1000 waits would be 50 seconds
     source.may_answer.set()
     cache.close()
@@ -209,10 +202,10 @@ def test_a_first_lookup_has_the_names_of_a_service_that_answers():
     source.may_answer.set()
     cache = NameCache(source, patience=30)
     cache.prefetch()
-    assert cache.columns("t") == ("t_c",)
-    assert cache.tables() == ("t1",)
+    assert cache.look_up("columns", "t") == ("t_c",)
+    assert cache.look_up("tables") == ("t1",)
     source.fails = True
     failing = NameCache(source, patience=30)
-    assert failing.tables() == ()  # at once: it is told of the failure
+    assert failing.look_up("tables") == ()  # at once: it is told of the failure
     for one in (cache, failing):
         one.close()

@@ -17,24 +17,20 @@ from odps_nb.errors import (
     ServerFaultError,
     ThrottledError,
 )
-from odps_nb.notebook.magics import names, sidebar
-from odps_nb.notebook.magics.names import NameCache
+from odps_nb.notebook.magics import completion, sidebar
+from odps_nb.notebook.magics.completion import NameCache
 from odps_nb.notebook.magics.sidebar import answer, children
 from tests.support.sockets.relays import TlsFront
 
 
-class Nobody:
-    """A source that must not be asked: the sidebar asks for itself."""
-
-    def tables(self):
-        raise AssertionError
-
-    columns = partitions = tables
+def nobody(kind, of):
+    """Fail: the sidebar asks for itself."""
+    raise AssertionError
 
 
 @pytest.fixture
 def cache() -> NameCache:
-    return NameCache(Nobody())
+    return NameCache(nobody)
 
 
 @dataclass
@@ -118,7 +114,7 @@ def test_ten_thousand_tables_are_all_there_and_too_many_are_said(odps, cache, mo
     cache.remember("tables", "", [f"table_{n:05}" for n in range(10_000)])
     found = children(odps, cache, "tables", ["local", "default"])
     assert (len(found["items"]), found["more"]) == (10_000, False)
-    monkeypatch.setattr(names, "MAX_NAMES", 2)
+    monkeypatch.setattr(completion, "MAX_NAMES", 2)
     monkeypatch.setattr(sidebar, "MAX_NAMES", 2)
     found = children(odps, cache, "tables", ["local", "default"], fresh=True)
     assert (len(found["items"]), found["more"]) == (2, True)
@@ -179,7 +175,7 @@ def test_the_front_end_gets_json_and_errors_as_lines(shell, odps, service):
 
 def test_the_cache_forgets_what_is_old_and_never_waits_for_what_nobody_asked():
     now = [0.0]
-    cache = NameCache(Nobody(), ttl=60, clock=lambda: now[0])
+    cache = NameCache(nobody, ttl=60, clock=lambda: now[0])
     assert cache.known("tables", "") is None
     cache.remember("tables", "", ["orders"])
     assert cache.known("tables", "") == ("orders",)
@@ -188,22 +184,17 @@ def test_the_cache_forgets_what_is_old_and_never_waits_for_what_nobody_asked():
 
 
 def test_a_list_that_completion_asks_for_is_waited_for_not_asked_twice():
-    class Slow(Nobody):
-        def tables(self):
-            return ["orders"]
-
-    cache = NameCache(Slow(), patience=30)
+    cache = NameCache(lambda kind, of: ["orders"], patience=30)
     cache.prefetch()
     assert cache.known("tables", "") == ("orders",)
     cache.close()
 
 
 def test_names_that_could_not_be_had_are_asked_for_by_the_sidebar():
-    class Broken(Nobody):
-        def tables(self):
-            raise ConnectError("no answer")
+    def broken(kind, of):
+        raise ConnectError("no answer")
 
-    cache = NameCache(Broken(), patience=30)
+    cache = NameCache(broken, patience=30)
     cache.prefetch()
     assert cache.known("tables", "") is None
     cache.close()

@@ -59,7 +59,7 @@ def test_help_names_what_is_special(ip):
 
 
 def test_tab_offers_tables_and_columns_as_for_sql(ip):
-    ip.magics_manager.registry["OdpsMagics"].context.names()
+    ip.magics_manager.registry["OdpsMagics"].context.names("tables", "")
     with provisionalcompleter():
         found = ip.Completer.completions("%%odps spark --dr", len("%%odps spark --dr"))
         assert "--dry-run" in [one.text for one in found]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from odps_nb import load_ipython_extension
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.notebook.magics.status import MAX_OPERATIONS, Operations
 from odps_nb.notebook.progress.cards import CardListener
+from odps_nb.notebook.progress.operations import MAX_OPERATIONS, Operations
 
 
 def test_operations_are_numbered_and_the_oldest_is_forgotten():

@@ -38,7 +38,9 @@ def test_a_variable_makes_its_table(ip, new_name):
     assert "--create" in missing.value.hint
     run(ip, f"%odps write rows {name} --create --partitioned-by ds -q")
     assert [str(one) for one in run(ip, f"%odps schema {name}").partitions()] == ["ds=a", "ds=b"]
-    assert "--pattern is for a folder" in usage_error(ip, f"%odps write rows {name} --pattern *.a")
+    assert "--pattern cannot be used here" in usage_error(
+        ip, f"%odps write rows {name} --pattern *.a"
+    )
     ip.user_ns["rows"] = pd.DataFrame({"id": [3]}, index=pd.Index(["b"], name="ds"))
     run(ip, f"%odps write --index rows {name} -q")
     ip.user_ns["rows"] = [{"id": 4, "ds": "b"}]
@@ -59,7 +61,7 @@ def test_a_folder_is_written_as_files(ip, new_name, tmp_path):
     assert wrong == "there is no variable 'foldr'; did you mean folder?"
     assert usage_error(ip, f"%odps write ./foldr {name}") == "there is no folder './foldr'"
     assert "-p KEY=VALUE" in usage_error(ip, f"%odps write folder {name} --partitioned-by a")
-    assert "--index is for pandas" in usage_error(ip, f"%odps write folder {name} --index")
+    assert "--index cannot be used here" in usage_error(ip, f"%odps write folder {name} --index")
 
 
 # -- blobs ------------------------------------------------------------------------------------

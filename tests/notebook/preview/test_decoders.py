@@ -20,7 +20,7 @@ from PIL import Image
 from fuzz import document_files, media_files, science_files
 from fuzz.media_files import psd
 from odps_nb.convert.pictures import PICTURES
-from odps_nb.notebook.explore.thumbnails import thumbnail
+from odps_nb.notebook.explore.static import thumbnail
 from odps_nb.notebook.preview import parsing
 from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import containers

@@ -20,7 +20,7 @@ from PIL import Image
 from odps_nb.child_process import LENGTHS
 from odps_nb.errors import MissingDependencyError
 from odps_nb.local.samples import pictures
-from odps_nb.notebook.gallery.view import mimebundle
+from odps_nb.notebook.gallery.page import mimebundle
 from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.shared import GRID
 from odps_nb.notebook.preview.tile import tile

@@ -14,8 +14,8 @@ from odps_nb.client.calls.progress import (
     ProgressTracker,
     SplitProgress,
 )
-from odps_nb.notebook.magics.options import Options
 from odps_nb.notebook.progress.cards import MAX_BARS, CardListener, card_html, card_text
+from odps_nb.notebook.progress.operations import Options
 
 MARKUP = "<img src=x onerror=alert(1)>&\"'"
 

@@ -6,7 +6,7 @@ import threading
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from odps_nb.notebook.progress.cells import after_cell
+from odps_nb.notebook.display.output import after_cell
 
 
 def test_each_cell_tells_its_error_in_its_own_thread_until_it_is_taken_out(

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.notebook.magics.options import Options
 from odps_nb.notebook.progress.line import LineListener
+from odps_nb.notebook.progress.operations import Options
 
 
 class Terminal(io.StringIO):

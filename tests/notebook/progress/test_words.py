@@ -64,7 +64,7 @@ def test_tasks_of_another_engine_are_counted_and_give_the_share_where_nothing_be
     with ProgressTracker("write", "t") as tracker:
         tracker.phase(Phase.WRITING)
         tracker.count_tasks(2, 8)
-        assert words.headline(tracker.snapshot()) == "write t: writing, 25 %"
+        assert words.ending(tracker.snapshot()) == "writing, 25 %"
         assert words.amounts(tracker.snapshot()) == ["2 of 8 tasks"]
         tracker.plan(rows_total=10)
         tracker.add(rows=5)

@@ -11,8 +11,7 @@ import pytest
 
 from odps_nb.access.connection import Connection
 from odps_nb.errors import ArgumentError, ConfigError, FramingError
-from odps_nb.notebook.upload.picked import PIECE, Announced, PickedFiles, Wanted
-from odps_nb.notebook.upload.uploader import Uploader
+from odps_nb.notebook.upload.uploader import PIECE, Announced, PickedFiles, Uploader, Wanted
 
 Name = Callable[[str], str]
 

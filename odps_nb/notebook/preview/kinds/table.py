@@ -7,6 +7,7 @@ from typing import Final
 
 from odps_nb.notebook.preview.drawing import Drawing, Excerpt, table_of
 from odps_nb.notebook.preview.kind import TEXTS, Format, Head, Kind, text_of
+from odps_nb.notebook.preview.kinds import text as plain
 from odps_nb.notebook.preview.shared import Size
 from odps_nb.parsing.delimited import HIVE, form_of, lines_of, unevenness
 from odps_nb.parsing.values import UnshowableError
@@ -32,10 +33,7 @@ def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing
         raise UnshowableError(f"not {format.label}")
     if not excerpt.whole:
         text = text[: text.rfind("\n") + 1] or text  # the last line may be cut
-    try:
-        lines = list(lines_of(text, form))
-    except ValueError as error:
-        raise UnshowableError(f"not {format.label}: {error}") from None
+    lines = list(lines_of(text, form))
     width, note = max((len(row) for _, row in lines), default=0), ""
     head, body = list(lines[0][1]), [row for _, row in itertools.islice(lines, 1, size.rows + 1)]
     count = len(lines) - 1
@@ -55,6 +53,7 @@ KIND = Kind(
     name="table",
     formats=(_CSV, _TSV, _HIVE),
     draw=_draw,
+    fallback=plain.draw,
     recognise=_recognise,
     precedence=TEXTS + 30,
 )

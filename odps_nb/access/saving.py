@@ -35,35 +35,27 @@ _DEVICES = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³
 def safe_name(stated: str) -> str:
     """Return a safe file name for one given by an uploader; empty if nothing is left.
 
-    No folders, no hidden files, no control, direction or unseen characters, no device names, no
-    option of a command (``-rf``), at most 150 bytes with the ending kept. A name that Python or
-    another tool would load where it lies, such as ``pandas.py``, gets ``blob-`` in front, which
-    no ``import`` can name; an ending by which a file manager acts, such as ``.scf``, gets ``_``.
+    No folders, hidden files, control, direction or invisible characters, device names, or options
+    of a command (``-rf``); at most 150 bytes with the ending kept. A name that Python or another
+    tool would load, such as ``pandas.py``, gets ``blob-`` in front, which no ``import`` can name;
+    an ending on which a file manager acts, such as ``.scf``, gets ``_``.
     """
     name, made = "", _FORBIDDEN.sub("_", stated.replace("\\", "/").rsplit("/", 1)[-1])
-    made = "".join("_" if _is_unseen(sign) else sign for sign in made)
+    made = "".join(
+        "_" if sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp") else sign
+        for sign in made
+    )
     while made != name:  # cutting it may leave a blank at the end, or the name of a device
-        name, made = made, _cut(_no_device(_not_loaded(_trimmed(made))))
+        name, made = made, re.sub(r"\s+", " ", made.strip()).strip(".")
+        made = _not_loaded(f"_{made}" if made.startswith("-") else made)
+        made = _cut(f"_{made}" if _DEVICES.match(made) else made)
     return name
-
-
-def _is_unseen(sign: str) -> bool:
-    return sign in _UNSEEN or unicodedata.category(sign) in ("Cf", "Zl", "Zp")
 
 
 def _not_loaded(name: str) -> str:
     if _ACTED_ON.fullmatch(name):
         return f"{name}_"
     return f"blob-{name}" if _LOADED.fullmatch(name) and not name.startswith("blob-") else name
-
-
-def _trimmed(name: str) -> str:
-    name = re.sub(r"\s+", " ", name.strip()).strip(".")
-    return f"_{name}" if name.startswith("-") else name
-
-
-def _no_device(name: str) -> str:
-    return f"_{name}" if _DEVICES.match(name) else name
 
 
 def _cut(name: str) -> str:
@@ -83,69 +75,37 @@ def file_name_for(stated: str, mime_type: str, token: str) -> str:
     return f"blob-{hashlib.sha256(token.encode()).hexdigest()[:12]}{ending}"
 
 
-def save_stream(
-    chunks: Iterable[bytes], target: Path, *, overwrite: bool, number_if_taken: bool = False
-) -> tuple[Path, int]:
-    """Write chunks to a file; return its path and size in bytes.
-
-    The bytes go into a temporary file beside the target, which is renamed atomically when it is
-    complete. With ``number_if_taken`` a taken name gets ``-2``, ``-3``, ….
-
-    Raises
-    ------
-    ConfigError
-        The target exists (``overwrite`` would allow that), or its folder does not.
-    """
+def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Path:
+    """Write chunks to a file, complete or not at all; return its path."""
     _check_folder(target.parent)
-    if target.exists() and not overwrite and not number_if_taken:
+    if target.exists() and not overwrite:
         raise _taken(target)
-    names = map(target.with_name, _numbered(target.name)) if number_if_taken else iter([target])
-    return _save(chunks, names, target.parent, overwrite=overwrite)
+    return _save(chunks, iter([target]), target.parent, overwrite=overwrite)
 
 
 class Folder:
-    """Saves many files into a folder, each under a different name.
+    """Saves many files into a folder, each under a different name, with a number if it is taken.
 
-    Names that differ only in case, or in the Unicode form of an accent, count as equal, since they
-    are equal on some file systems.
-
-    Parameters
-    ----------
-    overwrite
-        Whether a file that was there before may be replaced. One that came through this object
-        never is: the next one gets a number.
+    Names count as equal if some file systems treat them so: that differ only in case, or in the
+    Unicode form of an accent. ``overwrite`` is about earlier files: those of one object never
+    replace each other.
     """
 
     def __init__(self, path: Path, *, overwrite: bool = False) -> None:
+        _check_folder(path)
         self._path, self._overwrite = path, overwrite
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # the next number to try, by the name without one
 
-    def check(self) -> None:
-        """Raise unless the path is a folder.
-
-        Raises
-        ------
-        ConfigError
-            It is none, or is not there.
-        """
-        _check_folder(self._path)
-
     def save(self, chunks: Iterable[bytes], name: str) -> Path:
-        """Write chunks to a file of that safe name, with a number if it is taken.
-
-        Raises
-        ------
-        ConfigError
-            No file can be made in this folder.
-        """
-        saved, _ = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
+        """Write chunks to a file of that safe name; return its path."""
+        saved = _save(chunks, self._free(name), self._path, overwrite=self._overwrite)
         self._taken.add(_as_one(saved.name))
         return saved
 
     def _free(self, name: str) -> Iterator[Path]:
         stem = _as_one(name)
-        # Names tried once are taken: ten thousand files of one name need no 10,000² tries.
+        # Ten thousand files of one name must not take 10,000² tries.
         for number in itertools.count(self._numbers.get(stem, 1)):
             self._numbers[stem] = number + 1
             found = _with_number(name, number)
@@ -166,17 +126,14 @@ def _check_folder(path: Path) -> None:
     raise ConfigError(f"the folder {path} does not exist", option="path", hint="make it first")
 
 
-def _save(
-    chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overwrite: bool
-) -> tuple[Path, int]:
+def _save(chunks: Iterable[bytes], names: Iterator[Path], folder: Path, *, overwrite: bool) -> Path:
+    """Write a temporary file and rename it atomically to the first free name."""
     temporary = folder / f".odps-nb-{secrets.token_hex(8)}"
     try:
         try:
-            size = 0
             with _made(temporary) as file:
-                for chunk in chunks:
-                    size += file.write(chunk)
-            return _claim(temporary, names, overwrite=overwrite), size
+                file.writelines(chunks)
+            return _claim(temporary, names, overwrite=overwrite)
         finally:
             temporary.unlink(missing_ok=True)
     finally:  # an interrupt may have come just before it
@@ -223,10 +180,6 @@ def _claim_empty(temporary: Path, name: Path) -> bool:
         name.unlink()
         raise
     return True
-
-
-def _numbered(name: str) -> Iterator[str]:
-    return (_with_number(name, number) for number in itertools.count(1))
 
 
 def _with_number(name: str, number: int) -> str:

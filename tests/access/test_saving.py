@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odps_nb.access.blobs.saving import file_name_for, safe_name, save_stream
+from odps_nb.access.saving import Folder, file_name_for, safe_name, save_stream
 from odps_nb.errors import ConfigError
 
 
@@ -103,7 +103,7 @@ def test_a_nameless_blob_gets_a_name_from_its_reference_and_type():
 
 def test_a_file_appears_whole(tmp_path):
     target = tmp_path / "a.bin"
-    assert save_stream([b"ab", b"", b"c"], target, overwrite=False) == (target, 3)
+    assert save_stream([b"ab", b"", b"c"], target, overwrite=False) == target
     assert target.read_bytes() == b"abc"
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"]
 
@@ -142,10 +142,7 @@ def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
 
 
 def test_taken_names_get_numbers(tmp_path):
-    names = [
-        save_stream([b"x"], tmp_path / "a.png", overwrite=False, number_if_taken=True)[0].name
-        for _ in range(3)
-    ]
+    names = [Folder(tmp_path).save([b"x"], "a.png").name for _ in range(3)]
     assert names == ["a.png", "a-2.png", "a-3.png"]
 
 
@@ -159,10 +156,7 @@ def test_a_file_system_without_links_takes_files_as_well(tmp_path, monkeypatch):
         raise PermissionError("no links here")
 
     monkeypatch.setattr(os, "link", no_links)
-    names = [
-        save_stream([b"x"], tmp_path / "a.png", overwrite=False, number_if_taken=True)[0].name
-        for _ in range(3)
-    ]
+    names = [Folder(tmp_path).save([b"x"], "a.png").name for _ in range(3)]
     assert names == ["a.png", "a-2.png", "a-3.png"]
     assert [path.read_bytes() for path in sorted(tmp_path.iterdir())] == [b"x"] * 3
 

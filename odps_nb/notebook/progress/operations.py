@@ -1,0 +1,170 @@
+"""Operations: their settings, their list for ``%odps status``, and a thread that draws one."""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odps_nb.client.calls.progress import ProgressSnapshot, ProgressTracker
+from odps_nb.lifetime import Home, renew_after_fork
+from odps_nb.notebook.display.listing import Listing
+from odps_nb.notebook.progress import words
+
+if TYPE_CHECKING:
+    from odps_nb.notebook.magics.magics import OdpsMagics
+
+MAX_OPERATIONS = 50
+# Jupyter Server drops messages beyond 1000/s in all; five a second look alive and cost nothing.
+MAX_HZ = 5.0
+# What ends sooner than this (seconds) was not worth a card.
+SHOW_AFTER = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The settings; ``max_output_bytes`` limits one output."""
+
+    result_type: str = "pandas"
+    limit: int | None = None
+    ask_above: int | None = 256 * 1024 * 1024
+    progress: str = "auto"
+    refresh_hz: float = 5.0
+    max_output_bytes: int = 2 * 1024 * 1024
+    preview_rows: int = 10
+
+
+def loaded_magics() -> OdpsMagics | None:
+    """Return the magics of the running IPython, or ``None`` outside of it or before load_ext."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return None
+    return shell.magics_manager.registry.get("OdpsMagics")  # type: ignore[no-any-return]
+
+
+def current_options() -> Options:
+    """Return the present settings; the defaults if the magics are not loaded."""
+    magics = loaded_magics()
+    return Options() if magics is None else magics.options()
+
+
+def record(tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
+    """Add an operation to the list of the loaded magics, if they are loaded."""
+    magics = loaded_magics()
+    if magics is not None:
+        magics.operations.add(tracker, cancel=cancel)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation, and its number for ``%odps cancel``."""
+
+    number: int
+    tracker: ProgressTracker
+    cancel: Callable[[], None] | None = field(default=None, repr=False)
+
+
+class Operations:
+    """The last `MAX_OPERATIONS` operations of this kernel; every method is atomic."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Operation] = deque(maxlen=MAX_OPERATIONS)
+        self._numbers = itertools.count(1)
+        renew_after_fork(self)
+
+    def _after_fork(self) -> None:
+        self._kept.clear()  # they belong to the parent process
+
+    def add(self, tracker: ProgressTracker, *, cancel: Callable[[], None] | None = None) -> None:
+        """Add an operation; the oldest is forgotten beyond `MAX_OPERATIONS`."""
+        number = next(self._numbers)
+        self._kept.append(Operation(number=number, tracker=tracker, cancel=cancel))
+
+    def all(self) -> tuple[Operation, ...]:
+        """Return the operations, oldest first."""
+        return tuple(self._kept.copy())
+
+    def find(self, number: int) -> Operation | None:
+        """Return the operation of that number, or ``None``."""
+        return next((one for one in self.all() if one.number == number), None)
+
+    def listing(self) -> Listing:
+        """Return the operations as a table."""
+        return Listing(
+            headers=("id", "operation", "state", "amount", "ids"),
+            rows=tuple((one.number, *_facts(one.tracker)) for one in self.all()),
+            empty="no operations yet",
+        )
+
+
+def _facts(tracker: ProgressTracker) -> tuple[str, ...]:
+    now = tracker.snapshot()
+    amounts, ids = " · ".join(words.amounts(now)), " · ".join(words.ids(now, last=1))
+    return f"{now.operation} {now.title}", words.ending(now), amounts, ids
+
+
+class Flusher:
+    """A progress listener that draws one operation; subclasses say how.
+
+    It draws after ``delay`` seconds, then as often as ``options`` say, by default those of
+    ``%config OdpsMagics``. ``on_cancel`` cancels the operation, for ``%odps cancel``.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: Options | None = None,
+        delay: float = SHOW_AFTER,
+        on_cancel: Callable[[], None] | None = None,
+    ) -> None:
+        options = options or current_options()
+        self._mode, self._interval = options.progress, 1 / min(max(options.refresh_hz, 0.1), MAX_HZ)
+        self._delay, self._on_cancel = delay, on_cancel
+        self._final: ProgressSnapshot | None = None
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._home = Home()
+
+    def start(self, tracker: ProgressTracker) -> None:
+        """List the operation in ``%odps status``, and start to draw it."""
+        record(tracker, cancel=self._on_cancel)
+        if not self._is_shown():
+            return
+        context = contextvars.copy_context()  # ipykernel keeps there which cell this belongs to
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._run, tracker), name="odps-nb-flusher", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, snapshot: ProgressSnapshot) -> None:
+        """Draw the end if anything was drawn, and join the thread. Idempotent."""
+        self._final = snapshot
+        if self._thread is None or not self._home.is_here:
+            return  # in a forked child the parent draws
+        self._stopped.set()
+        # After an interrupt while joining, the thread still draws the end.
+        self._thread.join()
+
+    def _run(self, tracker: ProgressTracker) -> None:
+        if self._stopped.wait(self._delay):
+            return
+        self._draw(tracker.snapshot())
+        while not self._stopped.wait(self._interval):
+            self._draw(tracker.snapshot())
+        if self._final is not None:
+            self._draw_end(self._final)
+
+    def _is_shown(self) -> bool:
+        return self._mode != "none"
+
+    def _draw(self, snapshot: ProgressSnapshot) -> None:
+        raise NotImplementedError
+
+    def _draw_end(self, snapshot: ProgressSnapshot) -> None:
+        self._draw(snapshot)
