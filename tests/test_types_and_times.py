@@ -22,7 +22,7 @@ import odps_nb
 from odps_nb.access.binding.text import bind
 from odps_nb.access.writing.blob_cells import check_leaf_types
 from odps_nb.convert.arrow_schema import fit_object_column
-from odps_nb.convert.blob_array import BlobDtype
+from odps_nb.convert.blob_columns.blob_array import BlobDtype
 from odps_nb.convert.fitting.nested import KindError, check_kind
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.schema import Column, has_blob

@@ -22,7 +22,8 @@ PYRIGHT = "pyright[nodejs]==1.1.414"
 INTERNAL = (
     *("odps_nb.local.", "odps_nb.notebook.", "odps_nb.probe.", "odps_nb.spark.source."),
     "odps_nb.torch.",
-    *("odps_nb.convert.arrow_blob.ArrowBlob", "odps_nb.convert.blob_array.Blob"),
+    "odps_nb.convert.blob_columns.arrow_blob.ArrowBlob",
+    "odps_nb.convert.blob_columns.blob_array.Blob",
 )
 
 

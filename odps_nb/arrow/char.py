@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from odps_nb.arrow.leaves import with_child
+from odps_nb.arrow.leaves import columns_of, with_child
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -31,23 +31,11 @@ _Leaf = Callable[[pa.Array, LengthType], pa.Array]
 
 
 def char_columns(names: Sequence[str], columns: Sequence[Column]) -> CharColumns:
-    """Return which columns of a batch are or contain CHAR.
-
-    Parameters
-    ----------
-    names
-        The columns of the batch.
-    columns
-        The known columns, found by place where all names agree, else by name; others are no CHAR.
-    """
+    """Return which columns of a batch are or contain CHAR."""
     if not any(has_any(column.type, (TypeCode.CHAR,)) for column in columns):
         return ()
-    folded = [name.casefold() for name in names]
-    types: Sequence[OdpsType | None] = [column.type for column in columns]
-    if folded != [column.name.casefold() for column in columns]:
-        known = {column.name.casefold(): column.type for column in columns}
-        types = [known.get(name) for name in folded]
-    return [(n, t) for n, t in enumerate(types) if t and has_any(t, (TypeCode.CHAR,))]
+    found = enumerate(columns_of(names, columns))
+    return [(n, one.type) for n, one in found if one and has_any(one.type, (TypeCode.CHAR,))]
 
 
 def stripped(batch: pa.RecordBatch, chars: CharColumns) -> pa.RecordBatch:

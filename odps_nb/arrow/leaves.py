@@ -16,12 +16,12 @@ LeafType = Callable[[pa.DataType, OdpsType | None], pa.DataType]
 Leaf = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
-def columns_of(came: pa.Schema, columns: Sequence[Column]) -> list[Column | None]:
-    """Return the column of each field of an Arrow schema, by name; ``None``: it has none.
+def columns_of(came: Sequence[str], columns: Sequence[Column]) -> list[Column | None]:
+    """Return the column of each name; ``None``: it has none.
 
     Where all names agree, columns are taken in order: a query may name two of them alike.
     """
-    names = [name.casefold() for name in came.names]
+    names = [name.casefold() for name in came]
     if names == [column.name.casefold() for column in columns]:
         return list(columns)
     known = {column.name.casefold(): column for column in columns}
@@ -31,14 +31,9 @@ def columns_of(came: pa.Schema, columns: Sequence[Column]) -> list[Column | None
 def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) -> pa.DataType:
     """Return an Arrow type with other leaves.
 
-    Parameters
-    ----------
-    odps
-        The MaxCompute type of the values; ``None``: unknown.
-    leaf
-        Takes the Arrow type of a leaf and its MaxCompute type, and returns the new Arrow type. A
-        type that is nested only in Arrow, such as ``struct<sec, nano>`` of a TIMESTAMP, and a
-        dictionary are leaves.
+    ``odps``: the MaxCompute type of the values; ``None``: unknown. ``leaf``: takes the Arrow type
+    of a leaf and its MaxCompute type, and returns the new Arrow type. A type that is nested only in
+    Arrow, such as ``struct<sec, nano>`` of a TIMESTAMP, and a dictionary are leaves.
     """
 
     def inner(field: pa.Field, known: OdpsType | None) -> pa.Field:
@@ -64,13 +59,7 @@ def with_leaf_types(came: pa.DataType, odps: OdpsType | None, leaf: LeafType) ->
 
 
 def with_leaves(array: pa.Array, kind: pa.DataType, leaf: Leaf) -> pa.Array:
-    """Return an array as another type of the same structure.
-
-    Parameters
-    ----------
-    leaf
-        Takes the array of a leaf and its new type, and returns the values in that type.
-    """
+    """Return an array as another type of the same structure."""
     came = array.type
     if came.equals(kind):
         return array

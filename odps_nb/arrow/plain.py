@@ -56,22 +56,16 @@ class FarTimeError(ConversionError):
 class PlainColumns:
     """Gives the columns of one stream their plain types.
 
-    Parameters
-    ----------
-    came
-        The columns as the stream announces them.
-    columns
-        The columns of the read; ``None``: unknown, then structs stay as they are.
-    unit
-        The unit of TIMESTAMPs that come as ``struct<sec, nano>``.
-    max_bytes
-        Bytes that dictionaries, runs, views and nulls of a batch may become.
+    ``came``: the columns as the stream announces them. ``columns``: the columns of the read;
+    ``None``: unknown, then structs stay as they are. ``unit``: the unit of TIMESTAMPs that come as
+    ``struct<sec, nano>``. ``max_bytes``: bytes that dictionaries, runs, views and nulls of a batch
+    may become.
     """
 
     def __init__(
         self, came: pa.Schema, columns: Sequence[Column] | None, *, unit: TimeUnit, max_bytes: int
     ) -> None:
-        self._odps = [one.type if one else None for one in columns_of(came, columns or ())]
+        self._odps = [one.type if one else None for one in columns_of(came.names, columns or ())]
         self._unit, self._max_bytes = unit, max_bytes
         types = came.types
         kinds = list(map(self._plain_type, types, self._odps))
@@ -79,12 +73,7 @@ class PlainColumns:
         self.schema: pa.Schema = pa.schema(map(pa.Field.with_type, came, kinds), came.metadata)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a validated batch of the stream in plain types.
-
-        Raises `ConversionError`: a value does not fit its type; a `FarTimeError` where microseconds
-        may hold it; `LimitExceededError`: dictionaries, runs, views or nulls become more bytes than
-        accepted.
-        """
+        """Return a validated batch of the stream in plain types."""
         if not self._changed:
             return batch
         arrays, fields, budget = batch.columns, list(batch.schema), _Budget(self._max_bytes)

@@ -61,20 +61,12 @@ def _leaf_as_text(came: pa.DataType, shown: OdpsType | None) -> pa.DataType:
 def text_types(
     came: pa.Schema, shown: Sequence[Column] | None, mode: TextMode
 ) -> tuple[pa.DataType, ...]:
-    """Return the types that the columns of a stream get.
-
-    Parameters
-    ----------
-    came
-        The columns as the stream announces them.
-    shown
-        The columns of the read, text as BINARY where it is wanted as bytes. ``None``: unknown.
-    """
+    """Return the types that the columns of a stream get."""
     if shown is None:
         return tuple(as_bytes(kind) if mode is TextMode.BINARY else kind for kind in came.types)
     return tuple(
         kind if column is None else text_type(kind, column.type)
-        for kind, column in zip(came.types, columns_of(came, shown), strict=True)
+        for kind, column in zip(came.types, columns_of(came.names, shown), strict=True)
     )
 
 
@@ -93,16 +85,9 @@ def fit_text(
 
     Bytes that no row shows (below a null, or outside of all lists) never raise.
 
-    Raises `ConversionError`: a text that is wanted as text is not UTF-8, and the mode is strict.
-
-    Parameters
-    ----------
-    types
-        Of each column, as `text_types` gives them.
-    place
-        Names a row of the batch for an error, in words and as a number.
-    unprotected
-        Whether the bytes may have been changed on the way without a trace.
+    ``types``: of each column, as `text_types` gives them. ``place``: names a row of the batch for
+    an error, in words and as a number. ``unprotected``: whether the bytes may have been changed on
+    the way without a trace.
     """
     arrays = batch.columns
     changed = [n for n, kind in enumerate(types) if not arrays[n].type.equals(kind)]

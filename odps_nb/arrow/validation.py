@@ -18,10 +18,7 @@ from odps_nb.arrow.text import as_bytes, is_utf8
 
 
 def validate(batch: pa.RecordBatch) -> None:
-    """Raise unless every value of a batch lies inside of its buffers and every text is UTF-8.
-
-    Raises `pyarrow.ArrowInvalid`: one does not, or is not.
-    """
+    """Raise unless every value of a batch lies inside of its buffers and every text is UTF-8."""
     found = Validator(batch.schema).validate(batch)
     if found is not batch:
         batch.validate(full=True)  # which says what is not UTF-8
@@ -38,8 +35,6 @@ class Validator:
 
     def validate(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raise unless every value of a batch of the schema lies inside of its buffers.
-
-        Raises `pyarrow.ArrowInvalid`: one does not.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -75,13 +75,7 @@ def require_arrow_types(columns: Iterable[Column], what: str) -> None:
 
 
 def table_schema(schema: pa.Schema) -> TableSchema:
-    """Return the table schema whose columns hold what an Arrow schema describes.
-
-    Raises
-    ------
-    ConversionError
-        A field has a type that MaxCompute lacks, or two fields have one name.
-    """
+    """Return the table schema whose columns hold what an Arrow schema describes."""
     columns = tuple(
         Column(name=field.name, type=column_type(field.type, field.name), nullable=field.nullable)
         for field in schema
@@ -91,13 +85,7 @@ def table_schema(schema: pa.Schema) -> TableSchema:
 
 
 def column_type(arrow: pa.DataType, name: str) -> OdpsType:
-    """Return the type of a column that holds what an Arrow type describes.
-
-    Raises
-    ------
-    ConversionError
-        MaxCompute has no such type; the column is named.
-    """
+    """Return the type of a column that holds what an Arrow type describes."""
     try:
         return odps_type(arrow)
     except ConversionError as error:
@@ -106,38 +94,7 @@ def column_type(arrow: pa.DataType, name: str) -> OdpsType:
         raise
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Misfit:
-    column: str
-    source: str
-    target: str
-    reason: str
-    cure: str
-    row: int | None = None
-    path: str = ""
-    value: str | None = None
-
-    @classmethod
-    def of(cls, column: Column, one: Misfit, first_row: int) -> _Misfit:
-        return cls(
-            column=column.name,
-            source=one.source,
-            target=one.target,
-            reason=one.reason,
-            cure=one.cure,
-            row=first_row + one.position,
-            path=one.path,
-            value=one.value,
-        )
-
-    def __str__(self) -> str:
-        where = self.column if self.row is None else f"{self.column}[{self.row}]"
-        value = "" if self.value is None else f" = {self.value}"
-        reason = f": {self.reason}" if self.reason else ""
-        return f"{where}{self.path}{value} ({self.source} → {self.target}){reason}"
-
-
-def misfit_error(found: Sequence[_Misfit], *, whole: bool = True) -> ConversionError:
+def misfit_error(found: Sequence[Misfit], *, whole: bool = True) -> ConversionError:
     """Make the error that lists columns, rows, values and wanted types.
 
     ``whole`` says that the rows begin the data: nothing of it was sent before.
@@ -162,13 +119,7 @@ def misfit_error(found: Sequence[_Misfit], *, whole: bool = True) -> ConversionE
 
 
 def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, ...]:
-    """Return the place of each column among names, in any case; ``None``: filled with nulls.
-
-    Raises
-    ------
-    ConversionError
-        A name that the table lacks or that occurs twice, or a required column that is absent.
-    """
+    """Return the place of each column among names, in any case; ``None``: filled with nulls."""
     refuse_twins(names)
     places = {name.casefold(): index for index, name in enumerate(names)}
     columns = list(target.names)
@@ -177,11 +128,10 @@ def match_names(names: Sequence[str], target: TableSchema) -> tuple[int | None, 
         raise _unknown_columns(strangers, columns)
     matched = tuple(places.get(column.name.casefold()) for column in target)
     absent = [
-        _Misfit(
+        Misfit(
             column=column.name,
             source="absent",
             target=f"{format_type(column.type)} not null",
-            reason="",
             cure="add the column to the data",
         )
         for column, place in zip(target, matched, strict=True)
@@ -199,14 +149,9 @@ def match_columns(
 
     For data whose rows are made after this check, by Spark for instance. Elsewhere the values
     decide: a column without any value fits, whatever its type.
-
-    Raises
-    ------
-    ConversionError
-        As `match_names`, or types that fit no value; all of them in one error.
     """
     matched = match_names(source.names, target)
-    found: list[_Misfit] = []
+    found: list[Misfit] = []
     for column, place in zip(target, matched, strict=True):
         if place is None:
             continue
@@ -214,7 +159,7 @@ def match_columns(
             check_kind(source.field(place).type, column.type, conversions=conversions)
         except KindError as error:
             found.append(
-                _Misfit(
+                Misfit(
                     column=column.name + error.path,
                     source=str(source.field(place).type),
                     target=format_type(column.type),
@@ -263,24 +208,7 @@ def fit_batch(
     first_row: int = 0,
     conversions: Conversions = AS_THEY_ARE,
 ) -> pa.RecordBatch:
-    """Return the batch with exactly the columns and types that a write of the table sends.
-
-    Parameters
-    ----------
-    batch
-        Any columns in any order; names are matched without regard to case.
-    schema
-        The columns that the write takes (dynamic partition columns included).
-    places
-        The answer of `match_names` for this schema, where it is known already.
-    first_row
-        Number of the batch's first row in the whole of the data, for the error.
-
-    Raises
-    ------
-    ConversionError
-        Lists column, row, value and wanted type of what does not fit.
-    """
+    """Return the batch with exactly the columns and types that a write of the table sends."""
 
     def source(place: int, column: Column) -> list[pa.Array]:
         return [fit_array(batch.column(place), column.type, conversions=conversions)]
@@ -322,13 +250,7 @@ def fit_columns(
 def fit_chunks(
     column: pa.ChunkedArray | pa.Array, target: OdpsType, conversions: Conversions
 ) -> list[pa.Array]:
-    """Return the values of a column fitted, in parts of one type.
-
-    Raises
-    ------
-    ValueMisfit
-        Values do not fit.
-    """
+    """Return the values of a column fitted, in parts of one type."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
     def parts(unit: str | None) -> list[pa.Array]:
@@ -358,7 +280,7 @@ def _fit_columns(
     first_row: int,
 ) -> list[list[pa.Array]]:
     columns: list[list[pa.Array]] = []
-    found: list[_Misfit] = []
+    found: list[Misfit] = []
     for column, place in zip(schema, places, strict=True):
         if place is None:
             columns.append([pa.nulls(rows, arrow_type(column.type, for_write=True))])
@@ -366,7 +288,10 @@ def _fit_columns(
         try:
             columns.append(source(place, column))
         except ValueMisfit as error:
-            found += [_Misfit.of(column, one, first_row) for one in error.found]
+            found += [
+                replace(one, column=column.name, position=first_row + one.position)
+                for one in error.found
+            ]
             continue
         if not column.nullable:
             found += _null_misfits(columns[-1], column, first_row)
@@ -381,17 +306,16 @@ def _schema_of(arrays: Sequence[pa.Array], schema: TableSchema) -> pa.Schema:
     return pa.schema([pa.field(c.name, array.type, nullable=c.nullable) for c, array in pairs])
 
 
-def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> list[_Misfit]:
+def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> list[Misfit]:
     for part in parts:
         if part.null_count:
             return [
-                _Misfit(
+                Misfit(
                     column=column.name,
                     source="null",
                     target=f"{format_type(column.type)} not null",
-                    row=first_row + part.is_null().index(True).as_py(),
+                    position=first_row + part.is_null().index(True).as_py(),
                     value="null",
-                    reason="",
                     cure="fill it, or drop the row",
                 )
             ]
@@ -399,7 +323,7 @@ def _null_misfits(parts: Sequence[pa.Array], column: Column, first_row: int) -> 
     return []
 
 
-def _spread(found: Sequence[_Misfit]) -> list[_Misfit]:
+def _spread(found: Sequence[Misfit]) -> list[Misfit]:
     """Put the first problem of every column first, so that the list shows each column."""
     seen: dict[str, int] = {}
     order = []
@@ -416,13 +340,7 @@ def fit_object_column(
     first_row: int = 0,
     conversions: Conversions = AS_THEY_ARE,
 ) -> pa.Array:
-    """Return Python objects fitted to a column, by the rules of `fit_objects`.
-
-    Raises
-    ------
-    ConversionError
-        Lists row, value and wanted type of what does not fit.
-    """
+    """Return Python objects fitted to a column, by the rules of `fit_objects`."""
 
     def source(_: int, column: Column) -> list[pa.Array]:
         return [fit_objects(values, column.type, conversions=conversions)]

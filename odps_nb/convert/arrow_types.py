@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from odps_nb.arrow.types import ARROW_TYPES, SECONDS_AND_NANOS
-from odps_nb.convert.arrow_blob import is_reference
+from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -52,14 +52,9 @@ def arrow_type(
 ) -> pa.DataType:
     """Return the Arrow type of a MaxCompute type.
 
-    Parameters
-    ----------
-    odps
-        The type; a bare DECIMAL counts as DECIMAL(38, 18).
-    timestamp_unit, datetime_unit
-        ``s``, ``ms``, ``us`` or ``ns``, as the read session was told.
-    for_write
-        Give the form that a write sends instead of the one that a read gives.
+    ``odps``: the type; a bare DECIMAL counts as DECIMAL(38, 18). ``timestamp_unit``,
+    ``datetime_unit``: ``s``, ``ms``, ``us`` or ``ns``, as the read session was told. ``for_write``:
+    give the form that a write sends instead of the one that a read gives.
     """
 
     def of(inner: OdpsType) -> pa.DataType:
@@ -133,11 +128,6 @@ def odps_type(arrow: pa.DataType) -> OdpsType:
     milliseconds become DATETIME, finer ones TIMESTAMP (write ``timestamp_ntz`` where a wall clock
     is meant); a column of nulls only becomes STRING; dictionaries and extension types count as
     their storage type.
-
-    Raises
-    ------
-    ConversionError
-        No MaxCompute type fits (times of day, calendar intervals, unions).
     """
     if isinstance(arrow, pa.BaseExtensionType):
         return _extension(arrow)

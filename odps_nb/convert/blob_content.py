@@ -45,17 +45,7 @@ _MAX_COLUMNS = 10_000  # of CSV; each takes some KiB, whatever the rows hold
 
 
 def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
-    """Return a decoded picture of Pillow, the first one of several.
-
-    Raises
-    ------
-    ConversionError
-        ``mime`` is no picture, or the file is cut or corrupt.
-    LimitExceededError
-        It has more pixels; none was decoded.
-    MissingDependencyError
-        Without Pillow; for HEIC, without pillow-heif.
-    """
+    """Return a decoded picture of Pillow, the first one of several."""
     check_picture(mime)
     from PIL import Image, UnidentifiedImageError
 
@@ -86,13 +76,7 @@ def as_picture(data: bytes, mime: str, *, max_pixels: int) -> Image.Image:
 
 
 def check_picture(mime: str) -> None:
-    """Check that ``mime`` is a picture, and that Pillow is installed.
-
-    Raises
-    ------
-    ConversionError, MissingDependencyError
-        If not.
-    """
+    """Check that ``mime`` is a picture, and that Pillow is installed."""
     if mime not in PICTURES:
         known = (
             "PNG, JPEG, JPEG 2000, GIF, WebP, BMP, TIFF, AVIF, HEIC, ICO, PSD, PPM and DDS are "
@@ -110,13 +94,7 @@ def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
 
 
 def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
-    """Return the array of an ``.npy`` file; numpy reads it in Python, and nothing is unpickled.
-
-    Raises
-    ------
-    ConversionError
-        ``mime`` is none, the file is cut or corrupt, or it holds Python objects.
-    """
+    """Return the array of an ``.npy`` file; numpy reads it in Python, and nothing is unpickled."""
     if mime != _ARRAY:
         hint = "pictures and .npy files are arrays; for .npz: numpy.load(blob.open(seek=True))"
         raise _other_kind(mime, "array", hint)
@@ -129,13 +107,7 @@ def as_array(data: bytes, mime: str) -> np.ndarray[Any, Any]:
 
 
 def as_text(data: bytes, encoding: str | None) -> str:
-    """Return text, in the encoding that `odps_nb.parsing.encodings` finds where none is named.
-
-    Raises
-    ------
-    ConversionError
-        It is no text of that encoding, or the encoding is unknown.
-    """
+    """Return text, in the encoding that `odps_nb.parsing.encodings` finds where none is named."""
     found = None if encoding else detect(data)
     if not encoding and found is None and b"\0" in data:
         raise _no_text("the blob is binary")
@@ -162,15 +134,7 @@ def as_table(
     separator: str | None = None,
     ragged: bool = False,
 ) -> pa.Table:
-    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of a text with a separator.
-
-    Raises
-    ------
-    ConversionError
-        ``mime`` is none of these, or the file is cut or corrupt.
-    LimitExceededError
-        It unpacks to more than ``max_bytes``.
-    """
+    """Return the rows of a Parquet, Arrow, CSV or TSV file, or of a text with a separator."""
     is_text = mime in _DELIMITED or separator is not None
     if mime not in (_PARQUET, _ARROW_FILE, _ARROW_STREAM) and not is_text:
         hint = "Parquet, Arrow, CSV and TSV files are tables, other texts with separator="
@@ -286,13 +250,7 @@ def _read_csv(text: str, separator: str) -> pa.Table:
 
 
 def _even(text: str, form: Form, *, ragged: bool) -> str:
-    """Return the table without comments, and with ``ragged`` the same number of fields a line.
-
-    Raises
-    ------
-    ConversionError
-        A line has another number of fields than the first one.
-    """
+    """Return the table without comments, and with ``ragged`` the same number of fields a line."""
     names, width = 0, 0
     for number, row in lines_of(text, form):
         names, width = names or len(row), max(width, len(row))

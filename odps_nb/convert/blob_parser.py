@@ -28,13 +28,7 @@ with contextlib.suppress(ImportError):  # the caller has checked that it has Pil
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """Convert in the parser process: a table as an Arrow stream, or the pixels of a picture.
-
-    Raises
-    ------
-    ConversionError, LimitExceededError, MissingDependencyError
-        As `blob_content` raises them.
-    """
+    """Convert in the parser process: a table as an Arrow stream, or the pixels of a picture."""
     to = options.pop("to")
     if to == "table":
         return {}, _stream(blob_content.as_table(data, **options))

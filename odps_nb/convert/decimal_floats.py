@@ -12,13 +12,7 @@ _DIGITS = 15  # every decimal of so many digits is the shortest text of its near
 
 
 def as_floats(values: Any) -> Any:
-    """Return decimals as the nearest float64. Arrow's own cast may miss it by one bit.
-
-    Parameters
-    ----------
-    values
-        A decimal array, or one in chunks.
-    """
+    """Return decimals as the nearest float64. Arrow's own cast may miss it by one bit."""
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array([as_floats(one) for one in values.chunks], pa.float64())
     found = _short_floats(values)
@@ -26,24 +20,12 @@ def as_floats(values: Any) -> Any:
 
 
 def from_floats(values: Any, kind: pa.DataType) -> Any:
-    """Return floats as decimals of a type, by their shortest text.
-
-    Raises
-    ------
-    pa.ArrowInvalid
-        A value has more digits than the type, or is not finite.
-    """
+    """Return floats as decimals of a type, by their shortest text."""
     return values.cast(pa.string()).cast(kind)
 
 
 def rounded(value: Decimal, kind: pa.DataType) -> Decimal:
-    """Return a decimal with the places of a type, half away from zero.
-
-    Raises
-    ------
-    pa.ArrowInvalid
-        The value has more digits before the point than the type, or is not finite.
-    """
+    """Return a decimal with the places of a type, half away from zero."""
     try:
         places = Decimal((0, (1,), -kind.scale))
         return value.quantize(places, ROUND_HALF_UP, Context(kind.precision))

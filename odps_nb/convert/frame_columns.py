@@ -65,17 +65,7 @@ def frame_column(
     options: FrameOptions = _USUAL,
     blob: ExtensionDtype | None = None,
 ) -> FrameColumn:
-    """Return a column for values of an Arrow type.
-
-    Parameters
-    ----------
-    kind
-        The type of all parts.
-    rows
-        How many values are expected, if that is known; it may be wrong.
-    blob
-        The dtype, if these are references of blobs.
-    """
+    """Return a column for values of an Arrow type."""
     if blob is not None:
         return _ArrowColumn(kind, lambda _: blob)
     if pt.is_decimal(kind):

@@ -16,26 +16,18 @@ DtypeBackend = Literal["numpy_nullable", "pyarrow"]
 class FrameOptions:
     """Which dtypes a DataFrame gets; ``odps_nb.convert.pandas_frame`` has the usual ones.
 
-    Parameters
-    ----------
-    decimals
-        What a DECIMAL column becomes. ``"auto"``, the default: float64 if float64 holds every value
-        of the column (up to 15 digits always, and those with more whose shortest text as a float
-        is the same number), otherwise as with ``"exact"``. ``"exact"``: a dtype that keeps every
-        digit (`odps_nb.convert.decimal_array`). ``"float"``: always float64, rounded to the
-        nearest. Decimals inside of lists, maps and structs stay exact.
-    dtype_backend
-        As in pandas' own readers: ``"numpy_nullable"`` for ``Int64``, ``Float64``, ``boolean`` and
-        ``string`` with or without nulls, ``"pyarrow"`` for Arrow's types in all columns. The dtypes
-        of a column then depend on its type alone, not on its values: ``"auto"`` means ``"exact"``.
-    dtypes
-        Dtypes of single columns, by name, as `pandas.DataFrame.astype` takes them. Each value
-        must fit its dtype unchanged.
+    ``decimals``: what a DECIMAL column becomes. ``"auto"``, the default: float64 if float64 holds
+    every value of the column (up to 15 digits always, and those with more whose shortest text as a
+    float is the same number), otherwise as with ``"exact"``. ``"exact"``: a dtype that keeps every
+    digit (`odps_nb.convert.decimal_array`). ``"float"``: always float64, rounded to the nearest.
+    Decimals inside of lists, maps and structs stay exact. ``dtype_backend``: as in pandas' own
+    readers: ``"numpy_nullable"`` for ``Int64``, ``Float64``, ``boolean`` and ``string`` with or
+    without nulls, ``"pyarrow"`` for Arrow's types in all columns. The dtypes of a column then
+    depend on its type alone, not on its values: ``"auto"`` means ``"exact"``. ``dtypes``: dtypes of
+    single columns, by name, as `pandas.DataFrame.astype` takes them. Each value must fit its dtype
+    unchanged.
 
-    Raises
-    ------
-    ArgumentError
-        Another value, or a dtype that pandas does not know.
+    Raises `ArgumentError`: another value, or a dtype that pandas does not know.
     """
 
     decimals: Decimals = "auto"

@@ -1,26 +1,7 @@
 """Chooses the MaxCompute type of each column of a DataFrame, for a table that is to be made.
 
-====================================  =====================================================
-pandas                                MaxCompute
-====================================  =====================================================
-``int8`` … ``int64``, ``Int8`` …      TINYINT … BIGINT
-``uint8``, ``uint16``, ``uint32``     the next wider type; ``uint64`` is DECIMAL(20, 0)
-``float32``, ``float64``, ``bool``    FLOAT, DOUBLE, BOOLEAN
-``str``, ``string``                   STRING
-``category``                          the type of its categories
-``datetime64[s]``, ``[ms]``           DATETIME
-``datetime64[us]``, ``[ns]``          TIMESTAMP; with a zone, too: both are instants
-``timedelta64``                       INTERVAL_DAY_TIME
-Arrow-backed                          what Arrow's type says, nested ones too
-the dtype of a BLOB column            BLOB
-``object``                            what its values are: text STRING, bytes BINARY, paths,
-                                      files, `NewBlob`, handles of blobs, pictures and arrays of
-                                      two dimensions or more BLOB, `Decimal`
-                                      DECIMAL(38, 18), dates DATE, lists and dicts ARRAY and
-                                      STRUCT; nothing but nulls STRING
-====================================  =====================================================
-
-Files that a column names are not opened. Arrow data follows ``odps_nb.convert.arrow_types``.
+``docs/types-and-times.md`` has the table of types. Files that a column names are not opened; Arrow
+data follows ``odps_nb.convert.arrow_types``.
 """
 
 from __future__ import annotations
@@ -55,18 +36,7 @@ from odps_nb.schema import (
 
 
 def frame_schema(frame: pd.DataFrame, is_blob: Callable[[Any], bool]) -> TableSchema:
-    """Return the columns of a table that holds every value of a DataFrame.
-
-    Parameters
-    ----------
-    is_blob
-        Whether a Python object stands for the content of a blob, a file for instance.
-
-    Raises
-    ------
-    ConversionError
-        A name that is no text or occurs twice, or values for which there is no type.
-    """
+    """Return the columns of a table that holds every value of a DataFrame."""
     check_names(frame)
     columns: list[Column] = []
     for place, name in enumerate(frame.columns):
@@ -93,18 +63,7 @@ def _type_of(series: pd.Series[Any], name: str) -> OdpsType:
 
 
 def object_type(values: Sequence[Any], name: str) -> OdpsType:
-    """Return the type of a column of Python objects; nothing but nulls is STRING.
-
-    Parameters
-    ----------
-    name
-        Of the column, for the error.
-
-    Raises
-    ------
-    ConversionError
-        Objects of no type, of several that do not go together, or dicts without any key.
-    """
+    """Return the type of a column of Python objects; nothing but nulls is STRING."""
     present = [value for value in values if not is_missing(value)]
     if not present:
         return PrimitiveType(TypeCode.STRING)

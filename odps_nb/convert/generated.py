@@ -17,13 +17,7 @@ Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: TableName) -> None:
-    """Refuse data without a partition column that cannot be computed of the data.
-
-    Raises
-    ------
-    ArgumentError
-        The expression is not ``trunc_time`` of a date or time column, or the data lacks the column.
-    """
+    """Refuse data without a partition column that cannot be computed of the data."""
     made = column.generated
     assert made is not None
     source = schema.source_of(column)
@@ -45,13 +39,7 @@ def check_source(column: Column, names: Iterable[str], schema: TableSchema, of: 
 
 
 def fill_generated(rows: Rows, schema: TableSchema, first_row: int = 0) -> Rows:
-    """Return converted rows with the computed values of generated partition columns.
-
-    Raises
-    ------
-    ConversionError
-        The data has another value than the one that is computed.
-    """
+    """Return converted rows with the computed values of generated partition columns."""
     for column in schema.partition_columns:
         made, source = column.generated, schema.source_of(column)
         if made is None or source is None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.types as pt
 
+from odps_nb.arrow.leaves import with_leaf_types
 from odps_nb.errors import ConversionError
 
 _MOST = 38
@@ -28,25 +29,15 @@ def narrow_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def _narrow(kind: pa.DataType) -> pa.DataType:
-    if pt.is_decimal256(kind):
-        return pa.decimal128(_MOST, min(kind.scale, _MOST))
-    if pt.is_struct(kind):
-        return pa.struct([field.with_type(_narrow(field.type)) for field in kind])
-    if pt.is_map(kind):
-        return pa.map_(_narrow(kind.key_type), kind.item_field.with_type(_narrow(kind.item_type)))
-    if pt.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_narrow(kind.value_type)))
-    return kind
+    return with_leaf_types(kind, None, _narrow_leaf)
+
+
+def _narrow_leaf(kind: pa.DataType, _: object) -> pa.DataType:
+    return pa.decimal128(_MOST, min(kind.scale, _MOST)) if pt.is_decimal256(kind) else kind
 
 
 def cast_columns(rows: _T, schema: pa.Schema) -> _T:
-    """Return rows with exactly these types of their columns; no value changes.
-
-    Raises
-    ------
-    ConversionError
-        A value has no place in its type; the column is named.
-    """
+    """Return rows with exactly these types of their columns; no value changes."""
     wanted = pa.schema([schema.field(name) for name in rows.schema.names])
     if rows.schema.equals(wanted):
         return rows

@@ -1,28 +1,8 @@
-"""Converts Arrow batches to a pandas DataFrame and back (the only ``import pandas``).
+"""Converts Arrow batches to a pandas DataFrame and back.
 
-The dtypes of a read, by MaxCompute type. The rule is: never lose a value and never change its kind
-silently, and use the dtype that people expect where that is possible.
-
-====================================  =====================================================
-type                                  pandas dtype
-====================================  =====================================================
-TINYINT … BIGINT, months, BOOLEAN     ``int8`` … ``int64``, ``bool``; where the result has
-                                      nulls: ``Int8`` … ``Int64``, ``boolean`` (never float)
-FLOAT, DOUBLE                         ``float32``, ``float64``; null and NaN are both NaN
-STRING, CHAR, VARCHAR, JSON           pandas' own text dtype (``str``; ``object`` in pandas 2)
-BLOB                                  ``blob``: references as text, shown as what they are
-BINARY                                ``object`` with ``bytes`` and ``None``
-DECIMAL                               ``float64`` where float64 holds every value, otherwise
-                                      `odps_nb.convert.decimal_array`: exact
-DATE                                  ``datetime64[ms]``, which holds the years 1 to 9999
-DATETIME, TIMESTAMP, TIMESTAMP_NTZ    ``datetime64`` in the unit that arrived (ms, ns, us);
-                                      ``datetime64[unit, zone]`` where the Arrow type has one
-INTERVAL_DAY_TIME                     ``timedelta64[ns]``
-ARRAY, MAP, STRUCT                    ``object`` with Python's lists and dicts
-====================================  =====================================================
-
-A write accepts the same dtypes and everything else that Arrow converts; `odps_nb.convert.fitting`
-decides what fits. The index is not written.
+No value is lost and none changes its kind silently; ``docs/types-and-times.md`` lists the dtypes
+of a read. A write accepts them and everything else that Arrow converts, without the index;
+`odps_nb.convert.fitting` decides what fits.
 """
 
 from __future__ import annotations
@@ -58,23 +38,14 @@ def to_pandas(
     options: FrameOptions | None = None,
     blobs: Mapping[str, ExtensionDtype] | None = None,
 ) -> pd.DataFrame:
-    """Return a DataFrame with the dtypes of the table at the top of this module.
+    """Return a DataFrame with the dtypes of ``docs/types-and-times.md``.
 
-    Parameters
-    ----------
-    data
-        A table, or batches, which may still be arriving. A batch is converted when it comes and
-        then let go, so that hardly more is needed than the DataFrame, which holds no memory but
-        its own; a table stays usable and is left as it is.
-    schema
-        Needed for batches: an empty result has columns too.
-    rows
-        How many there will be, where that is known: then no value is moved a second time.
-    options
-        Other dtypes.
-    blobs
-        The dtype of each column of blob references (`odps_nb.convert.blob_array.BlobDtype`);
-        without one they are text.
+    ``data``: a table, or batches, which may still be arriving. A batch is converted when it comes
+    and then let go, so that hardly more is needed than the DataFrame, which holds no memory but its
+    own; a table stays usable and is left as it is. ``schema``: needed for batches: an empty result
+    has columns too. ``rows``: how many there will be, where that is known: then no value is moved a
+    second time. ``options``: other dtypes. ``blobs``: the dtype of each column of blob references
+    (`odps_nb.convert.blob_columns.blob_array.BlobDtype`); without one they are text.
     """
     if isinstance(data, pa.Table):
         schema, rows, batches = data.schema, data.num_rows, iter(data.to_batches())
@@ -118,22 +89,7 @@ def from_pandas(
     conversions: Conversions = AS_THEY_ARE,
     first_row: int = 0,
 ) -> pa.Table:
-    """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out.
-
-    Parameters
-    ----------
-    frame
-        Text as column names.
-    schema
-        The table to be written: the result then has exactly its columns and write types.
-    first_row
-        Number of the first row in the whole of the data, for errors.
-
-    Raises
-    ------
-    ConversionError
-        Names, types or values that do not fit, with columns and rows (counted from 0).
-    """
+    """Return the columns of a DataFrame as Arrow, NaN and NA as nulls; the index is left out."""
     check_names(frame)
     if schema is None:
         arrays = [column_array(frame.iloc[:, n], str(c)) for n, c in enumerate(frame.columns)]
@@ -169,13 +125,7 @@ def _dense(series: pd.Series[Any]) -> pd.Series[Any]:
 def column_array(
     series: pd.Series[Any], name: str, target: OdpsType | None = None
 ) -> pa.Array | pa.ChunkedArray:
-    """Return a column as the Arrow type of its dtype.
-
-    Raises
-    ------
-    ConversionError
-        Arrow has no type for it.
-    """
+    """Return a column as the Arrow type of its dtype."""
     kind = series.cat.categories.dtype if series.dtype == "category" else series.dtype
     if isinstance(kind, (pd.PeriodDtype, pd.IntervalDtype)):
         raise ConversionError(
@@ -201,13 +151,7 @@ _HINT = "pass another dtype, or read the column without one and convert it with 
 
 
 def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return the dtypes by the names of columns; upper and lower case are the same.
-
-    Raises
-    ------
-    ArgumentError
-        There is no such column, or pandas does not know the dtype.
-    """
+    """Return the dtypes by the names of columns; upper and lower case are the same."""
     known = {name.casefold(): name for name in names}
     found: dict[str, Any] = {}
     for name, dtype in (dtypes or {}).items():
@@ -230,13 +174,7 @@ def by_column(dtypes: Mapping[str, Any] | None, names: Sequence[str]) -> dict[st
 
 
 def cast_exactly(series: pd.Series[Any], name: str, dtype: Any) -> pd.Series[Any]:
-    """Return a column as another dtype, from which every value can be cast back unchanged.
-
-    Raises
-    ------
-    ConversionError
-        A value would change, or cannot be converted; its row is named where it can be told.
-    """
+    """Return a column as another dtype, from which every value can be cast back unchanged."""
     reason = "the value would change"
     try:
         cast: pd.Series[Any] = series.astype(dtype)

@@ -36,13 +36,7 @@ _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
 def register() -> None:
-    """Let Pillow open HEIC where pillow-heif is installed.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without Pillow.
-    """
+    """Let Pillow open HEIC where pillow-heif is installed."""
     try:
         from PIL import Image
     except ImportError:
@@ -58,15 +52,7 @@ def register() -> None:
 
 
 def open_picture(data: bytes, *mimes: str) -> Image.Image:
-    """Return a picture of one of the media types; its header was read, no pixel is decoded yet.
-
-    Raises
-    ------
-    MissingDependencyError
-        Without Pillow, or for AVIF or HEIC without what decodes it.
-    OSError, ValueError, PIL.Image.DecompressionBombError, …
-        As Pillow raises them.
-    """
+    """Return a picture of one of the media types; its header was read, no pixel is decoded yet."""
     register()
     from PIL import Image
 

@@ -77,18 +77,8 @@ def rows_frame(
 ) -> pd.DataFrame:
     """Return rows of one kind as a DataFrame of object columns.
 
-    Parameters
-    ----------
-    first_row
-        Number of the first row in the whole of the data, for errors.
-    like
-        The first row of the whole of the data; ``None``: of these rows.
-
-    Raises
-    ------
-    ConversionError
-        A row is of another kind than the first one, has too many or too few values, or has a key
-        that is not a column. The error names the row.
+    ``first_row``: number of the first row in the whole of the data, for errors. ``like``: the first
+    row of the whole of the data; ``None``: of these rows.
     """
     if not rows:
         return _frame({name: [] for name in names.order}, 0)
@@ -235,11 +225,6 @@ def columns_frame(data: Mapping[Any, Any]) -> pd.DataFrame:
 
     Lists become object columns, so that an integer beside a null stays an integer. A single value
     beside a column is repeated; Series are aligned by their index.
-
-    Raises
-    ------
-    ConversionError
-        Columns of different lengths, or none that has a length.
     """
     columns = {name: _column(values) for name, values in data.items()}
     series = {name: one for name, one in columns.items() if isinstance(one, pd.Series)}
@@ -296,13 +281,7 @@ def _column(values: Any) -> Any:
 
 
 def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
-    """Return an array as a DataFrame: a structured one by its fields, others row by row.
-
-    Raises
-    ------
-    ConversionError
-        It has neither fields nor rows of one value for each column.
-    """
+    """Return an array as a DataFrame: a structured one by its fields, others row by row."""
     if data.dtype.names is not None:
         return pd.DataFrame(data)
     if data.ndim == 2 and data.dtype != object and len(data):
@@ -318,19 +297,10 @@ def array_frame(data: np.ndarray[Any, Any], names: Names) -> pd.DataFrame:
 def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.DataFrame:
     """Return a DataFrame of which all columns, and no index, are to be written.
 
-    Parameters
-    ----------
-    index
-        ``True``: the levels of the index become columns. ``False``: they are left out. ``None``:
-        they are left out with a warning if they have names or labels.
-    names
-        The columns of the table: with ``index=None`` one of them that is only in the index is an
-        error, as is every named level where the table is to be made.
-
-    Raises
-    ------
-    ConversionError
-        See ``names``; or with ``index=True`` a level without a name or with that of a column.
+    ``index``: ``True``: the levels of the index become columns. ``False``: they are left out.
+    ``None``: they are left out with a warning if they have names or labels. ``names``: the columns
+    of the table: with ``index=None`` one of them that is only in the index is an error, as is every
+    named level where the table is to be made.
     """
     if index is None:
         _refuse_index_columns(frame, names.for_index)

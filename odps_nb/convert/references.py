@@ -15,19 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from odps_nb.arrow.leaves import with_leaf_types, with_leaves
 from odps_nb.convert.arrow_types import arrow_type, is_list
 from odps_nb.convert.times import in_zone
 from odps_nb.errors import ConversionError
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    MapType,
-    OdpsType,
-    StructType,
-    TableSchema,
-    VectorType,
-    has_blob,
-)
+from odps_nb.schema import Column, OdpsType, TableSchema, TypeCode, VectorType, has_blob
 from odps_nb.wire.type_text import format_type
 
 
@@ -37,11 +29,6 @@ def present_batch(
     """Return the batch with references as text, vectors of a fixed size, and instants in a zone.
 
     Without BLOB and VECTOR columns and without a zone this is the batch itself.
-
-    Raises
-    ------
-    ConversionError
-        A VECTOR is of another length than its type says.
     """
     batch = in_zone(batch, schema, timezone)
     if not any(isinstance(column.type, VectorType) or has_blob(column.type) for column in schema):
@@ -84,60 +71,22 @@ def _fixed_size(array: pa.Array, column: Column, vector: VectorType) -> pa.Array
     return pa.FixedSizeListArray.from_arrays(spread, type=wanted, mask=array.is_null())
 
 
-def references_as_text(array: pa.Array, target: OdpsType, *, nested: bool = False) -> pa.Array:
+def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     """Return the array with every BLOB leaf as base64 text; nulls and nesting stay.
 
-    ``nested`` leaves may hold raw references: those that are not base64 text are encoded.
+    Nested leaves may hold raw references: those that are not base64 text are encoded.
     """
-    if not has_blob(target):
-        return array
-    if isinstance(target, ArrayType):
-        values = references_as_text(array.values, target.element, nested=True)
-        field = array.type.value_field.with_type(values.type)
-        made = pa.large_list if pt.is_large_list(array.type) else pa.list_
-        # Its own offsets and nulls stay; only the child changes.
-        return pa.Array.from_buffers(
-            made(field),
-            len(array),
-            array.buffers()[:2],
-            array.null_count,
-            array.offset,
-            children=[values],
-        )
-    if isinstance(target, MapType):
-        return _map(array, target)
-    if isinstance(target, StructType):
-        return _struct(array, target)
-    return _text(array, nested=nested)
+    nested = target.code is not TypeCode.BLOB
+    kind = with_leaf_types(array.type, target, _leaf_as_text)
+    return with_leaves(array, kind, lambda leaf, _: _text(leaf, nested=nested))
 
 
-def _map(array: pa.Array, target: MapType) -> pa.Array:
-    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
-    keys = references_as_text(array.keys.slice(first, last - first), target.key, nested=True)
-    items = references_as_text(array.items.slice(first, last - first), target.value, nested=True)
-    offsets = pc.subtract(array.offsets, pa.scalar(first, pa.int32()))
-    if array.null_count:  # a null offset marks a null map
-        missing = pa.concat_arrays([array.is_null(), pa.array([False])])
-        offsets = pc.if_else(missing, pa.scalar(None, pa.int32()), offsets)
-    return pa.MapArray.from_arrays(offsets, keys, items)
-
-
-def _struct(array: pa.Array, target: StructType) -> pa.Array:
-    types = {member.name.casefold(): member.type for member in target.fields}
-    members, fields = [], []
-    for index, part in enumerate(array.flatten()):
-        field = array.type.field(index)
-        known = types.get(field.name.casefold())
-        part = part if known is None else references_as_text(part, known, nested=True)
-        members.append(part)
-        fields.append(field.with_type(part.type))
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
+def _leaf_as_text(came: pa.DataType, odps: OdpsType | None) -> pa.DataType:
+    is_blob = odps is not None and odps.code is TypeCode.BLOB
+    return pa.string() if is_blob and not pt.is_large_string(came) else came
 
 
 def _text(array: pa.Array, *, nested: bool) -> pa.Array:
-    if pt.is_string(array.type) or pt.is_large_string(array.type):
-        return array
     try:
         text = array.cast(pa.string())  # no copy: the same bytes, seen as text
     except pa.ArrowInvalid:

@@ -9,14 +9,9 @@ import dataclasses
 class Names:
     """The names that rows are matched with.
 
-    Parameters
-    ----------
-    order
-        Columns of rows without names, such as tuples. Empty: such rows are refused.
-    known
-        All columns that a row may have; ``None``: any.
-    single
-        Whether a plain value is a row of one column.
+    ``order``: columns of rows without names, such as tuples. Empty: such rows are refused.
+    ``known``: all columns that a row may have; ``None``: any. ``single``: whether a plain value is
+    a row of one column.
     """
 
     order: tuple[str, ...] = ()

@@ -17,20 +17,14 @@ INSTANTS = (TypeCode.DATETIME, TypeCode.TIMESTAMP)
 
 
 def in_zone(batch: pa.RecordBatch, schema: TableSchema, timezone: str | None) -> pa.RecordBatch:
-    """Return the batch with its instants in a zone; no value is copied or changed.
-
-    Parameters
-    ----------
-    schema
-        The columns of the batch, in its order or not.
-    timezone
-        ``None`` leaves the batch as it is.
-    """
+    """Return the batch with its instants in a zone; no value is copied or changed."""
     if timezone is None:
         return batch
     fields = [
         field if column is None else field.with_type(zoned_type(field.type, column.type, timezone))
-        for field, column in zip(batch.schema, columns_of(batch.schema, list(schema)), strict=True)
+        for field, column in zip(
+            batch.schema, columns_of(batch.schema.names, list(schema)), strict=True
+        )
     ]
     arrays = [
         array if array.type.equals(field.type) else array.cast(field.type)

@@ -19,11 +19,6 @@ def check_encryption(data: bytes, metadata: FileMetaData) -> None:
 
     A signature follows the metadata in such a footer (Parquet's encryption format, 5.5). pyarrow
     ends the process when it is asked about an encrypted column.
-
-    Raises
-    ------
-    ConversionError
-        It has encrypted columns.
     """
     footer = int.from_bytes(data[-8:-4], "little")
     if footer == metadata.serialized_size + _SIGNATURE:
@@ -37,13 +32,7 @@ def check_encryption(data: bytes, metadata: FileMetaData) -> None:
 
 
 def check_unions(schema: pa.Schema) -> None:
-    """Refuse unions whose type codes are not 0, 1, 2, ….
-
-    Raises
-    ------
-    ConversionError
-        One of the types, or a type inside of them, is such a union.
-    """
+    """Refuse unions whose type codes are not 0, 1, 2, …."""
     types = list(schema.types)
     while types:
         kind = types.pop()

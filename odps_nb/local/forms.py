@@ -89,7 +89,7 @@ def formed(
 
     kinds = [
         with_leaf_types(kind, None if column is None else column.type, leaf)
-        for kind, column in zip(schema.types, columns_of(schema, columns), strict=True)
+        for kind, column in zip(schema.types, columns_of(schema.names, columns), strict=True)
     ]
     if kinds == schema.types:
         return schema, batches

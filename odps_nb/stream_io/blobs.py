@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from odps_nb.errors import ProtocolError, StateError
 from odps_nb.stream_io.payload import open_payload, read_into_new
@@ -247,12 +246,10 @@ class BlobDataIterator(Iterator[BlobRecord]):
         self._ready.clear()
         self._source.stream.close()
 
-    def __enter__(self) -> BlobDataIterator:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from odps_nb.errors import StateError
 from odps_nb.terms import Compression
@@ -22,13 +22,6 @@ _DIRECT = 64 << 10  # smaller reads come from the window
 _FIRST_RUN, _WINDOW_RUN, _DIRECT_RUN = 16, 128, 256  # blocks
 _TRUSTED_SIZE = 64 << 20  # up to this, memory is allocated at once; beyond, as the bytes arrive
 _STEP = 1 << 20
-
-
-class _Raw(Protocol):
-    """The undecoded body of a response."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most ``size`` bytes, none at the end."""
 
 
 def close_raw(raw: Any) -> None:
@@ -76,9 +69,9 @@ def _into_one_buffer(raw: Any) -> Callable[[int], memoryview]:
     return take
 
 
-def _by_reads(raw: _Raw) -> Callable[[int], bytes]:
+def _by_reads(raw: Any) -> Callable[[int], bytes]:
     def take(size: int) -> bytes:
-        data = raw.read(size)
+        data: bytes = raw.read(size)
         if len(data) > size:
             raise StateError(
                 f"the raw stream returned {len(data)} bytes where at most {size} were requested",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from odps_nb.errors import ConfigError, ConversionError, StateError
 from odps_nb.stream_io.reader import Status, StreamReader
-from odps_nb.stream_io.writers import StreamWriter, WriteResult
+from odps_nb.stream_io.writers import Finishing, StreamWriter, WriteResult
 from odps_nb.terms import Compression, TextMode
 from odps_nb.wire.arrow_stream import DEFAULT_MAX_BODY, DEFAULT_MAX_DECOMPRESSED
 
@@ -149,16 +148,14 @@ class ArrowReader:
             self._status = Status.CANCELLED
         self._stream.close()
 
-    def __enter__(self) -> ArrowReader:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class ArrowWriter:
+class ArrowWriter(Finishing):
     """Writes record batches into the body of a table write.
 
     `finish` without any rows sends a valid, empty stream. Leaving a ``with`` block finishes, or
@@ -274,9 +271,9 @@ class ArrowWriter:
         """Break off the request, so that the server stores nothing. Idempotent."""
         self._stream.abort()
 
-    def close(self) -> None:
-        """Abort unless finished. Idempotent."""
-        self._stream.close()
+    def writable(self) -> bool:
+        """Whether `write` may be called."""
+        return self._stream.writable()
 
     def _opened(self) -> Any:
         if self._writer is None:
@@ -294,14 +291,3 @@ class ArrowWriter:
     def get_request_id(self) -> str | None:
         """Return the server's id of its answer, once there is one."""
         return self._stream.request_id
-
-    def __enter__(self) -> ArrowWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.abort()
-        elif self._stream.writable():
-            self.finish()

@@ -6,8 +6,7 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from odps_nb.errors import ChecksumError, ConversionError, FramingError, StateError
 from odps_nb.stream_io.called import opener_of
@@ -20,19 +19,6 @@ from odps_nb.wire.calls.errors import decode_error
 from odps_nb.wire.codings import encoder
 
 Result = TypeVar("Result")
-
-
-class UploadLike(Protocol):
-    """A request whose body is being written: `odps_nb.http.upload.Upload` and its like."""
-
-    def write(self, data: bytes, /) -> object:
-        """Send bytes, waiting while the peer is slow."""
-
-    def finish(self) -> Any:
-        """End the body; return the response, with ``status``, ``headers`` and ``read()``."""
-
-    def abort(self) -> None:
-        """Break off the body."""
 
 
 def _plain(data: Any) -> bytes:
@@ -48,12 +34,41 @@ def _plain(data: Any) -> bytes:
         ) from None
 
 
-class _Writer(Generic[Result]):
+class Finishing:
+    """A writer as a context manager: it finishes, or aborts after an error."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abort()
+        elif self.writable():
+            self.finish()
+
+    @abstractmethod
+    def finish(self) -> Any:
+        """End the body and return the server's answer."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Break off the request, so that the server stores nothing. Idempotent."""
+
+    @abstractmethod
+    def writable(self) -> bool:
+        """Whether `write` may be called."""
+
+    def close(self) -> None:
+        """Abort unless finished. Idempotent."""
+        self.abort()
+
+
+class _Writer(Finishing, Generic[Result]):
     """Base class of the writers: write, finish once, abort."""
 
     def __init__(self, upload_or_opener: Any) -> None:
         is_upload = hasattr(upload_or_opener, "write")
-        self._upload: UploadLike | None = upload_or_opener if is_upload else None
+        self._upload: Any = upload_or_opener if is_upload else None
         self._opener = None if is_upload else opener_of(upload_or_opener)
         self._state = Status.RUNNING
         self._finished = False
@@ -101,10 +116,6 @@ class _Writer(Generic[Result]):
             if self._upload is not None:
                 self._upload.abort()
 
-    def close(self) -> None:
-        """Abort unless finished. Idempotent."""
-        self.abort()
-
     def writable(self) -> bool:
         """Whether `write` may be called."""
         return self._state is Status.RUNNING
@@ -130,22 +141,11 @@ class _Writer(Generic[Result]):
         """`Status.OK` once the server has confirmed."""
         return self._state
 
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.abort()
-        elif self.writable():
-            self.finish()
-
     def _check_open(self) -> None:
         if self._state is not Status.RUNNING:
             raise StateError(f"the writer is {self._state.value.lower()}", hint="open another one")
 
-    def _opened(self) -> UploadLike:
+    def _opened(self) -> Any:
         if self._upload is None:
             assert self._opener is not None
             self._upload = self._opener()

@@ -1,4 +1,4 @@
-"""The parts of a blob frame: header JSON, footer JSON, running checksums.
+"""The parts of a blob frame: header JSON, footer JSON, running checksums, events, records.
 
 Pure values of ``docs/protocol.md`` section 6.2; `odps_nb.wire.frames` puts them in order.
 """
@@ -9,22 +9,27 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn, Protocol
+from struct import Struct
+from typing import Any, NamedTuple
 
 from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
+from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.crc32 import crc32
+from odps_nb.wire.json_fields import Fields, load_object, parse_object
 
 RETAINED_BYTES = 8 << 20
 """Bytes of a blob that are kept until its footer says which checksum counts."""
+DEFAULT_MAX_HEADER = 1 << 20
+"""Bytes of a header or footer JSON that are accepted."""
+DEFAULT_MAX_BLOB = 1 << 40
+"""Bytes of one blob that are accepted; a larger length counts as damage."""
 
-
-class _Hash(Protocol):
-    def update(self, data: BytesLike, /) -> None: ...
-    def hexdigest(self) -> str: ...
+LENGTH = Struct("<q")
+"""Format (``struct``) of every length in a frame."""
 
 
 class ChecksumKind(str, Enum):
@@ -44,31 +49,12 @@ _KINDS = tuple(ChecksumKind)  # the index is the number on the wire
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
-    """Return the JSON object in ``data``; no bytes at all stand for ``{}``.
-
-    Raises `FramingError` when it is not UTF-8, not JSON, or not an object.
-    """
-    if not data:
-        return {}
-    try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise FramingError(f"the {what} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise FramingError(f"the {what} is not a JSON object but a {type(value).__name__}")
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    # Python would take NaN and Infinity, which are not JSON.
-    raise ValueError(f"{name} is not a JSON value")
+    """Return the JSON object in ``data``; no bytes at all stand for ``{}``."""
+    return load_object(data, what, FramingError)
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
-    """Return the length of a header or footer that may be read.
-
-    Raises `FramingError` when it is negative; `LimitExceededError` when it is over ``limit``.
-    """
+    """Return the length of a header or footer that may be read."""
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
     if size > limit:
@@ -93,13 +79,6 @@ def check_data_size(size: int, limit: int, index: int) -> int:
             hint="the stream is damaged, or not framed; else raise max_blob",
         )
     return size
-
-
-def _text_or_none(fields: Mapping[str, Any], key: str) -> str | None:
-    value = fields.get(key)
-    if value is not None and not isinstance(value, str):
-        raise FramingError(f"{key} of a frame header is not text but a {type(value).__name__}")
-    return value or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,28 +109,20 @@ class FrameHeader:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> FrameHeader:
-        """Check the types of a parsed header; unknown keys are left alone.
-
-        Raises `FramingError` when a known key has a value of another type.
-        """
-        values, index = fields.get("PartitionValues"), fields.get("ColumnIndex")
-        if values is not None and not (
-            isinstance(values, list) and all(isinstance(value, str) for value in values)
-        ):
-            raise FramingError("PartitionValues of a frame header is not a list of texts")
-        if index is not None and type(index) is not int:
-            raise FramingError("ColumnIndex of a frame header is not a whole number")
-        key = _text_or_none(fields, "DistributionKey")
+        """Check the types of a parsed header; unknown keys are left alone."""
+        known = Fields(fields, "frame header", FramingError)
+        values = known.texts("PartitionValues") if "PartitionValues" in known else None
+        key = known.optional_text("DistributionKey")
         try:
             raw_key = None if key is None else base64.b64decode(key, validate=True)
         except (binascii.Error, ValueError) as error:
             raise FramingError("DistributionKey of a frame header is not base64") from error
         return cls(
-            partition_values=None if values is None else tuple(values),
-            column_index=index,
+            partition_values=values,
+            column_index=known.optional_integer("ColumnIndex"),
             distribution_key=raw_key,
-            content_type=_text_or_none(fields, "ContentType"),
-            custom_file_name=_text_or_none(fields, "CustomFileName"),
+            content_type=known.optional_text("ContentType"),
+            custom_file_name=known.optional_text("CustomFileName"),
         )
 
 
@@ -173,43 +144,27 @@ class Footer:
 
     @classmethod
     def decode(cls, data: bytes) -> Footer:
-        """Parse a footer; no checksum in it is the kind ``NONE``.
-
-        Raises `FramingError` for what is not JSON, an unknown type, or a value that does not fit
-        its type.
-        """
-        checksum = parse_json_object(data, "frame footer").get("Checksum")
-        if checksum is None:
-            return cls()
-        if not isinstance(checksum, dict):
-            raise FramingError("Checksum of a frame footer is not a JSON object")
-        number = checksum.get("Type", 0)
-        if type(number) is not int or not 0 <= number <= 2:
+        """Parse a footer; no checksum in it is the kind ``NONE``."""
+        checksum = parse_object(data, "frame footer", FramingError).inner("Checksum")
+        number = checksum.integer("Type")
+        if not 0 <= number < len(_KINDS):
             raise FramingError(f"unknown checksum type {number!r} in a frame footer")
         kind = _KINDS[number]
         if kind is ChecksumKind.CRC32:
-            crc = checksum.get("Crc32")
-            if type(crc) is not int or not 0 <= crc <= 0xFFFFFFFF:
+            crc = checksum.optional_integer("Crc32")
+            if crc is None or not 0 <= crc <= 0xFFFFFFFF:
                 raise FramingError(f"Crc32 of a frame footer is {crc!r}, not a 32-bit number")
             return cls(kind=kind, value=crc)
         if kind is ChecksumKind.MD5:
-            digest = checksum.get("MD5")
-            if not isinstance(digest, str) or len(digest) != 32:
+            digest = checksum.text("MD5")
+            if len(digest) != 32:
                 raise FramingError(f"MD5 of a frame footer is {digest!r}, not 32 hex digits")
             return cls(kind=kind, value=digest.lower())
         return cls()
 
 
 class RunningChecksum:
-    """Checksums of one blob's data on its way.
-
-    Parameters
-    ----------
-    kinds
-        What is computed as the data goes by.
-    keep
-        Keep the data instead, and compute what is asked for at the end.
-    """
+    """Checksums of one blob's data on its way."""
 
     __slots__ = ("_crc", "_kinds", "_md5", "_pieces")
 
@@ -217,7 +172,7 @@ class RunningChecksum:
         self._pieces: list[bytes] | None = [] if keep else None
         self._kinds = kinds
         self._crc = 0
-        self._md5: _Hash | None = None
+        self._md5: Any = None
 
     @classmethod
     def of_download(cls, length: int, *, with_md5: bool) -> RunningChecksum:
@@ -248,10 +203,7 @@ class RunningChecksum:
         return Footer(kind=kind, value=self._value(kind))
 
     def check(self, footer: Footer, index: int) -> bool:
-        """Compare with the footer; ``False`` when nothing could be compared.
-
-        Raises `ChecksumError` when the data is not what the footer says.
-        """
+        """Compare with the footer; ``False`` when nothing could be compared."""
         actual = self._value(footer.kind)
         if actual is None:
             return False
@@ -275,5 +227,103 @@ class RunningChecksum:
         if kind is ChecksumKind.CRC32:
             return self._crc
         self._run(b"")  # there is a digest even of nothing
-        assert self._md5 is not None
-        return self._md5.hexdigest()
+        digest: str = self._md5.hexdigest()
+        return digest
+
+
+# -- events and records: tuples and slots, since some are made for each blob, however small ------
+
+
+class BlobRecord:
+    """One whole blob. ``mime_type`` and ``custom_file_name`` are known from frames only.
+
+    ``verified`` says that its checksums and its length were checked; it is false only for a single
+    blob in a body of unknown length. ``reference`` is the blob reference it was fetched by, and
+    ``request_id`` the service's id of the answer that brought it, where they are known.
+
+    It unpacks, as the SDK's does, into ``data, mime_type``, and equals that pair if it has neither
+    file name nor reference.
+    """
+
+    __slots__ = ("custom_file_name", "data", "mime_type", "reference", "request_id", "verified")
+
+    def __init__(
+        self,
+        data: bytes,
+        mime_type: str | None = None,
+        custom_file_name: str | None = None,
+        *,
+        verified: bool = True,
+        reference: BlobReference | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self.data: bytes = data
+        self.mime_type: str | None = mime_type
+        self.custom_file_name: str | None = custom_file_name
+        self.verified: bool = verified
+        self.reference: BlobReference | None = reference
+        self.request_id: str | None = request_id
+
+    @property
+    def file_name(self) -> str | None:
+        """The same as ``custom_file_name``, under this package's own name for it."""
+        return self.custom_file_name
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.data, self.mime_type))
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, at: Any) -> Any:
+        return (self.data, self.mime_type)[at]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, BlobRecord):
+            return self._all() == other._all()
+        if isinstance(other, tuple):
+            return self._all() == (*other, None, None)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def _all(self) -> tuple[bytes, str | None, str | None, BlobReference | None]:
+        return self.data, self.mime_type, self.custom_file_name, self.reference
+
+    def __repr__(self) -> str:
+        return (
+            f"BlobRecord(data=<{format_bytes(len(self.data))}>, mime_type={self.mime_type!r}, "
+            f"custom_file_name={self.custom_file_name!r}, verified={self.verified})"
+        )
+
+
+class BlobStart(NamedTuple):
+    """A blob begins; ``length`` (bytes) is ``None`` for a raw body, ``header`` its JSON."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
+    content_type: str | None
+    custom_file_name: str | None
+    length: int | None
+    header: Mapping[str, Any]
+
+
+class BlobData(NamedTuple):
+    """Some bytes of the current blob, never empty; where they are cut has no meaning."""
+
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"BlobData(data=<{format_bytes(len(self.data))}>)"
+
+
+class BlobEnd(NamedTuple):
+    """The current blob is complete; ``verified`` says whether its checksum was compared."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index, which has no use here
+    length: int
+    checksum_kind: ChecksumKind
+    verified: bool
+
+
+BlobEvent = BlobStart | BlobData | BlobEnd

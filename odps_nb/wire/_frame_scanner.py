@@ -11,13 +11,15 @@ from types import MappingProxyType
 from typing import Any
 
 from odps_nb.errors import FramingError
-from odps_nb.wire._frame_events import (
+from odps_nb.wire._frame_parts import (
     DEFAULT_MAX_BLOB,
     DEFAULT_MAX_HEADER,
     LENGTH,
     BlobRecord,
+    ChecksumKind,
+    FrameHeader,
+    parse_json_object,
 )
-from odps_nb.wire._frame_parts import ChecksumKind, FrameHeader, parse_json_object
 from odps_nb.wire.crc32 import crc32
 
 _KNOWN_HEADERS = 256  # headers repeat: most blobs of a column have the same type and no name

@@ -1,8 +1,7 @@
-"""Parses the metadata of an Arrow IPC message: length of its body, rows, memory it will need.
+"""Parses the metadata of an Arrow IPC message: what must be known before Arrow reads its body.
 
-An IPC message is a flatbuffer table ``Message`` (Arrow columnar format, "Encapsulated message
-format"). Read here are its kind, the length of its body, rows and lengths of a batch, and where
-the buffers lie: what has to be known before Arrow reads the body. pyarrow checks the values.
+Arrow columnar format, "Encapsulated message format": kind, length of the body, rows, lengths, and
+where the buffers lie. pyarrow checks the values.
 """
 
 from __future__ import annotations
@@ -58,19 +57,7 @@ class IpcMessage:
 
 
 def parse_message(metadata: bytes) -> IpcMessage:
-    """Read a message's flatbuffer.
-
-    Raises `FramingError` when an offset leaves the buffer, a length is negative, a buffer leaves
-    the body or begins inside of the one before, a name is no UTF-8, or the order of bytes or the
-    compression is one that no service uses.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> stream = pa.record_batch({"id": [1, 2, 3]}).serialize().to_pybytes()
-    >>> parse_message(stream[8:])
-    IpcMessage(kind=3, body_length=24, rows=3, longest=3, stored=24, promises=())
-    """
+    """Read a message's flatbuffer."""
     version, kind_at, header_at, length_at, custom = fields_of(
         metadata, root(metadata), _MESSAGE_FIELDS
     )

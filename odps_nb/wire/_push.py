@@ -27,22 +27,14 @@ class PushDecoder(ABC, Generic[Out]):
         self._ended = False
 
     def feed(self, chunk: BytesLike) -> Out:
-        """Decode the next bytes, cut anywhere.
-
-        Raises `ProtocolError` when the bytes break the format; the decoder is dead from then on;
-        `StateError` when the decoder has failed or ended before.
-        """
+        """Decode the next bytes, cut anywhere."""
         self._enter()
         out = self._feed(chunk)
         self._alive = True
         return out
 
     def feed_eof(self) -> Out:
-        """Declare the end of the input; return what was withheld, or raise if the end is missing.
-
-        Raises `TruncatedError` when the bytes stop before the format does; `StateError` when the
-        decoder has failed or ended before.
-        """
+        """Declare the end of the input; return what was withheld, or raise if it is missing."""
         self._enter()
         out = self._feed_eof()
         self._ended = True

@@ -15,8 +15,7 @@ from typing import Literal
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
-from odps_nb.wire._ipc_body import BodyNeeds
-from odps_nb.wire._ipc_message import RECORD_BATCH, parse_message
+from odps_nb.wire._ipc_message import RECORD_BATCH, IpcMessage, parse_message
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
@@ -32,6 +31,83 @@ DEFAULT_MAX_DECOMPRESSED = 512 << 20
 """Bytes a batch may have decompressed: twice the largest ``MaxBatchRawSize`` of the service."""
 
 _PREFIX_SIZE = 8  # continuation and length of the metadata
+_PROMISE = 8
+_FREE_LENGTH = 1 << 20
+"""Values of a column without bytes, such as nulls, that are accepted in any case."""
+_BITS = 8
+
+
+class _BodyNeeds:
+    """Adds up the decompressed sizes that the buffers of a body declare, while it is read.
+
+    A buffer that is not empty begins with an i64, its decompressed bytes or -1 for bytes as they
+    are. A body of 100 kB may declare gigabytes, and Arrow allocates what is declared.
+
+    Raises `LimitExceededError`: of `feed` and of the constructor: the buffers need more than
+    ``limit`` bytes together, or columns are longer than their bytes can account for;
+    `FramingError`: of `feed`: a length is negative.
+    """
+
+    __slots__ = ("_at", "_held", "_limit", "_longest", "_next", "_promised", "_promises", "_stored")
+
+    def __init__(self, message: IpcMessage, limit: int) -> None:
+        self._promises, self._stored, self._longest = (
+            message.promises,
+            message.stored,  # no more than the body, which has a limit of its own
+            message.longest,
+        )
+        self._limit = limit
+        self._at = self._next = self._promised = 0
+        self._held = bytearray()
+        if self.known:
+            self._check_lengths()
+
+    @property
+    def known(self) -> bool:
+        """Whether all declared sizes have been read."""
+        return self._next == len(self._promises)
+
+    def feed(self, view: memoryview) -> None:
+        """Read the next bytes of the body, cut anywhere."""
+        end = self._at + len(view)
+        while not self.known:
+            start = self._promises[self._next] + len(self._held)
+            if start >= end:
+                break
+            skipped = start - self._at
+            self._held += view[skipped : skipped + _PROMISE - len(self._held)]
+            if len(self._held) < _PROMISE:
+                break
+            self._count(int.from_bytes(self._held, "little", signed=True))
+            self._held.clear()
+            self._next += 1
+            if self.known:
+                self._check_lengths()
+        self._at = end
+
+    def _count(self, promised: int) -> None:
+        if promised < -1:
+            raise FramingError(f"an Arrow buffer declares a decompressed size of {promised} bytes")
+        self._promised += max(0, promised)
+        if self._promised > self._limit:
+            raise LimitExceededError(
+                f"an Arrow batch of {self._stored} bytes needs {self._promised} or more when it is "
+                f"decompressed, more than {self._limit}",
+                limit=self._limit,
+                actual=self._promised,
+                hint="read in smaller batches; or the stream is damaged",
+            )
+
+    def _check_lengths(self) -> None:
+        size = self._stored + self._promised
+        accounted = max(_FREE_LENGTH, _BITS * size)
+        if self._longest > accounted:
+            raise LimitExceededError(
+                f"an Arrow batch of {size} bytes claims a column of {self._longest} values",
+                limit=accounted,
+                actual=self._longest,
+                hint="read in smaller batches; or the stream is damaged",
+            )
 
 
 class EndMarkerCheck:
@@ -40,30 +116,6 @@ class EndMarkerCheck:
     Eight bytes inside a batch that look like the end marker do not count, and no byte may follow
     the marker. What a compressed batch needs is known before Arrow decompresses it,
     if Arrow is given the bytes afterwards.
-
-    Parameters
-    ----------
-    max_metadata
-        Bytes of one message's metadata that are accepted.
-    max_body
-        Bytes of one batch that are accepted.
-    max_decompressed
-        Bytes that the buffers of one compressed batch may promise together.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> sink = pa.BufferOutputStream()
-    >>> with pa.ipc.new_stream(sink, pa.schema({"id": pa.int64()})) as writer:
-    ...     writer.write(pa.record_batch({"id": [1, 2, 3]}))
-    >>> stream = sink.getvalue().to_pybytes()
-    >>> check = EndMarkerCheck()
-    >>> check.feed(stream[:-8])
-    >>> check.complete, check.batches, check.rows
-    (False, 1, 3)
-    >>> check.feed(stream[-8:])
-    >>> check.complete
-    True
     """
 
     __slots__ = (
@@ -89,7 +141,7 @@ class EndMarkerCheck:
     ) -> None:
         self._max_metadata, self._max_body = max_metadata, max_body
         self._max_decompressed = max_decompressed
-        self._needs: BodyNeeds | None = None  # of the current body
+        self._needs: _BodyNeeds | None = None  # of the current body
         self._held = bytearray()
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
@@ -97,12 +149,7 @@ class EndMarkerCheck:
         self._total = self._batches = self._rows = 0
 
     def feed(self, chunk: BytesLike) -> None:
-        """Check the next bytes of the decoded stream, cut anywhere.
-
-        Raises `FramingError`: the bytes are no IPC stream, or go on behind the end marker;
-        `LimitExceededError`: a message is larger than accepted, or would be when it is
-        decompressed.
-        """
+        """Check the next bytes of the decoded stream, cut anywhere."""
         if self._state == "failed":
             raise StateError("this stream failed before; bytes after a defect cannot be decoded")
         before, self._state = self._state, "failed"
@@ -135,7 +182,7 @@ class EndMarkerCheck:
             message = parse_message(part)
             self._check_size(message.body_length, self._max_body, "body", offset)
             self._skip, self._wanted = message.body_length, _PREFIX_SIZE
-            needs = BodyNeeds(message, self._max_decompressed)
+            needs = _BodyNeeds(message, self._max_decompressed)
             self._needs = None if needs.known else needs
             self._batches += message.kind == RECORD_BATCH
             self._rows += message.rows
@@ -186,11 +233,7 @@ class EndMarkerCheck:
         return self._rows
 
     def require(self, *, rows: int | None = None) -> None:
-        """Raise unless the stream is complete and, where ``rows`` is given, has that many rows.
-
-        Raises `TruncatedError` when the bytes do not end with the end marker, or rows are missing;
-        `FramingError` when there are more rows than expected.
-        """
+        """Raise unless the stream is complete and, where ``rows`` is given, has that many rows."""
         if not self.complete:
             raise TruncatedError(
                 f"the Arrow stream stops after {self._total} bytes without its end marker",
@@ -211,15 +254,8 @@ def sniff_body(
 ) -> Literal["ipc"] | Compression:
     """Tell a plain IPC stream from one inside a content coding (``docs/protocol.md`` section 5.5).
 
-    Raises `TruncatedError` for a body of fewer than four bytes; `FramingError` when the bytes are
-    neither, or contradict the header.
-
-    Parameters
-    ----------
-    first4
-        The first four bytes of the body.
-    content_encoding
-        The header's value; must agree with the bytes where it is present.
+    ``first4``: the first four bytes of the body. ``content_encoding``: the header's value; must
+    agree with the bytes where it is present.
     """
     head = bytes(first4[:4])
     if len(head) < 4:

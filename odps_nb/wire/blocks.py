@@ -58,13 +58,7 @@ class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # 
 
 @cache
 def residue(count: int) -> int:
-    """Return the CRC32C that ``count`` whole blocks with correct checksums always have.
-
-    Examples
-    --------
-    >>> hex(residue(1)), hex(residue(256))
-    ('0x48674bc7', '0x3a593ff')
-    """
+    """Return the CRC32C that ``count`` whole blocks with correct checksums always have."""
     if count == 0:
         return 0
     if count == 1:
@@ -79,11 +73,7 @@ def _push_zeros(register: int, count: int) -> int:
 
 
 def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> None:
-    """Check ``count`` whole blocks in one pass over ``count * 4100`` contiguous bytes.
-
-    Raises `ChecksumError`: names the first bad block by index and the stream offset at which it
-    starts, both counted from ``first_block``.
-    """
+    """Check ``count`` whole blocks in one pass over ``count * 4100`` contiguous bytes."""
     if len(stored) != count * STORED_SIZE:
         raise ValueError(f"{len(stored)} bytes are not {count} whole blocks")
     if crc32c(stored) == residue(count):
@@ -97,11 +87,7 @@ def verify_blocks(stored: BytesLike, count: int, *, first_block: int = 0) -> Non
 
 
 def verify_tail(stored: BytesLike, *, block: int = 0) -> bytes:
-    """Return the payload of the last, short block (its CRC included in ``stored``).
-
-    Raises `TruncatedError` when four bytes or fewer are left: no room for a payload and its
-    checksum; `DamagedTailError` when the checksum does not match: cut inside the block, or damaged.
-    """
+    """Return the payload of the last, short block (its CRC included in ``stored``)."""
     offset, size = block * STORED_SIZE, len(stored) - TRAILER_SIZE
     if size <= 0:
         raise TruncatedError(
@@ -158,14 +144,6 @@ class BlockDecoder(PieceDecoder):
 
     ``feed`` returns the verified payload of all complete blocks so far; ``feed_eof`` that of the
     last, short block. Linear in the bytes fed; holds less than one block between feeds.
-
-    Examples
-    --------
-    >>> decoder = BlockDecoder()
-    >>> decoder.feed(bytes.fromhex("68656c6c6f4cbb"))
-    b''
-    >>> decoder.feed(bytes.fromhex("719a")) + decoder.feed_eof()
-    b'hello'
     """
 
     __slots__ = ("_blocks", "_held")
@@ -174,11 +152,6 @@ class BlockDecoder(PieceDecoder):
         super().__init__()
         self._held = bytearray()
         self._blocks = 0
-
-    @property
-    def blocks(self) -> int:
-        """How many whole blocks were verified so far."""
-        return self._blocks
 
     def feed_into(self, chunk: BytesLike, target: memoryview) -> int:
         """Write what ``feed`` would return into ``target``; return the number of bytes."""
@@ -228,14 +201,7 @@ class BlockDecoder(PieceDecoder):
 
 
 class BlockEncoder:
-    """Cuts a payload, fed in any pieces, into blocks with their checksums.
-
-    Examples
-    --------
-    >>> encoder = BlockEncoder()
-    >>> (encoder.feed(b"hel") + encoder.feed(b"lo") + encoder.finish()).hex(" ")
-    '68 65 6c 6c 6f 4c bb 71 9a'
-    """
+    """Cuts a payload, fed in any pieces, into blocks with their checksums."""
 
     __slots__ = ("_finished", "_held")
 
@@ -287,12 +253,6 @@ def _encode_whole(payload: BytesLike) -> bytes:
 
 
 def encode_blocks(payload: BytesLike) -> bytes:
-    """Return ``payload`` as blocks with their checksums; empty in, empty out.
-
-    Examples
-    --------
-    >>> encode_blocks(b"hello").hex(" ")
-    '68 65 6c 6c 6f 4c bb 71 9a'
-    """
+    """Return ``payload`` as blocks with their checksums; empty in, empty out."""
     encoder = BlockEncoder()
     return encoder.feed(payload) + encoder.finish()

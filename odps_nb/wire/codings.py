@@ -1,16 +1,15 @@
 """zstd and LZ4 frame as push decoders and encoders (``docs/protocol.md`` sections 1.4, 6.4).
 
-A decoder takes concatenated frames as one stream, refuses a stream that ends inside a frame, and
-limits its total output, so that a small body cannot fill the memory. No byte at all is an empty
-stream: the transport detects a cut before the first byte.
+A decoder takes concatenated frames as one stream, refuses an end inside a frame, and limits its
+total output. No byte at all is an empty stream.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import lz4.frame
 import zstandard
@@ -34,10 +33,7 @@ _ZSTD_PROBE = zstandard.ZstdCompressor().compress(_PROBE)
 
 
 def from_http_name(name: str | None) -> Compression:
-    """Return the coding for a ``Content-Encoding`` value; absent or identity: none.
-
-    Raises `FramingError` for a coding that this protocol does not have.
-    """
+    """Return the coding for a ``Content-Encoding`` value; absent or identity: none."""
     text = (name or "identity").strip().lower()
     if text == "identity":
         return Compression.NONE
@@ -202,15 +198,7 @@ class _Lz4(Decoder):
 
 
 def decoder(name: Compression | str | None, *, max_output: int | None = None) -> Decoder:
-    """Make a push decoder.
-
-    Parameters
-    ----------
-    name
-        Of the coding; `Compression.NONE` passes bytes through.
-    max_output
-        Bytes that the whole stream may decode to; ``None`` for no limit.
-    """
+    """Make a push decoder."""
     kinds: dict[Compression, type[Decoder]] = {
         Compression.NONE: _Identity,
         Compression.ZSTD: _Zstd,
@@ -219,95 +207,43 @@ def decoder(name: Compression | str | None, *, max_output: int | None = None) ->
     return kinds[Compression.of(name)](max_output)
 
 
-class Encoder(Protocol):
+class Encoder:
     """Encodes one content coding: call ``feed`` any number of times, ``finish`` once."""
+
+    __slots__ = ("_compress", "_flush", "_head")
+
+    def __init__(
+        self, compress: Callable[[Any], bytes], flush: Callable[[], bytes], head: bytes = b""
+    ) -> None:
+        self._compress, self._flush = compress, flush
+        self._head: bytes | None = head
 
     def feed(self, chunk: BytesLike) -> bytes:
         """Encode more bytes; return the coded bytes that are ready."""
+        head, self._head = self._taken(), b""
+        return head + self._compress(chunk)
 
     def finish(self) -> bytes:
         """End the stream; return the rest of it."""
+        head, self._head = self._taken(), None
+        return head + self._flush()
 
-
-class _EncoderBase:
-    __slots__ = ("_finished",)
-
-    def __init__(self) -> None:
-        self._finished = False
-
-    def feed(self, chunk: BytesLike) -> bytes:
-        self._check_open()
-        return self._encode(chunk)
-
-    def finish(self) -> bytes:
-        self._check_open()
-        self._finished = True
-        return self._end()
-
-    def _check_open(self) -> None:
-        if self._finished:
+    def _taken(self) -> bytes:
+        if self._head is None:
             raise StateError("this encoder is finished")
-
-    def _encode(self, chunk: BytesLike) -> bytes:
-        return bytes(chunk)
-
-    def _end(self) -> bytes:
-        return b""
+        return self._head
 
 
-class _ZstdEncoder(_EncoderBase):
-    __slots__ = ("_frame",)
-
-    def __init__(self, level: int | None, size: int | None) -> None:
-        super().__init__()
-        library = zstandard.ZstdCompressor(level=3 if level is None else level, write_checksum=True)
-        self._frame = library.compressobj(size=-1 if size is None else size)
-
-    def _encode(self, chunk: BytesLike) -> bytes:
-        return self._frame.compress(chunk)
-
-    def _end(self) -> bytes:
-        return self._frame.flush()
-
-
-class _Lz4Encoder(_EncoderBase):
-    __slots__ = ("_frame", "_head")
-
-    def __init__(self, level: int | None, size: int | None) -> None:
-        super().__init__()
-        self._frame = lz4.frame.LZ4FrameCompressor(
-            compression_level=level or 0, content_checksum=True
-        )
-        # The frame is begun here, so that an empty stream is a valid frame too.
-        self._head: bytes = self._frame.begin(size or 0)
-
-    def _encode(self, chunk: BytesLike) -> bytes:
-        head, self._head = self._head, b""
-        return head + bytes(self._frame.compress(chunk))
-
-    def _end(self) -> bytes:
-        head, self._head = self._head, b""
-        return head + bytes(self._frame.flush())
-
-
-def encoder(
-    name: Compression | str | None, level: int | None = None, *, size: int | None = None
-) -> Encoder:
-    """Make an encoder; its frames carry a checksum of the content.
-
-    Parameters
-    ----------
-    name
-        Of the coding; `Compression.NONE` passes bytes through.
-    level
-        The library's own level; ``None`` for its default.
-    size
-        Bytes that will be fed in all, where known: goes into the frame's header.
-    """
+def encoder(name: Compression | str | None) -> Encoder:
+    """Make an encoder; its frames carry a checksum of the content."""
+    frame: Any
     match Compression.of(name):
         case Compression.ZSTD:
-            return _ZstdEncoder(level, size)
+            frame = zstandard.ZstdCompressor(write_checksum=True).compressobj()
+            return Encoder(frame.compress, frame.flush)
         case Compression.LZ4:
-            return _Lz4Encoder(level, size)
+            frame = lz4.frame.LZ4FrameCompressor(content_checksum=True)
+            # The frame is begun here, so that an empty stream is a valid frame too.
+            return Encoder(frame.compress, frame.flush, frame.begin())
         case _:
-            return _EncoderBase()
+            return Encoder(bytes, bytes)

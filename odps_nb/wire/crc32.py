@@ -1,9 +1,4 @@
-"""CRC-32 (the gzip polynomial) of frame footers: picks the fastest implementation.
-
-Not CRC32C: blocks carry that one, frames this one (``docs/protocol.md`` section 6.2). zlib is at
-hand everywhere; zlib-ng, an optional package, folds with the processor's own multiplication and is
-some four times faster.
-"""
+"""CRC-32 (the gzip polynomial) of frame footers, by zlib-ng where installed: four times faster."""
 
 from __future__ import annotations
 

@@ -8,6 +8,9 @@ The caller tells whether a body is framed, from the number of blobs requested: o
 several are framed. A cut on a frame boundary is detected only by that number.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
 from __future__ import annotations
 
 import sys
@@ -17,18 +20,16 @@ from types import MappingProxyType
 from typing import Any
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
-from odps_nb.wire._frame_events import (
+from odps_nb.wire._frame_parts import (
     DEFAULT_MAX_BLOB,
     DEFAULT_MAX_HEADER,
     LENGTH,
+    RETAINED_BYTES,
     BlobData,
     BlobEnd,
     BlobEvent,
     BlobRecord,
     BlobStart,
-)
-from odps_nb.wire._frame_parts import (
-    RETAINED_BYTES,
     ChecksumKind,
     Footer,
     FrameHeader,
@@ -39,30 +40,6 @@ from odps_nb.wire._frame_parts import (
 )
 from odps_nb.wire._frame_scanner import FrameScanner, Seen
 from odps_nb.wire._push import BytesLike, PushDecoder
-
-__all__ = [
-    "DEFAULT_MAX_BLOB",
-    "DEFAULT_MAX_HEADER",
-    "LENGTH",
-    "RETAINED_BYTES",
-    "BlobData",
-    "BlobEnd",
-    "BlobEvent",
-    "BlobRecord",
-    "BlobStart",
-    "ChecksumKind",
-    "Footer",
-    "FrameDecoder",
-    "FrameEncoder",
-    "FrameHeader",
-    "FrameScanner",
-    "RawDecoder",
-    "RunningChecksum",
-    "check_data_size",
-    "check_json_size",
-    "encode_frame",
-    "parse_json_object",
-]
 
 
 class _Part(Enum):
@@ -75,14 +52,7 @@ class _Part(Enum):
 
 
 class RawDecoder(PushDecoder[list[BlobEvent]]):
-    """Decodes one raw blob, the body for a single reference, to events.
-
-    Examples
-    --------
-    >>> decoder = RawDecoder()
-    >>> [type(event).__name__ for event in decoder.feed(b"hi") + decoder.feed_eof()]
-    ['BlobStart', 'BlobData', 'BlobEnd']
-    """
+    """Decodes one raw blob, the body for a single reference, to events."""
 
     __slots__ = ("_length", "_max_blob", "_started")
 
@@ -113,26 +83,12 @@ class RawDecoder(PushDecoder[list[BlobEvent]]):
 class FrameDecoder(PushDecoder[list[BlobEvent]]):
     """Decodes frames to events.
 
-    Parameters
-    ----------
-    expected_count
-        How many frames the body must hold; ``None`` for any number (an upload: the server
-        does not know), and then a cut on a frame boundary is the transport's business.
-    max_header
-        Bytes of a header or footer JSON that are accepted.
-    max_blob
-        Bytes of one blob that are accepted.
-    always_md5
-        Run MD5 along blobs of any size. Otherwise blobs over 8 MiB are checked against an MD5
-        footer only when an earlier footer of the stream had one; `BlobEnd.verified` says so.
-
-    Examples
-    --------
-    >>> frame = encode_frame(b"hi", FrameHeader(content_type="text/plain"))
-    >>> decoder = FrameDecoder(1)
-    >>> start, data, end = decoder.feed(frame) + decoder.feed_eof()
-    >>> start.content_type, data.data, end.verified
-    ('text/plain', b'hi', True)
+    ``expected_count``: how many frames the body must hold; ``None`` for any number (an upload: the
+    server does not know), and then a cut on a frame boundary is the transport's business.
+    ``max_header``: bytes of a header or footer JSON that are accepted. ``max_blob``: bytes of one
+    blob that are accepted. ``always_md5``: run MD5 along blobs of any size. Otherwise blobs over 8
+    MiB are checked against an MD5 footer only when an earlier footer of the stream had one;
+    `BlobEnd.verified` says so.
     """
 
     def __init__(
@@ -302,24 +258,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
 
 
 class FrameEncoder:
-    """Encodes one frame; its data may come in any pieces, its checksum is computed on the way.
-
-    Parameters
-    ----------
-    header
-        What the frame says of its blob.
-    length
-        Bytes of data that will be fed: it stands in front of them.
-    checksum
-        Which checksum the footer carries.
-
-    Examples
-    --------
-    >>> encoder = FrameEncoder(FrameHeader(content_type="text/plain"), length=2)
-    >>> frame = encoder.begin() + encoder.feed(b"hi") + encoder.finish()
-    >>> frame == encode_frame(b"hi", FrameHeader(content_type="text/plain"))
-    True
-    """
+    """Encodes one frame; its data may come in any pieces, its checksum is computed on the way."""
 
     def __init__(
         self,
@@ -342,10 +281,7 @@ class FrameEncoder:
         return LENGTH.pack(len(header)) + header + LENGTH.pack(self._length)
 
     def feed(self, chunk: BytesLike) -> bytes:
-        """Encode the next data; returned as it goes over the wire.
-
-        Raises `FramingError` when more bytes come than were announced.
-        """
+        """Encode the next data; returned as it goes over the wire."""
         self._move("open", "open")
         self._left -= len(chunk)
         if self._left < 0:
@@ -359,10 +295,7 @@ class FrameEncoder:
         return piece
 
     def finish(self) -> bytes:
-        """Return the footer.
-
-        Raises `FramingError` when fewer bytes came than were announced.
-        """
+        """Return the footer."""
         self._move("open", "dead")
         if self._left:
             raise FramingError(

@@ -1,17 +1,15 @@
 """Reads members of JSON objects with their types checked.
 
-All of ``odps_nb.wire`` reads the JSON of a peer this way: a missing or null member gives the
-default, an unknown member is ignored, and a member of the wrong type is a typed error, never a
-``KeyError`` or ``TypeError``. In an answer it is a `FramingError` (the server broke the format), in
-a request an `InvalidRequestError` with the status and code to answer (``docs/protocol.md`` sections
-3 and 8.2).
+A missing or null member gives the default, an unknown member is ignored. A member of the wrong type
+is a `FramingError` in an answer, and in a request an `InvalidRequestError` with the status and code
+to answer (``docs/protocol.md`` sections 3 and 8.2).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from odps_nb.errors import FramingError, InvalidRequestError, OdpsNbError
 from odps_nb.terms import shorten
@@ -42,28 +40,27 @@ def parse_object(
 ) -> Fields:
     """Read one JSON object; an empty body is an empty object.
 
-    Parameters
-    ----------
-    body
-        UTF-8 text of a JSON object, or nothing.
-    what
-        Name of the document in error messages.
-    refuse
-        Makes the error to raise: `in_answer` or `in_request`.
-    max_bytes
-        A longer body is refused unread.
+    ``what``: name of the document in error messages. ``refuse``: makes the error to raise:
+    `in_answer` or `in_request`. ``max_bytes``: a longer body is refused unread.
     """
+    return Fields(load_object(body, what, refuse, max_bytes=max_bytes), what, refuse)
+
+
+def load_object(
+    body: bytes, what: str, refuse: Refuse, *, max_bytes: int = MAX_JSON_BYTES
+) -> dict[str, Any]:
+    """Read one JSON object as it is; the arguments are those of `parse_object`."""
     if len(body) > max_bytes:
         raise refuse(f"{what} has {len(body)} bytes of JSON, more than {max_bytes}")
     if not body.strip():
-        return Fields({}, what, refuse)
+        return {}
     try:
         value = json.loads(body, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise refuse(f"{what} is not JSON: {shorten(str(error), 120)}") from None
     if not isinstance(value, dict):
         raise refuse(f"{what} is {_name(value)} where a JSON object is expected")
-    return Fields(value, what, refuse)
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -24,7 +24,6 @@ from odps_nb.wire.crc32c import crc32c
 from odps_nb.wire.frames import DEFAULT_MAX_BLOB, BlobEvent, FrameDecoder, RawDecoder
 
 _MAGIC_SIZE = 4
-_UNDONE_FIRST = "the first block fails its checksum as received, so the coding was undone first"
 
 
 def has_own_checksum(block: BytesLike) -> bool:
@@ -77,39 +76,28 @@ class _CodingOutside(PieceDecoder):
         self._decoder = decoder(coding, max_output=max_output)
 
     def _pieces(self, chunk: memoryview) -> Iterator[bytes]:
-        try:
-            for piece in self._decoder.pieces(chunk):
-                yield self._blocks.feed(piece)
-        except ProtocolError as error:
-            error.add_note(_UNDONE_FIRST)
-            raise
+        yield from _noted(self._blocks.feed(piece) for piece in self._decoder.pieces(chunk))
 
     def _pieces_eof(self) -> Iterator[bytes]:
-        try:
-            self._decoder.feed_eof()
-            yield self._blocks.feed_eof()
-        except ProtocolError as error:
-            error.add_note(_UNDONE_FIRST)
-            raise
+        yield from _noted(self._end())
+
+    def _end(self) -> Iterator[bytes]:
+        self._decoder.feed_eof()
+        yield self._blocks.feed_eof()
+
+
+def _noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except ProtocolError as error:
+        error.add_note(
+            "the first block fails its checksum as received: the coding was undone first"
+        )
+        raise
 
 
 class PayloadDecoder(PieceDecoder):
-    """Decodes blocks and coding of a blob body to verified payload, raw or framed.
-
-    Parameters
-    ----------
-    content_encoding
-        The header's value, or a `Compression`; ``None`` when the header is absent.
-    max_output
-        Bytes that the coding may decode to; ``None`` for no limit.
-
-    Examples
-    --------
-    >>> body = "28b52ffd2005290000 68656c6c6f 6220c74f"
-    >>> decoder = PayloadDecoder("zstd")
-    >>> decoder.feed(bytes.fromhex(body)) + decoder.feed_eof()
-    b'hello'
-    """
+    """Decodes blocks and coding of a blob body to verified payload, raw or framed."""
 
     __slots__ = ("_coding", "_held", "_inner", "_max_output")
 
@@ -150,24 +138,10 @@ class PayloadDecoder(PieceDecoder):
 class BlobBodyDecoder(PushDecoder[list[BlobEvent]]):
     """Decodes a whole blob body (blocks, coding and frames) to events.
 
-    Parameters
-    ----------
-    content_encoding
-        The header's value, or a `Compression`; ``None`` when the header is absent.
-    expected_count
-        Number of references asked for: one is raw, none or several are framed.
-    max_output
-        Bytes that the coding may decode to; ``None`` for no limit.
-    max_blob
-        Bytes of one blob that are accepted.
-
-    Examples
-    --------
-    >>> from odps_nb.wire.blocks import encode_blocks
-    >>> decoder = BlobBodyDecoder(None, 1)
-    >>> start, data, end = decoder.feed(encode_blocks(b"hello")) + decoder.feed_eof()
-    >>> data.data
-    b'hello'
+    ``content_encoding``: the header's value, or a `Compression`; ``None`` when the header is
+    absent. ``expected_count``: number of references asked for: one is raw, none or several are
+    framed. ``max_output``: bytes that the coding may decode to; ``None`` for no limit.
+    ``max_blob``: bytes of one blob that are accepted.
     """
 
     __slots__ = ("_frames", "_payload")

@@ -1,9 +1,7 @@
-"""Table schemas as JSON, both forms (``docs/protocol.md`` section 3.11).
+"""Table schemas as JSON, flat and nested (``docs/protocol.md`` section 3.11).
 
-The *flat* form (``DataSchema`` of read sessions) spells types as text. The *nested* form
-(``TableSchema`` of write streams and of instances) spells them as numbers with one object and
-one column id per level; a blob is uploaded with the id of its BLOB leaf, so the ids are kept
-under paths such as ``c3.element.f2``.
+The nested form has one object and one column id per level. A blob is uploaded with the id of its
+BLOB leaf, so ids are kept under paths such as ``c3.element.f2``.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from odps_nb.schema import (
     TypeCode,
     UnknownType,
 )
-from odps_nb.wire.json_fields import Fields, Refuse, in_answer
+from odps_nb.wire.json_fields import Fields, in_answer
 from odps_nb.wire.type_text import (
     MAX_CHAR,
     MAX_DEPTH,
@@ -152,15 +150,9 @@ def encode_flat(schema: TableSchema) -> dict[str, object]:
     }
 
 
-def decode_flat(
-    members: Mapping[str, object], *, what: str = "DataSchema", refuse: Refuse = in_answer
-) -> TableSchema:
-    """Read the flat form.
-
-    Raises `FramingError`: a member has the wrong type (with the default ``refuse``). A type text
-    that cannot be read is no error, but an `UnknownType`.
-    """
-    fields = Fields(members, what, refuse)
+def decode_flat(members: Mapping[str, object]) -> TableSchema:
+    """Read the flat form."""
+    fields = Fields(members, "DataSchema", in_answer)
     return TableSchema(
         columns=_flat_columns(fields, "DataColumns"),
         partition_columns=_flat_columns(fields, "PartitionColumns"),
@@ -168,18 +160,16 @@ def decode_flat(
 
 
 def _flat_columns(fields: Fields, key: str) -> tuple[Column, ...]:
-    columns = []
-    for one in _limited(fields, key):
-        columns.append(
-            Column(
-                name=one.need_text("Name"),
-                type=read_type(one.simple("Type")),
-                comment=one.text("Comment"),
-                nullable=one.boolean("Nullable", default=True),
-                column_id=_column_id(one),
-            )
+    return tuple(
+        Column(
+            name=one.need_text("Name"),
+            type=read_type(one.simple("Type")),
+            comment=one.text("Comment"),
+            nullable=one.boolean("Nullable", default=True),
+            column_id=_column_id(one),
         )
-    return tuple(columns)
+        for one in _limited(fields, key)
+    )
 
 
 def _limited(fields: Fields, key: str) -> list[Fields]:
@@ -251,11 +241,9 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
     return level
 
 
-def decode_nested(
-    members: Mapping[str, object], *, what: str = "TableSchema", refuse: Refuse = in_answer
-) -> WriteSchema:
+def decode_nested(members: Mapping[str, object]) -> WriteSchema:
     """Read the nested form; errors as in `decode_flat`."""
-    fields = Fields(members, what, refuse)
+    fields = Fields(members, "TableSchema", in_answer)
     ids: dict[str, int] = {}
     keys: list[str] = []
 

@@ -1,10 +1,7 @@
-"""Signs requests and verifies signatures: request + credentials + time -> headers.
+"""Signs requests and verifies signatures (``docs/protocol.md`` section 2).
 
-``docs/protocol.md`` section 2. The canonical string is computed as the stock clients compute it,
-which decodes the URL *before* it splits the query (``docs/protocol.md`` section 2.1); the verifier
-accepts the straightforward reading, too. Keys of version 4 are derived for each request from date
-and region: that costs microseconds, and a cache that forgets the region (as one client has) signs
-with the wrong key.
+The canonical string is that of the stock clients, which decode the URL *before* they split the
+query; the verifier accepts the straightforward reading, too.
 """
 
 from __future__ import annotations
@@ -95,19 +92,7 @@ def _resource_read_plainly(relative: str) -> _Resource:
 
 
 def canonical_string(method: str, url: str, headers: Mapping[str, str], endpoint: str) -> str:
-    """Return the text that is signed (``docs/protocol.md`` section 2.1).
-
-    Parameters
-    ----------
-    method
-        HTTP method in any case.
-    url
-        The absolute URL as it will be sent.
-    headers
-        Headers in any case; ``Date`` must be among them.
-    endpoint
-        What ``url`` begins with; it is not signed.
-    """
+    """Return the text that is signed (``docs/protocol.md`` section 2.1)."""
     relative = url[len(endpoint.rstrip("/")) :]
     try:
         resource = _resource_as_sent_by_clients(relative)
@@ -144,10 +129,7 @@ def derive_key(secret: str, date: str, region: str) -> bytes:
 def authorization(
     canonical: str, *, credentials: Credentials, now: float, version: SignatureVersion = 2
 ) -> str:
-    """Return the value of ``Authorization`` for a canonical string.
-
-    Raises `ConfigError`: access id or key is missing, or the region for version 4.
-    """
+    """Return the value of ``Authorization`` for a canonical string."""
     access_id, secret = credentials.access_id, credentials.access_key
     if not access_id or not secret:
         raise ConfigError(
@@ -183,16 +165,9 @@ def sign(
 
     Raises `ConfigError`: credentials are incomplete.
 
-    Parameters
-    ----------
-    method, url, headers, endpoint
-        As in `canonical_string`; a ``Date`` is added if there is none.
-    credentials
-        A bearer token is used instead of a signature when there is no access id.
-    now
-        Seconds of the epoch.
-    version
-        2, or 4 where a region is known.
+    ``method``, ``url``, ``headers``, ``endpoint``: as in `canonical_string`; a ``Date`` is added if
+    there is none. ``credentials``: a bearer token is used instead of a signature when there is no
+    access id. ``now``: seconds of the epoch. ``version``: 2, or 4 where a region is known.
     """
     added: dict[str, str] = {}
     if not any(name.lower() == "date" for name in headers):
@@ -254,20 +229,12 @@ def verify(
     Raises `AccessDeniedError`: ``status`` and ``code`` are those to answer with
     (``docs/protocol.md`` section 8.2).
 
-    Parameters
-    ----------
-    method, path_and_query, headers
-        The request as received; the path starts with ``/``.
-    keys
-        Secret of an access id, or ``None`` if nobody has it.
-    prefixes
-        Paths that a client's endpoint may end with, since they are not signed.
-    now, max_skew
-        Seconds of the epoch, and how far ``Date`` may be from it.
-    sts_tokens
-        Temporary token that must come with an access id, or ``None`` if none must.
-    bearers
-        Access id of a bearer token, or ``None`` if nobody has it.
+    ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
+    ``/``. ``keys``: secret of an access id, or ``None`` if nobody has it. ``prefixes``: paths that
+    a client's endpoint may end with, since they are not signed. ``now``, ``max_skew``: seconds of
+    the epoch, and how far ``Date`` may be from it. ``sts_tokens``: temporary token that must come
+    with an access id, or ``None`` if none must. ``bearers``: access id of a bearer token, or
+    ``None`` if nobody has it.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:

@@ -1,8 +1,7 @@
-"""Parses and formats MaxCompute type text: ``array<struct<f1:string>>`` <-> the type tree.
+"""Parses and formats MaxCompute type text and column lists (``docs/protocol.md`` section 3.11).
 
-Also the column lists of a ``CREATE TABLE``: ``id bigint not null comment 'the key'``. The grammar
-is in ``docs/protocol.md`` section 3.11. A mistake in a text that a user wrote is an `ArgumentError`
-that shows the place. A text of a service that cannot be read is an unknown type.
+A mistake in a text that a user wrote is an `ArgumentError` that shows the place. A text of a
+service that cannot be read is an unknown type.
 """
 
 from __future__ import annotations
@@ -78,12 +77,6 @@ def read_type(text: str | None) -> OdpsType:
 
     So is an empty text or none, which is shown as ``unknown``. An unknown type inside of ARRAY, MAP
     or STRUCT leaves the types around it as they are.
-
-    Examples
-    --------
-    >>> from odps_nb.wire.type_text import read_type
-    >>> read_type("array<geometry(4326)>").element.text
-    'geometry(4326)'
     """
     if not (text and text.strip()):
         return UnknownType("unknown")
@@ -97,14 +90,7 @@ def read_type(text: str | None) -> OdpsType:
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Parse a column list: ``id bigint not null, amount decimal(18,2) comment 'x'``.
-
-    Examples
-    --------
-    >>> from odps_nb.wire.type_text import parse_columns
-    >>> [column.name for column in parse_columns("id bigint, note string comment 'free text'")]
-    ['id', 'note']
-    """
+    """Parse a column list: ``id bigint not null, amount decimal(18,2) comment 'x'``."""
     parser = _Parser(text)
     columns = [parser.column()]
     while parser.skip_sign(","):

@@ -49,11 +49,7 @@ class _Builder(ElementTree.TreeBuilder):
 
 
 def parse_answer(body: bytes, what: str, *, root: str) -> Element:
-    """Parse a document from an answer; its root element must be ``root``.
-
-    Raises `FramingError`: it does not: most of all the web page of a proxy, or of another kind of
-    server; `LimitExceededError`: it is too long.
-    """
+    """Parse a document from an answer; its root element must be ``root``."""
     try:
         found = parse_xml(body, what)
     except FramingError as error:
@@ -69,11 +65,7 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
 
 
 def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:
-    """Read a document.
-
-    Raises `FramingError`: not well-formed, has a DOCTYPE, or is nested too deep;
-    `LimitExceededError`: more than ``max_bytes``.
-    """
+    """Read a document."""
     if len(body) > max_bytes:
         raise LimitExceededError(f"{what} is too long", limit=max_bytes, actual=len(body))
     parser = ElementTree.XMLParser(target=_Builder())
@@ -85,10 +77,9 @@ def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Elem
     return root
 
 
-def child_text(parent: Element, path: str, default: str = "") -> str:
+def child_text(parent: Element, path: str) -> str:
     """Return the text of the first element at a path, with outer space removed."""
-    text = parent.findtext(path)
-    return default if text is None else text.strip()
+    return (parent.findtext(path) or "").strip()
 
 
 def element(name: str, content: str | Iterable[str] = "", /, **attributes: str) -> str:

@@ -151,7 +151,6 @@ def test_the_bad_block_is_named_across_feeds() -> None:
     stored[4 * STORED_SIZE + 4097] ^= 0x80
     decoder = BlockDecoder()
     decoder.feed(bytes(stored[:9000]))
-    assert decoder.blocks == 2
     with pytest.raises(ChecksumError) as caught:
         decoder.feed(bytes(stored[9000:]))
     assert caught.value.block == 4

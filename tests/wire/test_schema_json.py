@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from odps_nb.errors import FramingError, InvalidRequestError
+from odps_nb.errors import FramingError
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -24,7 +24,6 @@ from odps_nb.schema import (
     UnknownType,
     VectorType,
 )
-from odps_nb.wire.json_fields import in_request
 from odps_nb.wire.schema_json import (
     DEFAULT_MAX_FIELD_SIZE,
     MAX_COLUMNS,
@@ -349,12 +348,6 @@ def test_a_type_without_readable_text_is_unknown(members: dict[str, Any], text: 
         PrimitiveType(TypeCode.BIGINT),
         UnknownType(text),
     ]
-
-
-def test_reader_of_requests_gets_an_error_to_answer_with() -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        decode_flat({"DataColumns": 3}, what="body", refuse=in_request)
-    assert (caught.value.status, caught.value.code) == (400, "InvalidArgument")
 
 
 def test_depth_and_width_have_limits() -> None:

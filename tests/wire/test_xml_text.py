@@ -106,10 +106,6 @@ def test_what_xml_cannot_spell_is_replaced() -> None:
     assert element("A", "\x00\ud800\x1bx") == "<A>\ufffd\ufffd\ufffdx</A>"
 
 
-def test_child_text_has_a_default() -> None:
+def test_text_of_a_child_that_is_absent_is_empty() -> None:
     root = parse_xml(b"<a><b> x </b><c/></a>", "document")
-    assert (child_text(root, "b"), child_text(root, "c"), child_text(root, "d", "-")) == (
-        "x",
-        "",
-        "-",
-    )
+    assert (child_text(root, "b"), child_text(root, "c"), child_text(root, "d")) == ("x", "", "")

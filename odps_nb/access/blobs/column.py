@@ -89,7 +89,7 @@ class BlobColumn(Sequence[Blob]):
 
     def references(self) -> pd.Series[Any]:
         """Return the references as a Series, as a read gives them."""
-        from odps_nb.convert.blob_series import reference_series
+        from odps_nb.convert.blob_columns.blob_series import reference_series
 
         texts = [blob.reference.token for blob in self._blobs]
         index = range(len(texts)) if self._labels is None else self._labels

@@ -42,8 +42,8 @@ def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, 
     names = [column.name for column in columns if column.type.code is TypeCode.BLOB]
     if not names:
         return {}
-    import odps_nb.convert.blob_series  # noqa: F401  # registers ``series.odps``
-    from odps_nb.convert.blob_array import BlobDtype
+    import odps_nb.convert.blob_columns.blob_series  # noqa: F401  # registers ``series.odps``
+    from odps_nb.convert.blob_columns.blob_array import BlobDtype
 
     return dict.fromkeys(names, BlobDtype(FrameBlobs(connection)))
 
@@ -51,7 +51,7 @@ def blob_dtypes(connection: Connection, columns: Iterable[Column]) -> dict[str, 
 def tell_polars(columns: Iterable[Column]) -> None:
     """Add ``series.odps`` to polars, if it is loaded and there are columns for it."""
     if "polars" in sys.modules and any(one.type.code is TypeCode.BLOB for one in columns):
-        from odps_nb.convert.blob_series import register_polars
+        from odps_nb.convert.blob_columns.blob_series import register_polars
 
         register_polars()
 
@@ -84,7 +84,7 @@ class FrameBlobs:
 
     def describe(self, reference: str) -> str:
         """Return name, type and size of a blob as far as they are known; sends no request."""
-        from odps_nb.convert.blob_array import short_name
+        from odps_nb.convert.blob_columns.blob_array import short_name
 
         handle = self._handles.get(reference)
         head = self._heads.get(reference) or (handle and handle.head)

@@ -18,8 +18,8 @@ from odps_nb.access.blob import Blob, NewBlob
 from odps_nb.access.blobs.paths import BlobPath, map_blobs
 from odps_nb.access.checks import is_missing
 from odps_nb.access.writing.pictures import PNG, ImageFormat, encoded, is_array, is_picture, unfit
-from odps_nb.convert.arrow_blob import is_reference
 from odps_nb.convert.arrow_types import is_bytes, is_list
+from odps_nb.convert.blob_columns.arrow_blob import is_reference
 from odps_nb.convert.fitting.misfit import shorten
 from odps_nb.errors import ConversionError
 from odps_nb.schema import ArrayType, Column, MapType, OdpsType, StructType, TypeCode

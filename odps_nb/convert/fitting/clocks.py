@@ -47,15 +47,7 @@ def fit_date(array: pa.Array, target: OdpsType) -> pa.Array:
 def fit_time(array: pa.Array, target: OdpsType, unit: str, timezone: str | None) -> pa.Array:
     """Return dates and timestamps as timestamps of a unit, without a zone.
 
-    Parameters
-    ----------
-    timezone
-        The zone of values that have none, if they become instants; ``None``: UTC.
-
-    Raises
-    ------
-    UnitTooFine
-        Nanoseconds do not reach a value; microseconds do.
+    ``timezone``: the zone of values that have none, if they become instants; ``None``: UTC.
     """
     zone = timezone if getattr(array.type, "tz", None) is None else None
     if array.type.equals(pa.timestamp("ns")) and unit == "ns" and zone is None:

@@ -15,23 +15,14 @@ TextConversion = Literal["exact", "parse"]
 class Conversions:
     """How the values of a write are converted; by default none changes.
 
-    Parameters
-    ----------
-    timezone
-        Zone of times without one that become instants; ``None``: UTC.
-    decimals
-        ``"exact"``: a value with more digits after the point than its DECIMAL column has is
-        refused. ``"round"``: it is rounded half away from zero.
-    text
-        ``"exact"``: text fits text and binary types only. ``"parse"``: text in a column of
-        numbers, times or booleans is read as such a value: ``12.5``, ``1e3``, ``2024-01-31``,
-        ``2024-01-31 10:00:00.123456789+08:00``, ``true``. Other text, the empty text as well, is
-        refused.
+    ``timezone``: zone of times without one that become instants; ``None``: UTC. ``decimals``:
+    ``"exact"``: a value with more digits after the point than its DECIMAL column has is refused.
+    ``"round"``: it is rounded half away from zero. ``text``: ``"exact"``: text fits text and binary
+    types only. ``"parse"``: text in a column of numbers, times or booleans is read as such a value:
+    ``12.5``, ``1e3``, ``2024-01-31``, ``2024-01-31 10:00:00.123456789+08:00``, ``true``. Other
+    text, the empty text as well, is refused.
 
-    Raises
-    ------
-    ArgumentError
-        Another value.
+    Raises `ArgumentError`: another value.
     """
 
     timezone: str | None = None

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 Numbers = np.ndarray[Any, Any]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Part = tuple[Numbers, pa.Array]
+"""Positions in a column, and the values there: of one Arrow type, none of them null."""
 
 
 def validity_of(array: pa.Array) -> Mask:
@@ -37,3 +39,31 @@ def array_from(values: Numbers, kind: pa.DataType, valid: Mask | None = None) ->
         mask = pa.py_buffer(np.packbits(valid, bitorder="little"))
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [mask, data], -1 if mask else 0)
+
+
+_ARRAYS = {
+    "bool": pa.bool_(),
+    "int64": pa.int64(),
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+}
+
+
+def array_of_kind(key: str, values: list[Any]) -> pa.Array:
+    """Return the values of a kind such as ``decimal 2`` or ``timestamp us UTC`` as an array."""
+    name, _, detail = key.partition(" ")
+    if name == "decimal":
+        return pa.array(values, pa.decimal256(76, int(detail)))
+    if name == "date":
+        return pa.array(values, pa.int32()).cast(pa.date32())
+    if name == "timestamp":
+        unit, _, zone = detail.partition(" ")
+        return pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone or None))
+    if name == "duration":
+        return pa.array(values, pa.int64()).cast(pa.duration(detail))
+    if name == "arrow":
+        return pa.array(values, values[0].type)
+    return pa.array(values, _ARRAYS[name])

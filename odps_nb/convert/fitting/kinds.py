@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.fitting.leaf import Part
+from odps_nb.convert.fitting.fixed_width import Part, array_of_kind
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
 
 _Places = list[int]
@@ -77,7 +77,9 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
             into = groups.setdefault(found[0], ([], []))
             into[0].append(place)
             into[1].append(found[1])
-        parts += [(np.array(places), _array(key, found)) for key, (places, found) in groups.items()]
+        parts += [
+            (np.array(places), array_of_kind(key, found)) for key, (places, found) in groups.items()
+        ]
     return parts, sorted(strangers)
 
 
@@ -233,29 +235,3 @@ _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     (np.datetime64, _numpy_time),
     (pa.Scalar, _scalar),
 )
-
-_ARRAYS: Mapping[str, pa.DataType] = {
-    "bool": pa.bool_(),
-    "int64": pa.int64(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "text": pa.string(),
-    "bytes": pa.binary(),
-}
-
-
-def _array(key: str, values: list[Any]) -> pa.Array:
-    name, _, detail = key.partition(" ")
-    if name == "decimal":
-        return pa.array(values, pa.decimal256(MAX_DIGITS, int(detail)))
-    if name == "date":
-        return pa.array(values, pa.int32()).cast(pa.date32())
-    if name == "timestamp":
-        unit, _, zone = detail.partition(" ")
-        return pa.array(values, pa.int64()).cast(pa.timestamp(unit, zone or None))
-    if name == "duration":
-        return pa.array(values, pa.int64()).cast(pa.duration(detail))
-    if name == "arrow":
-        return pa.array(values, values[0].type)
-    return pa.array(values, _ARRAYS[name])

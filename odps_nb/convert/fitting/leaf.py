@@ -25,17 +25,15 @@ from odps_nb.convert.arrow_types import (
 )
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
 from odps_nb.convert.fitting.conversions import Conversions
+from odps_nb.convert.fitting.fixed_width import Part, array_of_kind
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
 from odps_nb.convert.times import INSTANTS
 from odps_nb.schema import DecimalType, OdpsType, TypeCode, is_readable
 
-Part = tuple[np.ndarray[Any, Any], pa.Array]
-"""Positions in a column, and the values there: of one Arrow type, none of them null."""
-
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class FitContext:
     """The unit of timestamps, ``ns`` or ``us``, what may be converted, and the Arrow form wanted.
 
     ``for_write`` is that of ``odps_nb.convert.arrow_types.arrow_type``.
@@ -161,16 +159,8 @@ def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
     return kind == "text" and conversions.text == "parse" and target.code in PARSED
 
 
-def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
-    """Return the values in the type that a write sends.
-
-    Raises
-    ------
-    ValueMisfit
-        Values do not fit.
-    odps_nb.convert.fitting.zones.UnitTooFine
-        The unit of the context does not reach a time.
-    """
+def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
+    """Return the values in the type that a write sends."""
     wanted = context.arrow_type(target)
     if array.null_count == len(array):  # of any type: there is no value that could be changed
         return pa.nulls(len(array), wanted)
@@ -196,7 +186,7 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
     return _fit_text(array, target, wanted)
 
 
-def _parsed(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
+def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     parts, bad = parse_text(array, target)
     refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
     try:
@@ -227,7 +217,7 @@ def _is_utf8(value: pa.Scalar) -> bool:
         return False
 
 
-def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: Context) -> pa.Array:
+def fit_parts(parts: Sequence[Part], count: int, target: OdpsType, context: FitContext) -> pa.Array:
     """Fit the parts of a column of ``count`` values; positions in no part are null."""
     order = np.full(count, -1, np.int64)
     fitted: list[pa.Array] = []
@@ -298,7 +288,7 @@ def parse_text(
         kind, value = found
         places.setdefault(kind, []).append(position)
         values.setdefault(kind, []).append(value)
-    parts = [(np.array(places[kind]), _array(kind, values[kind])) for kind in places]
+    parts = [(np.array(places[kind]), array_of_kind(kind, values[kind])) for kind in places]
     return parts, bad
 
 
@@ -308,10 +298,10 @@ def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:
         return None if truth is None else ("bool", truth)
     if code in (TypeCode.FLOAT, TypeCode.DOUBLE):
         if _FLOAT.fullmatch(text):
-            return "float", float(text)
+            return "float64", float(text)
         number = float(text) if _NUMBER.fullmatch(text) else math.inf
         lost = number == 0 and Decimal(text) != 0
-        return ("float", number) if math.isfinite(number) and not lost else None
+        return ("float64", number) if math.isfinite(number) and not lost else None
     if code in _TIME_CODES:
         return _time(text, by_its_clock=code is TypeCode.DATE)
     if not _NUMBER.fullmatch(text):
@@ -348,13 +338,4 @@ def _time(text: str, *, by_its_clock: bool) -> tuple[str, Any] | None:
     count = seconds * 10**places + int(digits.ljust(places, "0") or 0)
     if not -(2**63) <= count < 2**63:
         return None
-    return f"{unit} {'UTC' if zone else ''}", count
-
-
-def _array(kind: str, values: list[Any]) -> pa.Array:
-    name, _, detail = kind.partition(" ")
-    if name == "decimal":
-        return pa.array(values, pa.decimal256(76, int(detail)))
-    if name in ("ns", "us"):
-        return pa.array(values, pa.int64()).cast(pa.timestamp(name, detail or None))
-    return pa.array(values, pa.bool_() if name == "bool" else pa.float64())
+    return f"timestamp {unit} {'UTC' if zone else ''}", count

@@ -19,19 +19,31 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """One value that does not fit.
+    """One value that does not fit, or a column of which none does.
 
-    ``position`` counts from 0 in the array at hand; ``path`` leads from there to the value, as in
-    Python: ``[1].price``. ``cure`` is what the caller can do about it.
+    ``position`` counts from 0 in the array at hand, and is -1 for a whole column; ``path`` leads
+    from there to the value, as in Python: ``[1].price``. ``cure`` is what the caller can do.
     """
 
-    position: int
-    value: str
+    position: int = -1
+    value: str | None = None
     source: str
     target: str
-    reason: str
+    reason: str = ""
     cure: str
     path: str = ""
+    column: str = ""
+
+    @property
+    def row(self) -> int | None:
+        """The position, ``None`` for a whole column."""
+        return None if self.position < 0 else self.position
+
+    def __str__(self) -> str:
+        where = self.column if self.row is None else f"{self.column}[{self.row}]"
+        value = "" if self.value is None else f" = {self.value}"
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{where}{self.path}{value} ({self.source} → {self.target}){reason}"
 
 
 class ValueMisfit(Exception):

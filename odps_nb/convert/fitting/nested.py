@@ -1,23 +1,7 @@
 """Decides by value what fits a MaxCompute type, and converts it to the type that a write sends.
 
-A value either keeps its meaning or is refused. One set of rules holds for each source (pandas,
-Python objects, Arrow, polars, DuckDB, Spark) and each place (a column, or inside ARRAY, MAP and
-STRUCT at any depth); ``docs/types-and-times.md`` has their table. What is allowed, by target:
-
-- integers: integers in range, floats and decimals without a fraction;
-- FLOAT, DOUBLE: floats in range (rounded to the nearest), integers that it holds exactly;
-- DECIMAL: decimals and integers that fit, floats whose shortest decimal text fits;
-- BOOLEAN: booleans; INTERVAL_YEAR_MONTH: integers, the months;
-- STRING, CHAR, VARCHAR, JSON: text, bytes that are UTF-8; not longer than the limit;
-- BINARY, BLOB: bytes, text; DATE: dates, timestamps at midnight;
-- DATETIME, TIMESTAMP: dates and timestamps without finer parts (a time zone becomes UTC, and
-  what has none is local time in the zone that the caller names, else in UTC);
-  a TIMESTAMP is sent in nanoseconds, and outside of their range (1677…2262) in microseconds;
-- TIMESTAMP_NTZ: the same without a time zone; INTERVAL_DAY_TIME: durations;
-- ARRAY, MAP, STRUCT: by parts; a missing member of a STRUCT is null, an unknown one refused;
-- VECTOR: lists of its length, by parts, none of which is null; GEOGRAPHY: bytes, which are WKB;
-- all, also types that odps_nb does not know: nulls, of whatever type.
-
+A value either keeps its meaning or is refused. One set of rules (``docs/types-and-times.md``)
+holds for each source and each place: a column, or inside ARRAY, MAP and STRUCT at any depth.
 `odps_nb.convert.fitting.leaf` has the rules of types without parts; this module applies them to
 the parts of nested types.
 """
@@ -35,7 +19,7 @@ import pyarrow.types as pt
 from odps_nb.convert.arrow_types import is_list, is_text
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.fitting.fixed_width import Numbers, array_from, validity_of
-from odps_nb.convert.fitting.leaf import Context, fit_leaf, given_text, kind_of, kind_problem
+from odps_nb.convert.fitting.leaf import FitContext, fit_leaf, given_text, kind_of, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.zones import UnitTooFine
 from odps_nb.schema import ArrayType, MapType, OdpsType, StructType, VectorType
@@ -138,21 +122,14 @@ def fit_array(
 ) -> pa.Array:
     """Return the array in the exact type that a write sends.
 
-    Parameters
-    ----------
-    unit
-        That of timestamps, ``ns`` or ``us``; by default nanoseconds where they reach all values.
-
-    Raises
-    ------
-    ValueMisfit
-        Values do not fit.
+    ``unit``: that of timestamps, ``ns`` or ``us``; by default nanoseconds where they reach all
+    values.
     """
     return with_unit(lambda context: _fit(array, target, context), unit, conversions)
 
 
 def with_unit(
-    fit: Callable[[Context], pa.Array],
+    fit: Callable[[FitContext], pa.Array],
     unit: str | None,
     conversions: Conversions,
     *,
@@ -160,9 +137,9 @@ def with_unit(
 ) -> pa.Array:
     """Fit a column in nanoseconds or, if they do not reach all of its times, in microseconds."""
     try:
-        return fit(Context(unit or "ns", conversions, for_write))
+        return fit(FitContext(unit or "ns", conversions, for_write))
     except UnitTooFine:
-        return fit(Context("us", conversions, for_write))
+        return fit(FitContext("us", conversions, for_write))
 
 
 def _stored(source: pa.DataType) -> pa.DataType:
@@ -189,7 +166,7 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def _fit(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
+def _fit(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
     array = _plain(array)
     if not isinstance(target, (ArrayType, MapType, StructType, VectorType)):
         return fit_leaf(array, target, context)
@@ -207,7 +184,7 @@ def _fit(array: pa.Array, target: OdpsType, context: Context) -> pa.Array:
 
 
 def _fit_list(
-    array: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType, context: Context
+    array: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType, context: FitContext
 ) -> pa.Array:
     offsets = list_offsets(pc.list_value_length(array))
     try:
@@ -266,7 +243,9 @@ def _is_pairs(arrow: pa.DataType) -> bool:
     return [field.name for field in arrow.value_type] in (["key", "value"], ["keys", "values"])
 
 
-def _fit_map(array: pa.Array, target: MapType, wanted: pa.DataType, context: Context) -> pa.Array:
+def _fit_map(
+    array: pa.Array, target: MapType, wanted: pa.DataType, context: FitContext
+) -> pa.Array:
     if pt.is_map(array.type):
         keys, items, lengths = _entries(array)
     else:
@@ -318,7 +297,7 @@ def refuse_null_keys(keys: pa.Array, target: MapType) -> None:
 
 
 def _fit_struct(
-    array: pa.Array, target: StructType, wanted: pa.DataType, context: Context
+    array: pa.Array, target: StructType, wanted: pa.DataType, context: FitContext
 ) -> pa.Array:
     names = [field.name for field in array.type]
     places, stranger = members_of(names, target)

@@ -115,11 +115,8 @@ def fit_decimal(
 ) -> pa.Array:
     """Return decimals, integers, and floats by their shortest text, as decimals of a size.
 
-    Parameters
-    ----------
-    rounds
-        Round half away from zero to the digits that the type has after the point; otherwise a
-        value with more of them does not fit.
+    ``rounds``: round half away from zero to the digits that the type has after the point; otherwise
+    a value with more of them does not fit.
     """
     precision, scale = decimal_size(target)
     if pt.is_floating(array.type):

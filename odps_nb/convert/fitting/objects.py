@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
+from odps_nb.convert.fitting.fixed_width import Part
 from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
-from odps_nb.convert.fitting.leaf import Context, Part, fit_parts, kind_problem
+from odps_nb.convert.fitting.leaf import FitContext, fit_parts, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import (
     list_offsets,
@@ -49,18 +50,10 @@ def fit_objects(
 ) -> pa.Array:
     """Return Python objects in the exact type that a write sends.
 
-    Parameters
-    ----------
-    values
-        ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside of ARRAY, MAP or STRUCT stays
-        NaN where a FLOAT or DOUBLE is wanted. NumPy arrays are lists of their own unit and type.
-    for_write
-        Return the form of a write; otherwise that of a read, with intervals as durations.
-
-    Raises
-    ------
-    ValueMisfit
-        Objects do not fit.
+    ``values``: ``None``, NaN, NaT and ``pandas.NA`` are nulls; a NaN inside of ARRAY, MAP or STRUCT
+    stays NaN where a FLOAT or DOUBLE is wanted. NumPy arrays are lists of their own unit and type.
+    ``for_write``: return the form of a write; otherwise that of a read, with intervals as
+    durations.
     """
     return with_unit(
         lambda context: _fit(values, target, context, inside=False),
@@ -70,7 +63,7 @@ def fit_objects(
     )
 
 
-def _fit(values: _Objects, target: OdpsType, context: Context, *, inside: bool) -> pa.Array:
+def _fit(values: _Objects, target: OdpsType, context: FitContext, *, inside: bool) -> pa.Array:
     if isinstance(target, (ArrayType, VectorType)):
         return _fit_lists(values, target, context)
     if isinstance(target, MapType):
@@ -127,7 +120,9 @@ def _named(error: ValueMisfit, values: _Objects) -> ValueMisfit:
 # -- values without parts -----------------------------------------------------------------------
 
 
-def _parts(values: _Objects, target: OdpsType, context: Context, *, keeps_nan: bool) -> list[Part]:
+def _parts(
+    values: _Objects, target: OdpsType, context: FitContext, *, keeps_nan: bool
+) -> list[Part]:
     """Sort the objects by kind; refuse those of no kind, and times with and without a zone."""
     parts, strangers = parts_of(values, keeps_nan=keeps_nan)
     if strangers:
@@ -186,7 +181,7 @@ def _misfit(values: _Objects, place: int, target: OdpsType, reason: str, cure: s
 # -- values with parts --------------------------------------------------------------------------
 
 
-def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: Context) -> pa.Array:
+def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitContext) -> pa.Array:
     wanted = context.arrow_type(target)
     lists = [_as_list(value, target, values, place) for place, value in enumerate(values)]
     lengths = pa.array([None if one is None else len(one) for one in lists], pa.int64())
@@ -199,7 +194,7 @@ def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: Contex
     return lists_of(null_offsets(offsets, lengths), inner, target, wanted)
 
 
-def _fit_packed(given: list[Any], element: OdpsType, context: Context) -> pa.Array:
+def _fit_packed(given: list[Any], element: OdpsType, context: FitContext) -> pa.Array:
     """Fit the elements of all lists; NumPy arrays of one type are joined, not taken apart."""
     if given and all(type(one) is np.ndarray and one.ndim == 1 for one in given):
         dtypes = {one.dtype for one in given}
@@ -229,7 +224,7 @@ def _part_misfit(values: _Objects, place: int, target: OdpsType) -> Misfit:
     return _misfit(values, place, target, *part_problem(type(values[place]).__name__, target))
 
 
-def _fit_maps(values: _Objects, target: MapType, context: Context) -> pa.Array:
+def _fit_maps(values: _Objects, target: MapType, context: FitContext) -> pa.Array:
     wanted = context.arrow_type(target)
     pairs = [_as_pairs(value, target, values, place) for place, value in enumerate(values)]
     lengths = pa.array([None if one is None else len(one) for one in pairs], pa.int64())
@@ -270,7 +265,7 @@ def _as_pairs(
     raise ValueMisfit([_part_misfit(values, place, target)])
 
 
-def _fit_structs(values: _Objects, target: StructType, context: Context) -> pa.Array:
+def _fit_structs(values: _Objects, target: StructType, context: FitContext) -> pa.Array:
     wanted = context.arrow_type(target)
     columns: list[list[Any]] = [[None] * len(values) for _ in target.fields]
     valid = np.zeros(len(values), bool)

@@ -30,17 +30,8 @@ def from_clock(numbers: Numbers, valid: Mask, unit: str, timezone: str) -> tuple
 
     Of a local time that occurs twice, because clocks were set back, the first one is meant.
 
-    Parameters
-    ----------
-    numbers
-        Local times, counted in ``unit`` since 1970-01-01 00:00 local time.
-    valid
-        Which of them are no nulls.
-
-    Raises
-    ------
-    UnitTooFine
-        A time is so near to the end of what nanoseconds reach that an offset could overflow them.
+    ``numbers``: local times, counted in ``unit`` since 1970-01-01 00:00 local time. ``valid``:
+    which of them are no nulls.
     """
     per_second = PER_SECOND[unit]
     if unit == "ns" and (np.abs(numbers) > 2**63 - 1 - _DAY_NS).any():

@@ -47,8 +47,7 @@ from odps_nb.local.store.row_files import FAR
 from odps_nb.local.store.snapshots import Segment, Snapshots
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.terms import IndexSplit, PartitionSpec, Split, SplitMode, TableName, TimeUnit
-from odps_nb.wire.calls.preview import Preview
-from odps_nb.wire.calls.read import CreateReadSession
+from odps_nb.wire.calls.read import CreateReadSession, Preview
 
 LIFETIME = 24 * 3600.0
 CACHED = 256

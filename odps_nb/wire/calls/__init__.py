@@ -5,6 +5,10 @@ The only place that knows the wire format of calls (``docs/protocol.md`` section
 the client uses the one, the embedded service the other, so both share one format.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
+
+from odps_nb.terms import WriteMode
 from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer
 from odps_nb.wire.calls.blob import (
     BLOB_TARGET,
@@ -29,6 +33,7 @@ from odps_nb.wire.calls.core import (
     ROUTE_TOKEN,
     STREAM_TYPE,
     Call,
+    Params,
     Scope,
     StreamingCall,
     WireRequest,
@@ -51,99 +56,84 @@ from odps_nb.wire.calls.instance import (
     InstanceSessionAnswer,
     ReadInstance,
 )
-from odps_nb.wire.calls.preview import Preview
 from odps_nb.wire.calls.read import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
     MIN_BATCH_BYTES,
     CreateReadSession,
     GetReadSession,
+    Preview,
     ReadRows,
     ReadSessionAnswer,
 )
-from odps_nb.wire.calls.routing import REQUESTS, StorageRequest, decode_request
-from odps_nb.wire.calls.streams import (
-    CloseWriteStream,
-    CreateWriteStream,
-    GetWriteStream,
-    WriteRows,
-)
 from odps_nb.wire.calls.write import (
     AbortWriteSession,
+    CloseWriteStream,
     CommitWriteSession,
     CreateWriteSession,
+    CreateWriteStream,
     GetWriteSchema,
     GetWriteSession,
-)
-from odps_nb.wire.calls.write_answers import (
+    GetWriteStream,
+    WriteRows,
     WriteRowsAnswer,
     WriteSchemaAnswer,
     WriteSessionAnswer,
     WriteSessionStateAnswer,
     WriteStreamAnswer,
 )
+from odps_nb.wire.json_fields import in_request
 
-__all__ = [
-    "ACCESS_TOKEN",
-    "BLOB_TARGET",
-    "HTTP_CODINGS",
-    "JSON_TYPE",
-    "LIMITED_RESULT_ROWS",
-    "MAX_BATCH_BYTES",
-    "MAX_BATCH_ROWS",
-    "MIN_BATCH_BYTES",
-    "REQUESTS",
-    "REQUEST_ID",
-    "ROUTE_TOKEN",
-    "STATUS_OF_CODE",
-    "STREAM_TYPE",
-    "AbortWriteSession",
-    "BlockSessionAnswer",
-    "Call",
-    "CloseWriteStream",
-    "CommitBlocks",
-    "CommitWriteSession",
-    "CreateBlockSession",
-    "CreateInstanceReadSession",
-    "CreateReadSession",
-    "CreateWriteSession",
-    "CreateWriteStream",
-    "EmptyAnswer",
-    "GetBlockSession",
-    "GetInstanceReadSession",
-    "GetReadSession",
-    "GetWriteSchema",
-    "GetWriteSession",
-    "GetWriteStream",
-    "InstanceSessionAnswer",
-    "Preview",
-    "ReadBlobs",
-    "ReadInstance",
-    "ReadRows",
-    "ReadSessionAnswer",
-    "Scope",
-    "StorageRequest",
-    "StreamingCall",
-    "WireRequest",
-    "WriteBlob",
-    "WriteBlobAnswer",
-    "WriteBlobBatch",
-    "WriteBlock",
-    "WriteBlockAnswer",
-    "WriteRows",
-    "WriteRowsAnswer",
-    "WriteSchemaAnswer",
-    "WriteSessionAnswer",
-    "WriteSessionStateAnswer",
-    "WriteStreamAnswer",
-    "accepted_coding",
-    "content_coding",
-    "decode_error",
-    "decode_partition",
-    "decode_request",
-    "encode_error_json",
-    "encode_error_xml",
-    "encode_partition",
-    "find_header",
-    "parse_answer",
-]
+StorageRequest = (
+    CreateReadSession
+    | GetReadSession
+    | ReadRows
+    | Preview
+    | CreateWriteSession
+    | GetWriteSession
+    | CommitWriteSession
+    | AbortWriteSession
+    | GetWriteSchema
+    | CreateWriteStream
+    | GetWriteStream
+    | CloseWriteStream
+    | WriteRows
+    | WriteBlob
+    | WriteBlobBatch
+    | ReadBlobs
+    | CreateInstanceReadSession
+    | GetInstanceReadSession
+    | ReadInstance
+    | CreateBlockSession
+    | GetBlockSession
+    | WriteBlock
+    | CommitBlocks
+)
+REQUESTS: tuple[type[StorageRequest], ...] = StorageRequest.__args__
+
+_BLOCK = (CreateBlockSession, GetBlockSession, WriteBlock, CommitBlocks)
+_BY_BLOCK_ACTION: dict[str, type[StorageRequest]] = {kind.ACTION: kind for kind in _BLOCK}
+_BY_ACTION: dict[str, type[StorageRequest]] = {
+    kind.ACTION: kind for kind in REQUESTS if kind not in _BLOCK and kind is not WriteBlobBatch
+}
+
+
+def decode_request(wire: WireRequest) -> StorageRequest:
+    """Return the request value of a Storage API request.
+
+    The method is ignored, since clients differ in it (``docs/protocol.md`` section 1.1), and so is
+    the path, by which the request was routed here.
+
+    Raises `InvalidRequestError`: unknown action, bad target, bad parameter or body; ``status`` and
+    ``code`` are those to answer with.
+    """
+    params = Params(wire)
+    action = params.text("Action")
+    kind = _BY_ACTION.get(action)
+    if params.optional("WriteMode") == WriteMode.BATCH_COMPATIBLE.value:
+        kind = _BY_BLOCK_ACTION.get(action, kind)
+    elif kind is WriteBlob and params.optional("Mode") == "Batch":
+        kind = WriteBlobBatch
+    if kind is None:
+        raise in_request(f"Action {action[:40]!r} is unknown")
+    return kind.decode(wire)

@@ -1,4 +1,4 @@
-"""Parses JSON answers: the checks that all share, session statuses, and the empty answer.
+"""Answers in JSON: the checks that all share, session statuses, and the empty answer.
 
 ``docs/protocol.md`` sections 3 and 8.1.
 """
@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar, Self
 
 from odps_nb.errors import FramingError
+from odps_nb.schema import TableSchema
 from odps_nb.terms import SessionStatus
-from odps_nb.wire.calls.core import REQUEST_ID, find_header
+from odps_nb.wire.calls.core import REQUEST_ID, Params, WireRequest, find_header
 from odps_nb.wire.calls.errors import decode_error
+from odps_nb.wire.calls.spelling import Draft, Place, Received, fill, member, read_fields
 from odps_nb.wire.json_fields import Fields, dump, in_answer, parse_object
+from odps_nb.wire.schema_json import decode_flat, encode_flat
+
+NO_PARAMS = Params(WireRequest(method="", path=""))
 
 
 def parse_answer(body: bytes, headers: Mapping[str, str], what: str) -> Fields:
@@ -43,17 +49,49 @@ def parse_status(fields: Fields, key: str) -> SessionStatus:
         raise fields.fail(key, f"{text[:40]!r} is not a known session status") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmptyAnswer:
-    """An answer without a result: the call succeeded, perhaps with a warning."""
+class StorageAnswer:
+    """Base class of the answers of the Storage API; ``WHAT`` names one in errors."""
 
-    warning: str = ""
+    __slots__ = ()
+    WHAT: ClassVar[str]
 
     def encode(self) -> tuple[bytes, dict[str, str]]:
         """Encode the answer as body and headers."""
-        return dump({"WarningMessage": self.warning}), {}
+        draft = fill(Draft(), self)
+        return dump(draft.body), dict(draft.headers)
 
     @classmethod
-    def decode(cls, body: bytes, headers: Mapping[str, str]) -> EmptyAnswer:
-        """Decode an answer; the body may be empty."""
-        return cls(warning=parse_answer(body, headers, "answer").text("WarningMessage"))
+    def decode(cls, body: bytes, headers: Mapping[str, str]) -> Self:
+        """Decode an answer."""
+        fields = parse_answer(body, headers, cls.WHAT)
+        found: Self = read_fields(cls, Received(NO_PARAMS, headers, lambda: fields))
+        return found
+
+
+def optional_record_count() -> Place:
+    """Return the place of a number of rows; -1 on the wire is unknown."""
+
+    def read(fields: Fields, key: str) -> int | None:
+        count = fields.integer(key, -1)
+        return None if count < 0 else count
+
+    return member("RecordCount", read, lambda count: -1 if count is None else count)
+
+
+Status = Annotated[
+    SessionStatus, member("SessionStatus", parse_status, lambda status: status.value)
+]
+Warned = Annotated[str, member("WarningMessage", Fields.text)]
+FlatSchema = Annotated[
+    TableSchema,
+    member("DataSchema", lambda one, key: decode_flat(one.mapping(key) or {}), encode_flat),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyAnswer(StorageAnswer):
+    """An answer without a result: the call succeeded, perhaps with a warning."""
+
+    WHAT: ClassVar[str] = "answer"
+
+    warning: Warned = ""

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from odps_nb.errors import ArgumentError
-from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
+from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire.calls.answers import parse_answer
 from odps_nb.wire.calls.core import (
-    HTTP_CODINGS,
-    NO_SCOPE,
-    ROUTE_TOKEN,
     STREAM_TYPE,
     Params,
-    Scope,
-    WireRequest,
-    accepted_coding,
-    content_coding,
     decode_partition,
     encode_partition,
-    find_header,
-    request_fields,
-    storage_request,
-    table_target,
+)
+from odps_nb.wire.calls.spelling import (
+    Accepted,
+    Coded,
+    Draft,
+    Place,
+    Received,
+    RouteToken,
+    SessionId,
+    StorageCall,
+    StreamId,
+    StreamVersion,
+    Table,
+    fixed_param,
+    member,
+    param,
 )
 from odps_nb.wire.json_fields import Fields, dump, in_request
 
@@ -91,59 +96,32 @@ class WriteBlobAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteBlob:
+class WriteBlob(StorageCall):
     """Upload one blob; the body, its bare bytes, is sent by the caller.
 
-    ``column_id`` is the id of the BLOB leaf in the write schema, not a position.
+    ``column_id`` is the id of the BLOB leaf in the write schema, not a position. Empty partition
+    values are sent, too.
     """
 
     ACTION: ClassVar[str] = "TableWriteBlob"
+    CONTENT_TYPE: ClassVar[str] = STREAM_TYPE
     idempotent: ClassVar[bool] = True  # a blob that no row references is garbage, not data
 
-    table: TableName
-    session_id: str
-    stream_id: str
-    stream_version: int
-    partition: PartitionSpec = field(default_factory=PartitionSpec)
-    column_id: int
-    compression: Compression = Compression.NONE
-    route_token: str | None = None
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request, without its body; empty partition values are sent, too."""
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (
-                ("SessionId", self.session_id),
-                ("StreamId", self.stream_id),
-                ("StreamVersion", str(self.stream_version)),
-                ("PartitionValues", encode_partition(self.partition, separator=",")),
-                ("ColumnIndex", str(self.column_id)),
-            ),
-            api_version=api_version,
-            scope=scope,
-            content_type=STREAM_TYPE,
-            headers=(
-                (ROUTE_TOKEN, self.route_token),
-                ("Content-Encoding", HTTP_CODINGS.get(self.compression)),
-            ),
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> WriteBlob:
-        """Decode the request."""
-        params = Params(wire)
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            stream_id=params.text("StreamId"),
-            stream_version=params.optional_integer("StreamVersion") or 0,
-            partition=decode_partition(params.optional("PartitionValues") or ""),
-            column_id=params.integer("ColumnIndex"),
-            compression=content_coding(wire.headers),
-            route_token=find_header(wire.headers, ROUTE_TOKEN),
-        )
+    table: Table
+    session_id: SessionId
+    stream_id: StreamId
+    stream_version: StreamVersion
+    partition: Annotated[
+        PartitionSpec,
+        param(
+            "PartitionValues",
+            lambda params, key: decode_partition(params.optional(key) or ""),
+            lambda spec: encode_partition(spec, separator=","),
+        ),
+    ] = field(default_factory=PartitionSpec)
+    column_id: Annotated[int, param("ColumnIndex", Params.integer)]
+    route_token: RouteToken = None
+    compression: Coded = Compression.NONE
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> WriteBlobAnswer:
         """Decode the answer; one without exactly one reference is a `FramingError`."""
@@ -155,57 +133,34 @@ class WriteBlob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteBlobBatch:
+class WriteBlobBatch(StorageCall):
     """Upload many blobs in one request; the body, their frames, is sent by the caller."""
 
     ACTION: ClassVar[str] = "TableWriteBlob"
+    CONTENT_TYPE: ClassVar[str] = STREAM_TYPE
     idempotent: ClassVar[bool] = True
 
-    table: TableName
-    session_id: str
-    stream_id: str
-    stream_version: int
-    compression: Compression = Compression.NONE
-    route_token: str | None = None
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request, without its body."""
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (
-                ("SessionId", self.session_id),
-                ("StreamId", self.stream_id),
-                ("StreamVersion", str(self.stream_version)),
-                ("Mode", "Batch"),
-            ),
-            api_version=api_version,
-            scope=scope,
-            content_type=STREAM_TYPE,
-            headers=(
-                (ROUTE_TOKEN, self.route_token),
-                ("Content-Encoding", HTTP_CODINGS.get(self.compression)),
-            ),
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> WriteBlobBatch:
-        """Decode the request."""
-        params = Params(wire)
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            stream_id=params.text("StreamId"),
-            stream_version=params.optional_integer("StreamVersion") or 0,
-            compression=content_coding(wire.headers),
-            route_token=find_header(wire.headers, ROUTE_TOKEN),
-        )
+    table: Table
+    session_id: SessionId
+    stream_id: StreamId
+    stream_version: Annotated[StreamVersion, fixed_param("Mode", "Batch")]
+    route_token: RouteToken = None
+    compression: Coded = Compression.NONE
 
     decode_answer = staticmethod(WriteBlobAnswer.decode)
 
 
+def _put_target(draft: Draft, _: object) -> None:
+    draft.target = BLOB_TARGET
+
+
+def _check_target(received: Received) -> None:
+    if received.params.optional("Target") != BLOB_TARGET:
+        raise in_request(f"Target of BlobRead is not {BLOB_TARGET}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBlobs:
+class ReadBlobs(StorageCall):
     """Read blobs: one reference gives bare bytes, more give frames.
 
     ``docs/protocol.md`` section 6.4.
@@ -214,27 +169,9 @@ class ReadBlobs:
     ACTION: ClassVar[str] = "BlobRead"
     idempotent: ClassVar[bool] = True
 
-    references: tuple[BlobReference, ...]
-    compression: Compression = Compression.NONE
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        return storage_request(
-            self.ACTION,
-            BLOB_TARGET,
-            api_version=api_version,
-            scope=scope,
-            headers=(("ACCEPT-ENCODING", HTTP_CODINGS.get(self.compression)),),
-            body={"BlobReferences": [reference.token for reference in self.references]},
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> ReadBlobs:
-        """Decode the request."""
-        fields = request_fields(wire)
-        if wire.target != BLOB_TARGET:
-            raise in_request(f"Target of BlobRead is not {BLOB_TARGET}")
-        return cls(
-            references=_references(fields, "BlobReferences"),
-            compression=accepted_coding(wire.headers),
-        )
+    references: Annotated[
+        tuple[BlobReference, ...],
+        Place(_put_target, _check_target),
+        member("BlobReferences", _references, lambda named: [one.token for one in named]),
+    ]
+    compression: Accepted = Compression.NONE

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 from odps_nb.errors import ArgumentError, InvalidRequestError
@@ -48,10 +48,7 @@ class WireRequest:
     body: bytes | None = None
 
     def url(self, endpoint: str) -> str:
-        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``).
-
-        Raises `ArgumentError`: a parameter has half a surrogate pair, which no URL can hold.
-        """
+        """Return the absolute URL, encoded as the stock clients encode it (a space is ``+``)."""
         try:
             url = endpoint.rstrip("/") + quote(self.path, safe="/-_.~")
             return f"{url}?{urlencode(self.params)}" if self.params else url
@@ -100,8 +97,6 @@ NO_SCOPE = Scope()
 
 class StreamingCall(Protocol):
     """A request value whose answer is a stream (rows or blobs), not a JSON document."""
-
-    ACTION: ClassVar[str]
 
     @property
     def idempotent(self) -> bool:
@@ -251,6 +246,10 @@ class Params:
     def optional_integer(self, key: str, *, low: int = 0) -> int | None:
         """Return an integer parameter, ``None`` if absent."""
         return None if self.optional(key) is None else self.integer(key, low=low)
+
+    def count(self, key: str) -> int:
+        """Return an integer parameter, 0 if absent."""
+        return self.optional_integer(key) or 0
 
     @property
     def table(self) -> TableName:

@@ -36,64 +36,28 @@ MAX_MESSAGE = 4000
 MAX_RETRY_AFTER = 3600.0
 
 # code -> status: answered by this project (``docs/protocol.md`` section 8.2) or met elsewhere
+_CODES = {
+    400: "InvalidArgument InvalidParameter MalformedDataStream InvalidPartitionSpec "
+    "InvalidRowRange ParseError InvalidColumnSpec InvalidProjectTable "
+    "InvalidResourceSpec MissingPartitionSpec",
+    401: "Unauthorized AuthorizationRequired AuthenticationRequestExpired",
+    403: "InvalidAccessKeyId AccessDenied NoPermission SignatureNotMatch "
+    "SignatureDoesNotMatch RequestTimeTooSkewed",
+    404: "NoSuchProject NoSuchSchema NoSuchTable NoSuchPartition NoSuchObject "
+    "NoSuchInstance NoSuchSession StreamSessionNotFound UpsertSessionNotFound "
+    "SessionExpired NoSuchStream NoSuchVersion",
+    405: "MethodNotAllowed",
+    409: "InvalidState InvalidStateSetting StatusConflict RowOffsetConflict AlreadyWritten "
+    "ObjectAlreadyExists TableAlreadyExists TableModified SchemaModified "
+    "DataVersionError DataVersionConflict DataUnderReplication VersionReplacedRows",
+    429: "FlowExceeded QPSExceeded SlotExceeded RequestQuotaExceeded",
+    500: "InternalServerError InternalConnectionError StorageFailure",
+    502: "BadGatewayError",
+    503: "ServiceUnavailable",
+    507: "InsufficientStorage",
+}
 STATUS_OF_CODE: Mapping[str, int] = MappingProxyType(
-    {
-        "InvalidArgument": 400,
-        "InvalidParameter": 400,
-        "MalformedDataStream": 400,
-        "InvalidPartitionSpec": 400,
-        "InvalidRowRange": 400,
-        "ParseError": 400,
-        "InvalidColumnSpec": 400,
-        "InvalidProjectTable": 400,
-        "InvalidResourceSpec": 400,
-        "MissingPartitionSpec": 400,
-        "Unauthorized": 401,
-        "AuthorizationRequired": 401,
-        "AuthenticationRequestExpired": 401,
-        "InvalidAccessKeyId": 403,
-        "AccessDenied": 403,
-        "NoPermission": 403,
-        "SignatureNotMatch": 403,
-        "SignatureDoesNotMatch": 403,
-        "RequestTimeTooSkewed": 403,
-        "NoSuchProject": 404,
-        "NoSuchSchema": 404,
-        "NoSuchTable": 404,
-        "NoSuchPartition": 404,
-        "NoSuchObject": 404,
-        "NoSuchInstance": 404,
-        "NoSuchSession": 404,
-        "StreamSessionNotFound": 404,
-        "UpsertSessionNotFound": 404,
-        "SessionExpired": 404,
-        "NoSuchStream": 404,
-        "NoSuchVersion": 404,
-        "MethodNotAllowed": 405,
-        "InvalidState": 409,
-        "InvalidStateSetting": 409,
-        "StatusConflict": 409,
-        "RowOffsetConflict": 409,
-        "AlreadyWritten": 409,
-        "ObjectAlreadyExists": 409,
-        "TableAlreadyExists": 409,
-        "TableModified": 409,
-        "SchemaModified": 409,
-        "DataVersionError": 409,
-        "DataVersionConflict": 409,
-        "DataUnderReplication": 409,
-        "VersionReplacedRows": 409,
-        "FlowExceeded": 429,
-        "QPSExceeded": 429,
-        "SlotExceeded": 429,
-        "RequestQuotaExceeded": 429,
-        "InternalServerError": 500,
-        "InternalConnectionError": 500,
-        "BadGatewayError": 502,
-        "ServiceUnavailable": 503,
-        "InsufficientStorage": 507,
-        "StorageFailure": 500,
-    }
+    {code: status for status, codes in _CODES.items() for code in codes.split()}
 )
 
 # number in "ODPS-0130131:…" -> code, as in stock clients (``docs/protocol.md`` section 8.1)
@@ -210,17 +174,7 @@ class _Parts(NamedTuple):
 
 
 def decode_error(status: int, headers: Mapping[str, str] | Pairs, body: bytes) -> ServiceError:
-    """Return the exception for a non-successful answer; never raises.
-
-    Parameters
-    ----------
-    status
-        HTTP status.
-    headers
-        Headers of the answer, in any case.
-    body
-        JSON, XML or anything else, plain or in a content coding; only the first MiB counts.
-    """
+    """Return the exception for a non-successful answer; never raises."""
     body = _decoded(body[:MAX_ERROR_BYTES])
     return _error(status, headers, _parse(body) or _Parts(None, _raw(body), None, None))
 

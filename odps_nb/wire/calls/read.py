@@ -1,14 +1,10 @@
-"""Read sessions and their rows as values (``docs/protocol.md`` sections 3.1 to 3.3, 4).
-
-Each request encodes and decodes itself: the client uses one half, the embedded service the other,
-so both share one format.
-"""
+"""Read sessions, their rows, and previews as values (``docs/protocol.md`` sections 3 and 4)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from odps_nb.schema import TableSchema
 from odps_nb.terms import (
@@ -19,27 +15,32 @@ from odps_nb.terms import (
     SessionStatus,
     Split,
     SplitMode,
-    TableName,
     TimeUnit,
 )
-from odps_nb.wire.calls.answers import parse_answer, parse_status
-from odps_nb.wire.calls.core import (
-    HTTP_CODINGS,
-    NO_SCOPE,
-    ROUTE_TOKEN,
-    Params,
-    Scope,
-    WireRequest,
-    accepted_coding,
-    decode_partition,
-    encode_partition,
-    find_header,
-    request_fields,
-    storage_request,
-    table_target,
+from odps_nb.wire.calls.answers import (
+    FlatSchema,
+    Status,
+    StorageAnswer,
+    optional_record_count,
 )
-from odps_nb.wire.json_fields import Fields, dump
-from odps_nb.wire.schema_json import decode_flat, encode_flat, encode_nested
+from odps_nb.wire.calls.core import Params, decode_partition, encode_partition
+from odps_nb.wire.calls.spelling import (
+    Accepted,
+    Draft,
+    Place,
+    Received,
+    RouteToken,
+    SessionId,
+    StorageCall,
+    Table,
+    fixed_member,
+    member,
+    no,
+    param,
+    partition_param,
+)
+from odps_nb.wire.json_fields import Fields
+from odps_nb.wire.schema_json import encode_nested
 
 DEFAULT_SPLIT_BYTES = 256 * 2**20
 NOT_INCREMENTAL: Mapping[str, object] = {
@@ -61,85 +62,8 @@ MIN_BATCH_BYTES, MAX_BATCH_BYTES = 2**20, 256 * 2**20
 _MILLISECONDS_FROM = 10**11
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadSessionAnswer:
-    """A read session: one snapshot, cut into splits.
-
-    ``splits_count`` counts in `SplitMode.SIZE` and kin; ``record_count`` is known in
-    `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
-    ``estimated_size`` in bytes. ``schema`` lists the columns of the streams, in order.
-    ``latest_version`` is the table version of the snapshot: where the next incremental read starts.
-    ``incremental_options`` repeats those of the request, unchanged.
-    """
-
-    session_id: str
-    status: SessionStatus = SessionStatus.NORMAL
-    split_mode: SplitMode = SplitMode.SIZE
-    splits_count: int = 0
-    record_count: int | None = None
-    schema: TableSchema = field(default_factory=TableSchema)
-    expires_at: float | None = None
-    estimated_size: int | None = None
-    estimated_rows: int | None = None
-    bucket_ids: tuple[int, ...] = ()
-    message: str = ""
-    latest_version: int = 0
-    incremental_options: Mapping[str, object] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
-    route_token: str | None = None
-
-    def encode(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer as body and headers; with every key, as some clients need all."""
-        expires = 0 if self.expires_at is None else int(self.expires_at * 1000)
-        members = {
-            "SessionId": self.session_id,
-            "SessionStatus": self.status.value,
-            "SessionType": "BATCH_READ",
-            "ExpirationTime": expires,
-            "Message": self.message,
-            "SplitsCount": self.splits_count,
-            "RecordCount": -1 if self.record_count is None else self.record_count,
-            "SplitMode": self.split_mode.value,
-            "SplitBucketId": list(self.bucket_ids),
-            "DataSchema": encode_flat(self.schema),
-            "TableSchema": encode_nested(self.schema),
-            "SupportedDataFormat": [{"Type": "ARROW", "Version": "V5"}],
-            "SessionStats": {
-                "EstimatedSize": self.estimated_size,
-                "EstimatedRowCount": self.estimated_rows,
-            },
-            "LatestVersion": self.latest_version,
-            "EnableLargeString": False,
-            "IncrementalReadOptions": dict(self.incremental_options),
-        }
-        return dump(members), {ROUTE_TOKEN: self.route_token} if self.route_token else {}
-
-    @classmethod
-    def decode(cls, body: bytes, headers: Mapping[str, str]) -> ReadSessionAnswer:
-        """Decode an answer.
-
-        Raises `FramingError`: not JSON, ill-typed, or without session id or status.
-        """
-        fields = parse_answer(body, headers, "answer to TableCreateReadSession")
-        records, stats = fields.integer("RecordCount", -1), fields.inner("SessionStats")
-        return cls(
-            session_id=fields.need_text("SessionId"),
-            status=parse_status(fields, "SessionStatus"),
-            split_mode=_split_mode(fields, "SplitMode"),
-            splits_count=max(0, fields.integer("SplitsCount")),
-            record_count=None if records < 0 else records,
-            schema=decode_flat(fields.mapping("DataSchema") or {}),
-            expires_at=_expiry(fields.integer("ExpirationTime")),
-            estimated_size=stats.optional_integer("EstimatedSize"),
-            estimated_rows=stats.optional_integer("EstimatedRowCount"),
-            bucket_ids=fields.integers("SplitBucketId"),
-            message=fields.text("Message"),
-            latest_version=fields.integer("LatestVersion"),
-            incremental_options=fields.mapping("IncrementalReadOptions") or dict(NOT_INCREMENTAL),
-            route_token=find_header(headers, ROUTE_TOKEN),
-        )
-
-
-def _expiry(number: int) -> float | None:
+def _expiry(fields: Fields, key: str) -> float | None:
+    number = fields.integer(key)
     if number <= 0:
         return None
     return number / 1000 if number >= _MILLISECONDS_FROM else float(number)
@@ -153,16 +77,81 @@ def _split_mode(fields: Fields, key: str) -> SplitMode:
     return found
 
 
-def _time_unit(fields: Fields, key: str, default: TimeUnit) -> TimeUnit:
-    text = fields.text(key, default.value)
-    found = next((unit for unit in TimeUnit if unit.value == text.lower()), None)
-    if found is None:
-        raise fields.fail(key, f"{text[:40]!r} is not a time unit")
-    return found
+def _unit(name: str, default: TimeUnit) -> Place:
+    def read(fields: Fields, key: str) -> TimeUnit:
+        text = fields.text(key, default.value)
+        found = next((unit for unit in TimeUnit if unit.value == text.lower()), None)
+        if found is None:
+            raise fields.fail(key, f"{text[:40]!r} is not a time unit")
+        return found
+
+    return member(f"ArrowOptions.{name}", read, lambda unit: unit.value)
+
+
+def _count(fields: Fields, key: str) -> int:
+    number = fields.integer(key)
+    if number < 0:
+        raise fields.fail(key, "is negative")
+    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateReadSession:
+class ReadSessionAnswer(StorageAnswer):
+    """A read session: one snapshot, cut into splits.
+
+    ``splits_count`` counts in `SplitMode.SIZE` and kin; ``record_count`` is known in
+    `SplitMode.ROW_OFFSET` and ``None`` otherwise. ``expires_at`` is in seconds of the epoch,
+    ``estimated_size`` in bytes. ``schema`` lists the columns of the streams, in order.
+    ``latest_version`` is the table version of the snapshot: where the next incremental read starts.
+    ``incremental_options`` repeats those of the request, unchanged. Some clients need every member.
+    """
+
+    WHAT: ClassVar[str] = "answer to TableCreateReadSession"
+
+    session_id: Annotated[str, member("SessionId", Fields.need_text)]
+    status: Annotated[Status, fixed_member("SessionType", "BATCH_READ")] = SessionStatus.NORMAL
+    expires_at: Annotated[
+        float | None,
+        member("ExpirationTime", _expiry, lambda at: 0 if at is None else int(at * 1000)),
+    ] = None
+    message: Annotated[str, member("Message", Fields.text)] = ""
+    splits_count: Annotated[
+        int, member("SplitsCount", lambda fields, key: max(0, fields.integer(key)))
+    ] = 0
+    record_count: Annotated[int | None, optional_record_count()] = None
+    split_mode: Annotated[SplitMode, member("SplitMode", _split_mode, lambda mode: mode.value)] = (
+        SplitMode.SIZE
+    )
+    bucket_ids: Annotated[tuple[int, ...], member("SplitBucketId", Fields.integers)] = ()
+    schema: Annotated[FlatSchema, member("TableSchema", Fields.mapping, encode_nested)] = field(
+        default_factory=TableSchema
+    )
+    estimated_size: Annotated[
+        int | None,
+        fixed_member("SupportedDataFormat", [{"Type": "ARROW", "Version": "V5"}]),
+        member("SessionStats.EstimatedSize", Fields.optional_integer),
+    ] = None
+    estimated_rows: Annotated[
+        int | None, member("SessionStats.EstimatedRowCount", Fields.optional_integer)
+    ] = None
+    latest_version: Annotated[
+        int,
+        member("LatestVersion", Fields.integer),
+        fixed_member("EnableLargeString", False),
+    ] = 0
+    incremental_options: Annotated[
+        Mapping[str, object],
+        member(
+            "IncrementalReadOptions",
+            lambda fields, key: fields.mapping(key) or dict(NOT_INCREMENTAL),
+            dict,
+        ),
+    ] = field(default_factory=lambda: dict(NOT_INCREMENTAL))
+    route_token: RouteToken = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateReadSession(StorageCall):
     """Create a read session: a snapshot of a table, cut into splits (``TableCreateReadSession``).
 
     ``split_number`` counts bytes per split (Size), rows per split (RowOffset, used by the
@@ -172,115 +161,92 @@ class CreateReadSession:
     ACTION: ClassVar[str] = "TableCreateReadSession"
     idempotent: ClassVar[bool] = True  # an unused session only expires
 
-    table: TableName
-    data_columns: tuple[str, ...] = ()
-    partition_columns: tuple[str, ...] = ()
-    partitions: tuple[PartitionSpec, ...] = ()
-    bucket_ids: tuple[int, ...] = ()
-    split_mode: SplitMode = SplitMode.SIZE
-    split_number: int = DEFAULT_SPLIT_BYTES
-    cross_partition: bool = True
-    timestamp_unit: TimeUnit = TimeUnit.NANO
-    datetime_unit: TimeUnit = TimeUnit.MILLI
-    filter_predicate: str = ""
-    filter_fallback: bool = False
-    split_max_file_num: int = 0
-    incremental_read: bool = False
-    incremental_options: Mapping[str, object] | None = None
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        body: dict[str, object] = {
-            "RequiredDataColumns": list(self.data_columns),
-            "RequiredPartitionColumns": list(self.partition_columns),
-            "RequiredPartitions": [
-                encode_partition(spec, separator="/") for spec in self.partitions
-            ],
-            "RequiredBucketIds": list(self.bucket_ids),
-            "SplitOptions": {
-                "SplitMode": self.split_mode.value,
-                "SplitUnit": "ByteSize",
-                "SplitNumber": self.split_number,
-                "CrossPartition": self.cross_partition,
-            },
-            "ArrowOptions": {
-                "TimestampUnit": self.timestamp_unit.value,
-                "DatetimeUnit": self.datetime_unit.value,
-            },
-            "FilterPredicate": self.filter_predicate,
-            "FilterPredicateFallback": self.filter_fallback,
-            "SplitMaxFileNum": self.split_max_file_num,
-            "IncrementalRead": self.incremental_read,
-        }
-        if self.incremental_options is not None:
-            body["IncrementalReadOptions"] = dict(self.incremental_options)
-        target = table_target(self.table)
-        return storage_request(self.ACTION, target, api_version=api_version, scope=scope, body=body)
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> CreateReadSession:
-        """Decode the request."""
-        fields = request_fields(wire)
-        splits, units = fields.inner("SplitOptions"), fields.inner("ArrowOptions")
-        return cls(
-            table=Params(wire).table,
-            data_columns=fields.texts("RequiredDataColumns"),
-            partition_columns=fields.texts("RequiredPartitionColumns"),
-            partitions=tuple(decode_partition(one) for one in fields.texts("RequiredPartitions")),
-            bucket_ids=fields.integers("RequiredBucketIds"),
-            split_mode=_split_mode(splits, "SplitMode"),
-            split_number=splits.integer("SplitNumber", DEFAULT_SPLIT_BYTES),
-            cross_partition=splits.boolean("CrossPartition", default=True),
-            timestamp_unit=_time_unit(units, "TimestampUnit", TimeUnit.NANO),
-            datetime_unit=_time_unit(units, "DatetimeUnit", TimeUnit.MILLI),
-            filter_predicate=fields.text("FilterPredicate"),
-            filter_fallback=fields.boolean("FilterPredicateFallback", default=False),
-            split_max_file_num=fields.integer("SplitMaxFileNum"),
-            incremental_read=fields.boolean("IncrementalRead", default=False),
-            incremental_options=fields.mapping("IncrementalReadOptions"),
-        )
+    table: Table
+    data_columns: Annotated[tuple[str, ...], member("RequiredDataColumns", Fields.texts)] = ()
+    partition_columns: Annotated[
+        tuple[str, ...], member("RequiredPartitionColumns", Fields.texts)
+    ] = ()
+    partitions: Annotated[
+        tuple[PartitionSpec, ...],
+        member(
+            "RequiredPartitions",
+            lambda fields, key: tuple(map(decode_partition, fields.texts(key))),
+            lambda specs: [encode_partition(spec, separator="/") for spec in specs],
+        ),
+    ] = ()
+    bucket_ids: Annotated[tuple[int, ...], member("RequiredBucketIds", Fields.integers)] = ()
+    split_mode: Annotated[
+        SplitMode,
+        member("SplitOptions.SplitMode", _split_mode, lambda mode: mode.value),
+        fixed_member("SplitOptions.SplitUnit", "ByteSize"),
+    ] = SplitMode.SIZE
+    split_number: Annotated[
+        int,
+        member("SplitOptions.SplitNumber", lambda one, key: one.integer(key, DEFAULT_SPLIT_BYTES)),
+    ] = DEFAULT_SPLIT_BYTES
+    cross_partition: Annotated[
+        bool,
+        member("SplitOptions.CrossPartition", lambda one, key: one.boolean(key, default=True)),
+    ] = True
+    timestamp_unit: Annotated[TimeUnit, _unit("TimestampUnit", TimeUnit.NANO)] = TimeUnit.NANO
+    datetime_unit: Annotated[TimeUnit, _unit("DatetimeUnit", TimeUnit.MILLI)] = TimeUnit.MILLI
+    filter_predicate: Annotated[str, member("FilterPredicate", Fields.text)] = ""
+    filter_fallback: Annotated[bool, member("FilterPredicateFallback", no)] = False
+    split_max_file_num: Annotated[int, member("SplitMaxFileNum", Fields.integer)] = 0
+    incremental_read: Annotated[bool, member("IncrementalRead", no)] = False
+    incremental_options: Annotated[
+        Mapping[str, object] | None,
+        member("IncrementalReadOptions", Fields.mapping, optional=True),
+    ] = None
 
     decode_answer = staticmethod(ReadSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetReadSession:
+class GetReadSession(StorageCall):
     """Get the state of a read session; ``refresh`` extends its expiry."""
 
     ACTION: ClassVar[str] = "TableGetReadSession"
     idempotent: ClassVar[bool] = True
 
-    table: TableName
-    session_id: str
-    refresh: bool = False
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        refresh = "true" if self.refresh else "false"
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (("SessionId", self.session_id), ("session_refresh", refresh)),
-            api_version=api_version,
-            scope=scope,
-            body={},
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> GetReadSession:
-        """Decode the request."""
-        params = Params(wire)
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            refresh=params.flag("session_refresh"),
-        )
+    table: Table
+    session_id: SessionId
+    refresh: Annotated[
+        bool, param("session_refresh", Params.flag, lambda value: str(value).lower())
+    ] = False
 
     decode_answer = staticmethod(ReadSessionAnswer.decode)
 
 
+def _put_split(draft: Draft, value: Split) -> None:
+    if isinstance(value, IndexSplit):
+        draft.params.append(("Index", str(value.index)))
+    else:
+        draft.params += (("Offset", str(value.offset)), ("Count", str(value.count)))
+
+
+def _take_split(received: Received) -> Split:
+    params = received.params
+    if params.optional("Index") is not None:
+        return IndexSplit(params.integer("Index"))
+    return RowRangeSplit(params.integer("Offset"), params.integer("Count"))
+
+
+def _check_format(received: Received) -> None:
+    """Refuse any format but Arrow V5, as the older service did (pyodps: live tests of v1)."""
+    asked = received.fields.inner("DataFormat")
+    for key, known in _FORMAT.items():
+        said = asked.text(key, known)
+        if said.lower() != known.lower():
+            raise asked.fail(key, f"{said[:40]!r} is not {known}, the only format of rows")
+
+
+_FORMAT = {"Type": "Arrow", "Version": "V5"}
+_ARROW = Place(lambda draft, _: draft.add("DataFormat", _FORMAT), _check_format)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadRows:
+class ReadRows(StorageCall):
     """Open the Arrow stream of one split (``TableRead``).
 
     ``skip_rows`` rows are left out at the start of the split, to resume after a broken stream;
@@ -291,76 +257,50 @@ class ReadRows:
     ACTION: ClassVar[str] = "TableRead"
     idempotent: ClassVar[bool] = True
 
-    table: TableName
-    session_id: str
-    split: Split
-    max_batch_rows: int = DEFAULT_BATCH_ROWS
-    skip_rows: int = 0
-    max_batch_raw_size: int = 0
-    data_columns: tuple[str, ...] = ()
-    data_columns_unordered: bool = False
-    compression: Compression = Compression.NONE
-    route_token: str | None = None
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        if isinstance(self.split, IndexSplit):
-            place: tuple[tuple[str, str], ...] = (("Index", str(self.split.index)),)
-        else:
-            place = (("Offset", str(self.split.offset)), ("Count", str(self.split.count)))
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (("SessionId", self.session_id), *place),
-            api_version=api_version,
-            scope=scope,
-            headers=(
-                (ROUTE_TOKEN, self.route_token),
-                ("ACCEPT-ENCODING", HTTP_CODINGS.get(self.compression)),
-            ),
-            body={
-                "MaxBatchRows": self.max_batch_rows,
-                "SkipRowNum": self.skip_rows,
-                "MaxBatchRawSize": self.max_batch_raw_size,
-                "DataFormat": {"Type": "Arrow", "Version": "V5"},
-                "DataColumns": list(self.data_columns),
-                "DataColumnsUnordered": self.data_columns_unordered,
-            },
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> ReadRows:
-        """Decode the request; 0 rows per batch means the default."""
-        params, fields = Params(wire), request_fields(wire)
-        _check_format(fields.inner("DataFormat"))
-        if params.optional("Index") is not None:
-            split: Split = IndexSplit(params.integer("Index"))
-        else:
-            split = RowRangeSplit(params.integer("Offset"), params.integer("Count"))
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            split=split,
-            max_batch_rows=_count(fields, "MaxBatchRows") or DEFAULT_BATCH_ROWS,
-            skip_rows=_count(fields, "SkipRowNum"),
-            max_batch_raw_size=_count(fields, "MaxBatchRawSize"),
-            data_columns=fields.texts("DataColumns"),
-            data_columns_unordered=fields.boolean("DataColumnsUnordered", default=False),
-            compression=accepted_coding(wire.headers),
-            route_token=find_header(wire.headers, ROUTE_TOKEN),
-        )
+    table: Table
+    session_id: SessionId
+    split: Annotated[Split, Place(_put_split, _take_split)]
+    max_batch_rows: Annotated[
+        int, member("MaxBatchRows", lambda one, key: _count(one, key) or DEFAULT_BATCH_ROWS)
+    ] = DEFAULT_BATCH_ROWS
+    skip_rows: Annotated[int, member("SkipRowNum", _count)] = 0
+    max_batch_raw_size: Annotated[int, member("MaxBatchRawSize", _count)] = 0
+    data_columns: Annotated[tuple[str, ...], _ARROW, member("DataColumns", Fields.texts)] = ()
+    data_columns_unordered: Annotated[bool, member("DataColumnsUnordered", no)] = False
+    route_token: RouteToken = None
+    compression: Accepted = Compression.NONE
 
 
-def _check_format(fields: Fields) -> None:
-    """Refuse any format but Arrow V5, as the older service did (pyodps: live tests of v1)."""
-    for key, known in (("Type", "Arrow"), ("Version", "V5")):
-        said = fields.text(key, known)
-        if said.lower() != known.lower():
-            raise fields.fail(key, f"{said[:40]!r} is not {known}, the only format of rows")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview(StorageCall):
+    """Read the first rows of a table, without a session (``TablePreview``).
 
+    A ``limit`` of 0 is all rows; ``None`` leaves it to the service, whose default is not
+    documented. Without ``columns`` all are read, partition columns last; with some, exactly these.
+    A partition that does not exist gives no rows, and no error (C++ client: preview tests).
+    The body repeats the parameters.
+    """
 
-def _count(fields: Fields, key: str) -> int:
-    number = fields.integer(key)
-    if number < 0:
-        raise fields.fail(key, "is negative")
-    return number
+    ACTION: ClassVar[str] = "TablePreview"
+    idempotent: ClassVar[bool] = True
+
+    table: Table
+    limit: Annotated[
+        int | None,
+        param("Limit", Params.optional_integer),
+        member("Limit", Fields.optional_integer, optional=True),
+    ] = None
+    partition: Annotated[
+        PartitionSpec | None,
+        partition_param("Partition"),
+        member(
+            "Partition",
+            lambda fields, key: decode_partition(fields.text(key)) or None,
+            lambda spec: None if spec is None else encode_partition(spec, separator=","),
+            optional=True,
+        ),
+    ] = None
+    columns: Annotated[
+        tuple[str, ...],
+        member("Columns", Fields.texts, lambda names: list(names) or None, optional=True),
+    ] = ()

@@ -1,246 +1,385 @@
-"""Write sessions as values (``docs/protocol.md`` sections 3.5 to 3.7, 3.10, 7.1)."""
+"""Write sessions, their streams and rows as values (``docs/protocol.md`` sections 3 and 7)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from odps_nb.terms import PartitionSpec, TableName, WriteMode
-from odps_nb.wire.calls.answers import EmptyAnswer
-from odps_nb.wire.calls.core import (
-    NO_SCOPE,
-    ROUTE_TOKEN,
-    Pairs,
-    Params,
-    Scope,
-    WireRequest,
-    decode_partition,
-    encode_partition,
-    find_header,
-    request_fields,
-    storage_request,
-    table_target,
+from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec, WriteMode
+from odps_nb.wire.calls.answers import EmptyAnswer, StorageAnswer, Warned
+from odps_nb.wire.calls.core import ACCESS_TOKEN, STREAM_TYPE, Pairs, Params
+from odps_nb.wire.calls.spelling import (
+    Draft,
+    Mode,
+    Place,
+    Received,
+    RouteToken,
+    SessionId,
+    StorageCall,
+    StreamId,
+    StreamVersion,
+    Table,
+    fixed_member,
+    header,
+    member,
+    no,
+    param,
+    partition_member,
+    text_or_none,
 )
-from odps_nb.wire.calls.write_answers import (
-    WriteSchemaAnswer,
-    WriteSessionAnswer,
-    WriteSessionStateAnswer,
+from odps_nb.wire.json_fields import Fields
+from odps_nb.wire.schema_json import WriteSchema, decode_nested, encode_nested
+
+
+def _stream_id(fields: Fields, key: str) -> str:
+    # Some clients use numbers as stream ids.
+    found = fields.loose_text(key)
+    if found is None:
+        raise fields.fail(key, "is missing")
+    return found
+
+
+def _version(fields: Fields, key: str) -> int:
+    found = fields.loose_integer(key)
+    if found is not None and found < 0:
+        raise fields.fail(key, "is negative")
+    return found or 0
+
+
+_ID, _VERSION = member("StreamId", _stream_id), member("StreamVersion", _version)
+_EXACTLY_ONCE = member("ExactlyOnceMode", no, lambda value: value or None, optional=True)
+_SCHEMA = member(
+    "TableSchema", lambda one, key: decode_nested(one.mapping(key) or {}), encode_nested
 )
-from odps_nb.wire.json_fields import in_request
 
 
-def mode_params(mode: WriteMode, api_version: int) -> Pairs:
-    """Spell ``WriteMode``: only version 3 has it (``docs/protocol.md`` section 3.12)."""
-    return (("WriteMode", mode.value),) if api_version >= 3 else ()
-
-
-def decode_mode(params: Params) -> WriteMode:
-    """Decode ``WriteMode``; absent means Batch."""
-    text = params.optional("WriteMode") or WriteMode.BATCH.value
-    try:
-        return WriteMode(text)
-    except ValueError:
-        raise in_request(f"WriteMode {text[:40]!r} is unknown") from None
+# -- sessions ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateWriteSession:
+class WriteSessionAnswer(StorageAnswer):
+    """A write session was created."""
+
+    WHAT: ClassVar[str] = "answer to TableCreateWriteSession"
+
+    session_id: Annotated[str, member("SessionId", Fields.need_text)]
+    warning: Warned = ""
+    route_token: RouteToken = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSessionStateAnswer(StorageAnswer):
+    """The closed streams of a write session: stream id -> highest closed version.
+
+    A staging id is opaque text of the service.
+    """
+
+    WHAT: ClassVar[str] = "answer to TableGetWriteSession"
+
+    streams: Annotated[
+        Mapping[str, int],
+        member(
+            "Streams",
+            lambda one, key: {name: one.inner(key).integer(name) for name in one.inner(key)},
+            dict,
+        ),
+    ] = field(default_factory=dict)
+    warning: Warned = ""
+    min_uncommitted_staging_id: Annotated[
+        str | None, member("MinUncommittedStagingId", Fields.loose_text)
+    ] = None
+    status: Annotated[str | None, member("SessionStatus", Fields.optional_text, optional=True)] = (
+        None
+    )
+    route_token: RouteToken = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSchemaAnswer(StorageAnswer):
+    """The write schema of a table."""
+
+    WHAT: ClassVar[str] = "answer to TableGetWriteSchema"
+
+    schema: Annotated[WriteSchema, _SCHEMA]
+
+
+def _put_flags(draft: Draft, value: Pairs) -> None:
+    for key, text in value:
+        draft.add(f"Flags.{key}", text)
+
+
+def _take_flags(received: Received) -> Pairs:
+    flags = received.fields.inner("Flags")
+    return tuple((key, flags.text(key)) for key in flags if key != "overwrite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateWriteSession(StorageCall):
     """Begin a transaction on a table, or on the partitions under ``partition``.
 
-    ``overwrite`` replaces the target at commit. ``flags`` are further ``Flags`` members.
+    ``overwrite`` replaces the target at commit; it may arrive as text. ``flags`` are further
+    ``Flags`` members.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
     idempotent: ClassVar[bool] = True  # an uncommitted session changes nothing
 
-    table: TableName
-    partition: PartitionSpec = field(default_factory=PartitionSpec)
-    overwrite: bool = False
-    flags: Pairs = ()
-    write_mode: WriteMode = WriteMode.BATCH
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        flags = ({"overwrite": "true"} if self.overwrite else {}) | dict(self.flags)
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            mode_params(self.write_mode, api_version),
-            api_version=api_version,
-            scope=scope,
-            body={
-                "PartialPartitionSpec": encode_partition(self.partition, separator="/"),
-                "Flags": flags,
-            },
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> CreateWriteSession:
-        """Decode the request; ``overwrite`` may be text or a JSON boolean."""
-        params, fields = Params(wire), request_fields(wire)
-        flags = fields.inner("Flags")
-        return cls(
-            table=params.table,
-            partition=decode_partition(fields.text("PartialPartitionSpec")),
-            overwrite=flags.boolean("overwrite", default=False),
-            flags=tuple((key, flags.text(key)) for key in flags if key != "overwrite"),
-            write_mode=decode_mode(params),
-        )
+    table: Table
+    partition: Annotated[PartitionSpec, partition_member("PartialPartitionSpec")] = field(
+        default_factory=PartitionSpec
+    )
+    overwrite: Annotated[
+        bool,
+        member(
+            "Flags",
+            lambda one, key: one.inner(key).boolean("overwrite", default=False),
+            lambda value: {"overwrite": "true"} if value else {},
+        ),
+    ] = False
+    flags: Annotated[Pairs, Place(_put_flags, _take_flags)] = ()
+    write_mode: Mode = WriteMode.BATCH
 
     decode_answer = staticmethod(WriteSessionAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetWriteSession:
+class GetWriteSession(StorageCall):
     """Get the streams of a write session."""
 
     ACTION: ClassVar[str] = "TableGetWriteSession"
     idempotent: ClassVar[bool] = True
 
-    table: TableName
-    session_id: str
-    write_mode: WriteMode = WriteMode.BATCH
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (("SessionId", self.session_id), *mode_params(self.write_mode, api_version)),
-            api_version=api_version,
-            scope=scope,
-            body={},
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> GetWriteSession:
-        """Decode the request."""
-        params = Params(wire)
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            write_mode=decode_mode(params),
-        )
+    table: Table
+    session_id: SessionId
+    write_mode: Mode = WriteMode.BATCH
 
     decode_answer = staticmethod(WriteSessionStateAnswer.decode)
 
 
+def _put_streams(draft: Draft, value: tuple[tuple[str, int], ...]) -> None:
+    if value:
+        draft.add("StreamIds", [stream_id for stream_id, _ in value])
+        draft.add("StreamVersions", [version for _, version in value])
+
+
+def _take_streams(received: Received) -> tuple[tuple[str, int], ...]:
+    fields = received.fields
+    ids, versions = fields.texts("StreamIds"), fields.integers("StreamVersions")
+    if len(ids) != len(versions):
+        raise fields.fail("StreamIds", "and StreamVersions differ in length")
+    return tuple(zip(ids, versions, strict=True))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitWriteSession:
+class CommitWriteSession(StorageCall):
     """Commit the named (stream id, version) pairs, or all closed streams."""
 
     ACTION: ClassVar[str] = "TableCommitWriteSession"
     idempotent: ClassVar[bool] = False  # after a lost answer, get the session's state
 
-    table: TableName
-    session_id: str
-    streams: tuple[tuple[str, int], ...] = ()
-    route_token: str | None = None
-    write_mode: WriteMode = WriteMode.BATCH
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        body: dict[str, object] = {}
-        if self.streams:
-            body["StreamIds"] = [stream_id for stream_id, _ in self.streams]
-            body["StreamVersions"] = [version for _, version in self.streams]
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (("SessionId", self.session_id), *mode_params(self.write_mode, api_version)),
-            api_version=api_version,
-            scope=scope,
-            headers=((ROUTE_TOKEN, self.route_token),),
-            body=body,
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> CommitWriteSession:
-        """Decode the request; the two lists must be equally long."""
-        params, fields = Params(wire), request_fields(wire)
-        ids, versions = fields.texts("StreamIds"), fields.integers("StreamVersions")
-        if len(ids) != len(versions):
-            raise fields.fail("StreamIds", "and StreamVersions differ in length")
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            streams=tuple(zip(ids, versions, strict=True)),
-            route_token=find_header(wire.headers, ROUTE_TOKEN),
-            write_mode=decode_mode(params),
-        )
+    table: Table
+    session_id: SessionId
+    streams: Annotated[tuple[tuple[str, int], ...], Place(_put_streams, _take_streams)] = ()
+    route_token: RouteToken = None
+    write_mode: Mode = WriteMode.BATCH
 
     decode_answer = staticmethod(EmptyAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortWriteSession:
+class AbortWriteSession(StorageCall):
     """Abort a write session; what was written into it is discarded."""
 
     ACTION: ClassVar[str] = "TableAbortWriteSession"
     idempotent: ClassVar[bool] = True
 
-    table: TableName
-    session_id: str
-    route_token: str | None = None
-    write_mode: WriteMode = WriteMode.BATCH
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (("SessionId", self.session_id), *mode_params(self.write_mode, api_version)),
-            api_version=api_version,
-            scope=scope,
-            headers=((ROUTE_TOKEN, self.route_token),),
-            body={},
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> AbortWriteSession:
-        """Decode the request."""
-        params = Params(wire)
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            route_token=find_header(wire.headers, ROUTE_TOKEN),
-            write_mode=decode_mode(params),
-        )
+    table: Table
+    session_id: SessionId
+    route_token: RouteToken = None
+    write_mode: Mode = WriteMode.BATCH
 
     decode_answer = staticmethod(EmptyAnswer.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetWriteSchema:
-    """Get the column ids of the table of a write session."""
+class GetWriteSchema(StorageCall):
+    """Get the column ids of the table of a write session; it has no write mode in any version."""
 
     ACTION: ClassVar[str] = "TableGetWriteSchema"
     idempotent: ClassVar[bool] = True
 
-    table: TableName
-    session_id: str
-    route_token: str | None = None
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request; it has no write mode, not even in version 3."""
-        return storage_request(
-            self.ACTION,
-            table_target(self.table),
-            (("SessionId", self.session_id),),
-            api_version=api_version,
-            scope=scope,
-            headers=((ROUTE_TOKEN, self.route_token),),
-            body={},
-        )
-
-    @classmethod
-    def decode(cls, wire: WireRequest) -> GetWriteSchema:
-        """Decode the request."""
-        params = Params(wire)
-        return cls(
-            table=params.table,
-            session_id=params.text("SessionId"),
-            route_token=find_header(wire.headers, ROUTE_TOKEN),
-        )
+    table: Table
+    session_id: SessionId
+    route_token: RouteToken = None
 
     decode_answer = staticmethod(WriteSchemaAnswer.decode)
+
+
+# -- streams ----------------------------------------------------------------------------------
+
+
+def _empty_schema() -> WriteSchema:
+    return WriteSchema(schema=TableSchema())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStreamAnswer(StorageAnswer):
+    """A write stream: its schema and its state.
+
+    ``row_offset`` is the next offset of an exactly-once stream, ``record_count`` the rows
+    that it holds, ``byte_size`` their bytes; each ``None`` where the answer lacks it. State and
+    row count have two spellings (``docs/protocol.md`` section 3.8).
+    """
+
+    WHAT: ClassVar[str] = "answer about a write stream"
+
+    schema: Annotated[WriteSchema, _SCHEMA] = field(default_factory=_empty_schema)
+    table_id: Annotated[str | None, member("TableId", Fields.loose_text)] = None
+    schema_version: Annotated[str | None, member("SchemaVersion", Fields.loose_text)] = None
+    access_token: Annotated[str | None, member("AccessToken", Fields.header_text, text_or_none)] = (
+        field(default=None, repr=False)
+    )
+    quota_token: Annotated[str | None, member("QuotaToken", Fields.optional_text, text_or_none)] = (
+        field(default=None, repr=False)
+    )
+    status: Annotated[
+        str | None,
+        fixed_member("WarningMessage", ""),
+        member("Status", Fields.loose_text, lambda text: text or "NORMAL"),
+        member("status", Fields.loose_text, lambda _: 1),
+    ] = None
+    record_count: Annotated[
+        int | None,
+        member("recordCount", Fields.optional_integer),
+        member("RecordCount", Fields.optional_integer),
+    ] = None
+    byte_size: Annotated[
+        int | None,
+        member("ByteSize", Fields.optional_integer),
+        fixed_member("ErrorCode", None),
+        fixed_member("ErrorMessage", None),
+    ] = None
+    latest_schema_version: Annotated[
+        str | None, member("LatestSchemaVersion", Fields.loose_text)
+    ] = None
+    row_offset: Annotated[int | None, member("RowOffset", Fields.loose_integer)] = None
+    route_token: RouteToken = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRowsAnswer(StorageAnswer):
+    """Rows were stored; ``row_offset`` is the next offset of an exactly-once stream.
+
+    ``staging_id`` is opaque text of the service. All members may be absent.
+    """
+
+    WHAT: ClassVar[str] = "answer to TableWrite"
+
+    warning: Warned = ""
+    commit_message: Annotated[str, member("CommitMessage", Fields.text)] = ""
+    row_offset: Annotated[
+        int | None, member("ExactlyOnceRowOffset", Fields.loose_integer, optional=True)
+    ] = None
+    staging_id: Annotated[str | None, member("StagingId", Fields.loose_text, optional=True)] = None
+    route_token: RouteToken = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateWriteStream(StorageCall):
+    """Open a write stream; a higher version of the same id replaces the lower ones.
+
+    ``exactly_once`` makes the answer carry an access token, and every `WriteRows` an offset.
+    """
+
+    ACTION: ClassVar[str] = "TableCreateWriteStream"
+    idempotent: ClassVar[bool] = True
+
+    table: Table
+    session_id: SessionId
+    stream_id: Annotated[str, _ID]
+    stream_version: Annotated[int, _VERSION] = 1
+    exactly_once: Annotated[bool, _EXACTLY_ONCE] = False
+    route_token: RouteToken = None
+    write_mode: Mode = WriteMode.BATCH
+
+    decode_answer = staticmethod(WriteStreamAnswer.decode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetWriteStream(StorageCall):
+    """Get the state of a stream; with ``exactly_once``, its next offset and a new access token.
+
+    Id and version are in the query, the body, or both: the C++ client sends them in the body alone;
+    the Java client may send a GET without one.
+    """
+
+    ACTION: ClassVar[str] = "TableGetWriteStream"
+    idempotent: ClassVar[bool] = True
+
+    table: Table
+    session_id: SessionId
+    stream_id: Annotated[str, param("StreamId", Params.optional), _ID]
+    stream_version: Annotated[int, param("StreamVersion", Params.optional_integer), _VERSION] = 1
+    write_mode: Mode = WriteMode.BATCH
+    exactly_once: Annotated[
+        bool,
+        param(
+            "ExactlyOnceMode",
+            lambda params, key: params.flag(key) or None,
+            lambda value: "true" if value else None,
+        ),
+        _EXACTLY_ONCE,
+    ] = False
+    route_token: RouteToken = None
+
+    decode_answer = staticmethod(WriteStreamAnswer.decode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseWriteStream(StorageCall):
+    """Close a complete stream; only closed streams are committed."""
+
+    ACTION: ClassVar[str] = "TableCloseWriteStream"
+    idempotent: ClassVar[bool] = True
+
+    table: Table
+    session_id: Annotated[SessionId, member("SessionId", Fields.optional_text)]
+    stream_id: Annotated[str, _ID]
+    stream_version: Annotated[int, _VERSION] = 1
+    route_token: RouteToken = None
+    write_mode: Mode = WriteMode.BATCH
+
+    decode_answer = staticmethod(EmptyAnswer.decode)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRows(StorageCall):
+    """Upload rows into a stream; the body, one whole Arrow IPC stream, is sent by the caller.
+
+    ``count`` is the number of rows in the body, which the service does not check (live tests of
+    pyodps send another one), ``row_offset`` their place in the stream (exactly-once streams only).
+    """
+
+    ACTION: ClassVar[str] = "TableWrite"
+    CONTENT_TYPE: ClassVar[str] = STREAM_TYPE
+
+    table: Table
+    session_id: SessionId
+    stream_id: StreamId
+    stream_version: StreamVersion
+    count: Annotated[int, param("Count", Params.count)]
+    write_mode: Mode = WriteMode.BATCH
+    table_id: Annotated[str | None, param("TableId", Params.optional)] = None
+    schema_version: Annotated[str | None, param("SchemaVersion", Params.optional)] = None
+    row_offset: Annotated[int | None, param("RowOffset", Params.optional_integer)] = None
+    route_token: RouteToken = None
+    access_token: Annotated[str | None, header(ACCESS_TOKEN)] = field(default=None, repr=False)
+
+    @property
+    def idempotent(self) -> bool:
+        """Only rows with an offset may be sent twice: the server recognises them by it."""
+        return self.row_offset is not None
+
+    decode_answer = staticmethod(WriteRowsAnswer.decode)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from odps_nb.wire.calls.core import Pairs, Scope, WireRequest
 from odps_nb.wire.http_date import format_date, parse_date
+from odps_nb.wire.xml_text import DECLARATION, element
 
 XML_TYPE = "application/xml"
 DEFAULT_PAGE = 1000
@@ -39,6 +40,16 @@ def rest_request(
     return WireRequest(
         method=method, path=path, params=(*params, *of_all.params), headers=headers, body=body
     )
+
+
+def paged(*params: tuple[str, str]) -> Pairs:
+    """Return the parameters of a page; empty ones are left out."""
+    return (("expectmarker", "true"), *((key, value) for key, value in params if value))
+
+
+def xml_body(root: str, parts: str | Iterable[str]) -> bytes:
+    """Write an XML document."""
+    return (DECLARATION + element(root, parts)).encode()
 
 
 def date_text(seconds: float | None) -> str:

@@ -19,12 +19,18 @@ from odps_nb.errors import (
     ProtocolError,
     QueryError,
 )
-from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
+from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest, find_header
 from odps_nb.wire.calls.errors import code_of_text, hint_of_code, split_advice
-from odps_nb.wire.control.core import XML_TYPE, date_text, epoch, project_path, rest_request
+from odps_nb.wire.control.core import (
+    XML_TYPE,
+    date_text,
+    epoch,
+    project_path,
+    rest_request,
+    xml_body,
+)
 from odps_nb.wire.json_fields import dump, in_request, parse_object
 from odps_nb.wire.xml_text import (
-    DECLARATION,
     Element,
     child_text,
     element,
@@ -36,7 +42,7 @@ from odps_nb.wire.xml_text import (
 SQL_TASK = "AnonymousSQLTask"
 MAX_SQL = 4 * 2**20
 _INSTANCE_ID = re.compile(r"[\w-]{1,128}", re.ASCII)
-_XML_HEADERS = {"Content-Type": XML_TYPE}
+_XML_HEADERS = (("Content-Type", XML_TYPE),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +85,7 @@ class InstanceResult:
             )
             for task in self.tasks
         )
-        body = DECLARATION + element("Instance", (*parts, element("Tasks", tasks)))
-        return body.encode(), dict(_XML_HEADERS)
+        return xml_body("Instance", (*parts, element("Tasks", tasks))), dict(_XML_HEADERS)
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceResult:
@@ -166,8 +171,6 @@ class SubmitSql:
     ``estimates``: run nothing, and answer with a `SqlCost`.
     """
 
-    ACTION: ClassVar[str] = "SubmitSql"
-
     project: str
     sql: str
     name: str = SQL_TASK
@@ -182,10 +185,7 @@ class SubmitSql:
         return bool(self.unique_id)
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request; a query without a semicolon at its end gets one.
-
-        Raises `ArgumentError`: the query holds a character that would arrive as another one.
-        """
+        """Encode the request; a query without a semicolon at its end gets one."""
         if not has_spelling(self.sql):
             raise ArgumentError(
                 "the query holds a control character, which no request can carry",
@@ -208,21 +208,17 @@ class SubmitSql:
             element("Tasks", (element("SQLCost" if self.estimates else "SQL", sql),)),
             element("DAG", (element("RunMode", "Sequence"),)),
         )
-        body = DECLARATION + element("Instance", (element("Job", job),))
         return rest_request(
             project_path(self.project, "instances"),
             scope=scope,
             method="POST",
-            headers=(("Content-Type", XML_TYPE),),
-            body=body.encode(),
+            headers=_XML_HEADERS,
+            body=xml_body("Instance", (element("Job", job),)),
         )
 
     @classmethod
     def decode(cls, wire: WireRequest, *, project: str) -> SubmitSql:
-        """Decode the request, also as other clients write it.
-
-        Raises `InvalidRequestError`: not a job with one SQL task, or too long.
-        """
+        """Decode the request, also as other clients write it."""
         try:
             root = parse_xml(wire.body or b"", "job", max_bytes=MAX_SQL)
         except ProtocolError as error:
@@ -309,8 +305,8 @@ class InstanceStatus:
             "x-odps-start-time": date_text(self.started_at),
             "x-odps-end-time": date_text(self.ended_at),
         }
-        body = DECLARATION + element("Instance", parts)
-        return body.encode(), _XML_HEADERS | {key: value for key, value in headers.items() if value}
+        told = {key: value for key, value in headers.items() if value}
+        return xml_body("Instance", parts), dict(_XML_HEADERS) | told
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> InstanceStatus:
@@ -337,72 +333,51 @@ class InstanceStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetInstance:
+class _OfInstance:
+    """Base class of the requests about one instance."""
+
+    QUERY: ClassVar[Pairs] = ()
+    idempotent: ClassVar[bool] = True
+
+    project: str
+    instance_id: str
+
+    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
+        """Encode the request."""
+        path = project_path(self.project, "instances", self.instance_id)
+        return rest_request(path, self.QUERY, scope=scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetInstance(_OfInstance):
     """Get the state of an instance."""
 
-    ACTION: ClassVar[str] = "GetInstance"
-    idempotent: ClassVar[bool] = True
-
-    project: str
-    instance_id: str
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        return rest_request(_path(self.project, self.instance_id), scope=scope)
-
     decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTaskStatus:
+class GetTaskStatus(_OfInstance):
     """Get the states of an instance's tasks."""
 
-    ACTION: ClassVar[str] = "GetTaskStatus"
-    idempotent: ClassVar[bool] = True
-
-    project: str
-    instance_id: str
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        path = _path(self.project, self.instance_id)
-        return rest_request(path, (("taskstatus", ""),), scope=scope)
+    QUERY: ClassVar[Pairs] = (("taskstatus", ""),)
 
     decode_answer = staticmethod(InstanceStatus.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetInstanceResult:
+class GetInstanceResult(_OfInstance):
     """Get the result text of an instance."""
 
-    ACTION: ClassVar[str] = "GetInstanceResult"
-    idempotent: ClassVar[bool] = True
-
-    project: str
-    instance_id: str
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        path = _path(self.project, self.instance_id)
-        return rest_request(path, (("result", ""),), scope=scope)
+    QUERY: ClassVar[Pairs] = (("result", ""),)
 
     decode_answer = staticmethod(InstanceResult.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetInstanceSource:
+class GetInstanceSource(_OfInstance):
     """Get the text of the SQL of an instance, as the stock client does (``?source``)."""
 
-    ACTION: ClassVar[str] = "GetInstanceSource"
-    idempotent: ClassVar[bool] = True
-
-    project: str
-    instance_id: str
-
-    def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
-        """Encode the request."""
-        path = _path(self.project, self.instance_id)
-        return rest_request(path, (("source", ""),), scope=scope)
+    QUERY: ClassVar[Pairs] = (("source", ""),)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> str:
         """Decode the response; empty if the instance is not a SQL job."""
@@ -410,29 +385,18 @@ class GetInstanceSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelInstance:
+class CancelInstance(_OfInstance):
     """Stop an instance; stopping one that is over changes nothing."""
-
-    ACTION: ClassVar[str] = "CancelInstance"
-    idempotent: ClassVar[bool] = True
-
-    project: str
-    instance_id: str
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
-        body = DECLARATION + element("Instance", (element("Status", "Terminated"),))
         return rest_request(
-            _path(self.project, self.instance_id),
+            project_path(self.project, "instances", self.instance_id),
             scope=scope,
             method="PUT",
-            headers=(("Content-Type", XML_TYPE),),
-            body=body.encode(),
+            headers=_XML_HEADERS,
+            body=xml_body("Instance", (element("Status", "Terminated"),)),
         )
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Check the answer, which is empty."""
-
-
-def _path(project: str, instance_id: str) -> str:
-    return project_path(project, "instances", instance_id)

@@ -9,9 +9,16 @@ from typing import ClassVar
 
 from odps_nb.errors import ConfigError, FramingError
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
-from odps_nb.wire.control.core import date_text, epoch, project_path, rest_request
+from odps_nb.wire.control.core import (
+    date_text,
+    epoch,
+    paged,
+    project_path,
+    rest_request,
+    xml_body,
+)
 from odps_nb.wire.json_fields import dump, parse_object
-from odps_nb.wire.xml_text import DECLARATION, child_text, element, parse_answer
+from odps_nb.wire.xml_text import child_text, element, parse_answer
 
 _HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
 
@@ -26,21 +33,14 @@ class ProjectInfo:
     modified_at: float | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
-    def encode(self) -> tuple[bytes, dict[str, str]]:
+    def encode(self, members: str = "Properties") -> tuple[bytes, dict[str, str]]:
         """Encode the answer as body and headers; clients insist on the headers."""
-        return self._encode("Properties")
-
-    def encode_extended(self) -> tuple[bytes, dict[str, str]]:
-        """Encode the answer to ``GET …?extended``, which has more properties."""
-        return self._encode("ExtendedProperties")
-
-    def _encode(self, members: str) -> tuple[bytes, dict[str, str]]:
         listed = tuple(
             element("Property", (element("Name", name), element("Value", value)))
             for name, value in self.properties.items()
         )
         parts = {"Name": self.name, "Type": "managed", "State": "AVAILABLE"}
-        body = DECLARATION + element(
+        body = xml_body(
             "Project", (*(element(*part) for part in parts.items()), element(members, listed))
         )
         headers = {
@@ -48,7 +48,11 @@ class ProjectInfo:
             "x-odps-creation-time": date_text(self.created_at or 0),
             "Last-Modified": date_text(self.modified_at or self.created_at or 0),
         }
-        return body.encode(), headers
+        return body, headers
+
+    def encode_extended(self) -> tuple[bytes, dict[str, str]]:
+        """Encode the answer to ``GET …?extended``, which has more properties."""
+        return self.encode("ExtendedProperties")
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str]) -> ProjectInfo:
@@ -69,7 +73,6 @@ class ProjectInfo:
 class GetProject:
     """Get a project."""
 
-    ACTION: ClassVar[str] = "GetProject"
     idempotent: ClassVar[bool] = True
 
     project: str
@@ -102,7 +105,6 @@ class NamePage:
 class ListProjects:
     """Get a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
 
-    ACTION: ClassVar[str] = "ListProjects"
     idempotent: ClassVar[bool] = True
 
     prefix: str = ""
@@ -110,7 +112,8 @@ class ListProjects:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; it names no project."""
-        return rest_request("/projects", _page(self.prefix, self.marker), scope=NO_SCOPE)
+        asked = paged(("name", self.prefix), ("marker", self.marker))
+        return rest_request("/projects", asked, scope=NO_SCOPE)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
         """Decode the answer."""
@@ -121,7 +124,6 @@ class ListProjects:
 class ListSchemas:
     """Get a page of a project's schemas (pyodps: models/schemas.py)."""
 
-    ACTION: ClassVar[str] = "ListSchemas"
     idempotent: ClassVar[bool] = True
 
     project: str
@@ -130,17 +132,12 @@ class ListSchemas:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
-        asked = _page(self.prefix, self.marker)
+        asked = paged(("name", self.prefix), ("marker", self.marker))
         return rest_request(project_path(self.project, "schemas"), asked, scope=scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> NamePage:
         """Decode the answer."""
         return NamePage.decode(body, root="Schemas", item="Schema")
-
-
-def _page(prefix: str, marker: str) -> tuple[tuple[str, str], ...]:
-    asked = (("name", prefix), ("marker", marker))
-    return (("expectmarker", "true"), *((key, value) for key, value in asked if value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +175,6 @@ class TenantInfo:
 class GetTenant:
     """Get the tenant; a server without tenants answers 404."""
 
-    ACTION: ClassVar[str] = "GetTenant"
     idempotent: ClassVar[bool] = True
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
@@ -192,7 +188,6 @@ class GetTenant:
 class GetTunnelEndpoint:
     """Get the host that serves storage and tunnel calls of a project."""
 
-    ACTION: ClassVar[str] = "GetTunnelEndpoint"
     idempotent: ClassVar[bool] = True
 
     project: str

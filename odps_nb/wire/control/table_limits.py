@@ -6,17 +6,8 @@ The sources stand in ``docs/protocol.md`` section 9.6.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from odps_nb.schema import (
-    ArrayType,
-    Column,
-    DecimalType,
-    MapType,
-    OdpsType,
-    StructType,
-    TableSchema,
-)
+from odps_nb.schema import Column, DecimalType, TableSchema, types_in
 from odps_nb.type_facts import TYPE_FACTS
 
 MAX_COLUMNS = 1200
@@ -95,24 +86,11 @@ def _comment_problem(columns: tuple[Column, ...], comment: str) -> str | None:
 
 def decimal_settings(schema: TableSchema) -> dict[str, str]:
     """Return the settings of SQL without which no table has DECIMAL columns of these sizes."""
-    sizes = [size for column in schema.columns for size in _decimals(column.type)]
+    types = (one for column in schema.columns for one in types_in(column.type))
+    sizes = [(one.precision or 0, one.scale or 0) for one in types if isinstance(one, DecimalType)]
     settings = {}
     if any(precision > _PLAIN_PRECISION for precision, _ in sizes):
         settings["odps.sql.decimal256.enable"] = "true"
     if any(p <= _PLAIN_PRECISION and scale > _PLAIN_SCALE for p, scale in sizes):
         settings["odps.sql.decimal2.extended.scale.enable"] = "true"
     return settings
-
-
-def _decimals(odps: OdpsType) -> Iterator[tuple[int, int]]:
-    """Iterate over precision and scale of the DECIMAL types inside, the bare one left out."""
-    if isinstance(odps, ArrayType):
-        yield from _decimals(odps.element)
-    elif isinstance(odps, MapType):
-        yield from _decimals(odps.key)
-        yield from _decimals(odps.value)
-    elif isinstance(odps, StructType):
-        for member in odps.fields:
-            yield from _decimals(member.type)
-    elif isinstance(odps, DecimalType) and odps.precision is not None:
-        yield odps.precision, odps.scale or 0

@@ -11,12 +11,20 @@ from typing import ClassVar
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
-from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest
-from odps_nb.wire.control.core import DEFAULT_PAGE, project_path, rest_request, table_path
+from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest
+from odps_nb.wire.control.core import (
+    DEFAULT_PAGE,
+    XML_TYPE,
+    paged,
+    project_path,
+    rest_request,
+    table_path,
+    xml_body,
+)
 from odps_nb.wire.control.generated import decode_generated, encode_generated
 from odps_nb.wire.json_fields import Fields, dump, parse_object
 from odps_nb.wire.type_text import format_type, read_type
-from odps_nb.wire.xml_text import DECLARATION, Element, child_text, element, parse_answer
+from odps_nb.wire.xml_text import Element, child_text, element, parse_answer
 
 # Properties with which each live test of pyodps creates its tables with a BLOB (test_e2e_blob.py,
 # conftest.py).
@@ -25,6 +33,7 @@ BLOB_TABLE_SETTINGS: Mapping[str, str] = {
     "odps.sql.type.system.odps2": "true",
     "odps.table.append2.enable": "true",
 }
+_XML_HEADERS = {"Content-Type": XML_TYPE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -83,7 +92,7 @@ class TableInfo:
             element("Type", "VIRTUAL_VIEW" if self.is_view else "MANAGED_TABLE"),
             element("Schema", dump(members).decode(), format="Json"),
         )
-        return (DECLARATION + element("Table", parts)).encode(), {"Content-Type": "application/xml"}
+        return xml_body("Table", parts), dict(_XML_HEADERS)
 
     def _members(self) -> dict[str, object]:
         created = self.created_at or 0
@@ -112,10 +121,7 @@ class TableInfo:
 
     @classmethod
     def decode(cls, body: bytes, headers: Mapping[str, str], *, asked: TableName) -> TableInfo:
-        """Decode a table document; the name is that of the request.
-
-        Raises `FramingError`: not a table document.
-        """
+        """Decode a table document; the name is that of the request."""
         root = parse_answer(body, "table document", root="Table")
         fields = parse_object(child_text(root, "Schema").encode(), "table schema")
         # JSON inside a JSON string
@@ -158,36 +164,36 @@ def _encode_column(column: Column, schema: TableSchema) -> dict[str, object]:
 
 
 def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
-    columns = []
-    for one in fields.inners(key):
-        expression = one.text("generateExpression")
-        columns.append(
-            Column(
-                name=one.need_text("name"),
-                type=read_type(one.simple("type")),
-                comment=one.text("comment"),
-                nullable=one.boolean("isNullable", default=True),
-                generated=decode_generated(expression) if expression else None,
-            )
+    return tuple(
+        Column(
+            name=one.need_text("name"),
+            type=read_type(one.simple("type")),
+            comment=one.text("comment"),
+            nullable=one.boolean("isNullable", default=True),
+            generated=decode_generated(text) if (text := one.text("generateExpression")) else None,
         )
-    return tuple(columns)
+        for one in fields.inners(key)
+    )
 
 
 def _simple(reserved: Fields) -> dict[str, str]:
     """Return the properties that are texts, numbers or booleans."""
-    found = {}
-    for key in reserved:
-        value = reserved.simple(key)
-        if value is not None:
-            found[key] = value
-    return found
+    return {key: value for key in reserved if (value := reserved.simple(key)) is not None}
+
+
+def _of_table(table: TableName, params: Pairs, scope: Scope) -> WireRequest:
+    path = table_path(table.project, table.table)
+    return rest_request(path, params, scope=scope, schema=table.schema)
+
+
+def _quoted(partition: PartitionSpec) -> str:
+    return ",".join(f"{key}='{value}'" for key, value in partition.checked())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTable:
     """Get the metadata of a table; ``extended`` adds sizes and properties."""
 
-    ACTION: ClassVar[str] = "GetTable"
     idempotent: ClassVar[bool] = True
 
     table: TableName
@@ -195,12 +201,7 @@ class GetTable:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
-        return rest_request(
-            table_path(self.table.project, self.table.table),
-            (("extended", ""),) if self.extended else (),
-            scope=scope,
-            schema=self.table.schema,
-        )
+        return _of_table(self.table, (("extended", ""),) if self.extended else (), scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> TableInfo:
         """Decode the answer."""
@@ -237,14 +238,13 @@ class TablePage:
 
 def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, dict[str, str]]:
     parts = (element("Marker", marker), element("MaxItems", str(DEFAULT_PAGE)), *items)
-    return (DECLARATION + element(name, parts)).encode(), {"Content-Type": "application/xml"}
+    return xml_body(name, parts), dict(_XML_HEADERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTables:
     """Get a page of table names that begin with ``prefix``."""
 
-    ACTION: ClassVar[str] = "ListTables"
     idempotent: ClassVar[bool] = True
 
     project: str
@@ -254,13 +254,9 @@ class ListTables:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
-        asked = (("name", self.prefix), ("marker", self.marker))
-        return rest_request(
-            project_path(self.project, "tables"),
-            (("expectmarker", "true"), *((key, value) for key, value in asked if value)),
-            scope=scope,
-            schema=self.schema,
-        )
+        asked = paged(("name", self.prefix), ("marker", self.marker))
+        path = project_path(self.project, "tables")
+        return rest_request(path, asked, scope=scope, schema=self.schema)
 
     decode_answer = staticmethod(TablePage.decode)
 
@@ -300,8 +296,8 @@ class PartitionInfo:
 
     @staticmethod
     def _encode(**members: object) -> tuple[bytes, dict[str, str]]:
-        body = DECLARATION + element("Partition", (element("Schema", dump(members).decode()),))
-        return body.encode(), {"Content-Type": "application/xml"}
+        parts = (element("Schema", dump(members).decode()),)
+        return xml_body("Partition", parts), dict(_XML_HEADERS)
 
     @classmethod
     def decode(
@@ -323,7 +319,6 @@ class PartitionInfo:
 class GetPartition:
     """Get one partition; a missing one is a `NotFoundError`."""
 
-    ACTION: ClassVar[str] = "GetPartition"
     idempotent: ClassVar[bool] = True
 
     table: TableName
@@ -331,13 +326,7 @@ class GetPartition:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request; here values are quoted (``docs/protocol.md`` section 7.2)."""
-        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
-        return rest_request(
-            table_path(self.table.project, self.table.table),
-            (("partition", quoted),),
-            scope=scope,
-            schema=self.table.schema,
-        )
+        return _of_table(self.table, (("partition", _quoted(self.partition)),), scope)
 
     def decode_answer(self, body: bytes, headers: Mapping[str, str]) -> PartitionInfo:
         """Decode the answer."""
@@ -390,7 +379,6 @@ def _number(text: str) -> int | None:
 class ListPartitions:
     """Get a page of partitions: all, or those under ``partition``."""
 
-    ACTION: ClassVar[str] = "ListPartitions"
     idempotent: ClassVar[bool] = True
 
     table: TableName
@@ -399,17 +387,7 @@ class ListPartitions:
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
-        quoted = ",".join(f"{key}='{value}'" for key, value in self.partition.checked())
-        asked = (("partition", quoted), ("marker", self.marker))
-        return rest_request(
-            table_path(self.table.project, self.table.table),
-            (
-                ("partitions", ""),
-                ("expectmarker", "true"),
-                *((key, value) for key, value in asked if value),
-            ),
-            scope=scope,
-            schema=self.table.schema,
-        )
+        asked = paged(("partition", _quoted(self.partition)), ("marker", self.marker))
+        return _of_table(self.table, (("partitions", ""), *asked), scope)
 
     decode_answer = staticmethod(PartitionPage.decode)

@@ -21,7 +21,7 @@ import pytest
 import odps_nb
 from odps_nb.access.blobs.frames import FrameBlobs
 from odps_nb.access.connection import Connection
-from odps_nb.convert.blob_array import BlobArray, BlobDtype
+from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import ArgumentError, ConversionError, NotFoundError, StateError
 
 Name = Callable[[str], str]

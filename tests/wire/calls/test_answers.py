@@ -300,12 +300,12 @@ def test_error_in_a_200_is_raised_and_not_taken_for_an_empty_result(kind: type[A
 
 def test_new_stream_and_its_state_are_read_in_both_casings() -> None:
     lower = {"status": 2, "recordCount": 5, "SchemaVersion": 3, "RowOffset": 5}
-    upper = {"Status": "NORMAL", "RecordCount": 5, "ByteSize": 9, "ErrorCode": 4}
+    upper = {"Status": "NORMAL", "RecordCount": 5, "ByteSize": 9}
     assert WriteStreamAnswer.decode(json.dumps(lower).encode(), {}) == WriteStreamAnswer(
         status="2", record_count=5, schema_version="3", row_offset=5
     )
     assert WriteStreamAnswer.decode(json.dumps(upper).encode(), {}) == WriteStreamAnswer(
-        status="NORMAL", record_count=5, byte_size=9, error_code="4"
+        status="NORMAL", record_count=5, byte_size=9
     )
 
 

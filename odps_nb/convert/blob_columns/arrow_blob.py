@@ -36,7 +36,7 @@ class ArrowBlob(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
 
     def to_pandas_dtype(self) -> Any:
         """Return the dtype of such a column."""
-        from odps_nb.convert.blob_array import BlobDtype
+        from odps_nb.convert.blob_columns.blob_array import BlobDtype
 
         return BlobDtype()
 

@@ -9,51 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 from pandas.api.extensions import register_series_accessor
 
-from odps_nb.convert.blob_array import BlobArray, BlobDtype
+from odps_nb.convert.blob_columns.blob_array import BlobArray, BlobDtype
 from odps_nb.errors import StateError
-
-
-class Head(Protocol):
-    """What is known of a blob without its bytes."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-
-    @property
-    def mime_type(self) -> str:
-        """The type that the uploader stated."""
-
-
-class Source(Protocol):
-    """Fetches the blobs of a column; `odps_nb.access.blobs.frames.FrameBlobs`."""
-
-    def heads(self, references: Sequence[Any], progress: Any) -> list[Any]:
-        """Return the head of each blob, ``None`` for a null."""
-
-    def gallery(
-        self, references: Sequence[Any], labels: Sequence[Any], limit: int, title: str
-    ) -> Any:
-        """Return the first blobs as a gallery."""
-
-    def save(self, references: Sequence[Any], folder: Any, options: Any) -> list[Path | None]:
-        """Save the blobs as files."""
-
-    def each(self, references: Sequence[Any], fn: Callable[[Any], object], options: Any) -> int:
-        """Call a function with each blob."""
-
-
-class HasBlobs(Protocol):
-    """A connection."""
-
-    def _frame_blobs(self) -> Any:
-        """Return a `Source`."""
 
 
 class BlobSeries:
@@ -74,17 +36,17 @@ class BlobSeries:
     def __init__(self, series: Any) -> None:
         self._series = series
 
-    def size(self, *, connection: HasBlobs | None = None, progress: Any = None) -> Any:
+    def size(self, *, connection: Any = None, progress: Any = None) -> Any:
         """Return the bytes of each blob; one small request for each that is not known yet."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.size for head in heads], "Int64")
 
-    def mime(self, *, connection: HasBlobs | None = None, progress: Any = None) -> Any:
+    def mime(self, *, connection: Any = None, progress: Any = None) -> Any:
         """Return the media type that the uploader stated, as `size` does; empty if none."""
         heads = self._source(connection).heads(self._references(), progress)
         return self._like([head and head.mime_type for head in heads], "str")
 
-    def thumbnails(self, limit: int = 24, *, connection: HasBlobs | None = None) -> Any:
+    def thumbnails(self, limit: int = 24, *, connection: Any = None) -> Any:
         """Return the first blobs as a gallery, which reads them when it is shown.
 
         ``odps.gallery(df, column, caption=…)`` adds other columns to the tiles.
@@ -98,7 +60,7 @@ class BlobSeries:
         self,
         folder: str | os.PathLike[str],
         *,
-        connection: HasBlobs | None = None,
+        connection: Any = None,
         **options: Any,
     ) -> Any:
         """Save each blob as a file of a folder; return the paths beside the column.
@@ -110,30 +72,27 @@ class BlobSeries:
             return self._like([path and str(path) for path in paths], None)
         return self._like(paths, "object")
 
-    def each(
-        self, fn: Callable[[Any], object], *, connection: HasBlobs | None = None, **options: Any
-    ) -> int:
+    def each(self, fn: Callable[[Any], object], *, connection: Any = None, **options: Any) -> int:
         """Call a function with each distinct blob as a file, as `Connection.each_blob` does."""
-        return self._source(connection).each(self._references(), fn, options)
+        count: int = self._source(connection).each(self._references(), fn, options)
+        return count
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _source(self, connection: HasBlobs | None) -> Source:
+    def _source(self, connection: Any) -> Any:
+        """Return the `odps_nb.access.blobs.frames.FrameBlobs` that fetches the blobs."""
         own = getattr(getattr(self._series, "dtype", None), "source", None)
         if connection is not None:
-            made: Source = connection._frame_blobs()
-            return made
+            return connection._frame_blobs()
         if own is None or own.connection is None:
             raise StateError(
                 "this column does not know over which connection its blobs are fetched",
                 hint="pass it: .odps.size(connection=odps)",
             )
-        known: Source = own
-        return known
+        return own
 
     def _references(self) -> Sequence[Any]:
-        values = self._series.to_list() if self._index() is None else self._series.tolist()
-        return list(values)
+        return list(self._series.to_list())
 
     def _index(self) -> Any:
         return self._series.index if isinstance(self._series, pd.Series) else None

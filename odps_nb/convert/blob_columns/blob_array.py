@@ -2,7 +2,7 @@
 
 Values are the references as text (``None`` where there is none), held as pandas holds text. What
 is new is how they are shown (kind, size and name as far as they are known; showing asks nobody),
-that a write copies the blobs, and ``series.odps`` (`odps_nb.convert.blob_series`).
+that a write copies the blobs, and ``series.odps`` (`odps_nb.convert.blob_columns.blob_series`).
 
 Other libraries see text. ``str(dtype)`` is ``str``, which pandas writes into Parquet files and
 DuckDB looks at: a name that they do not know would be an error there.
@@ -11,24 +11,17 @@ DuckDB looks at: a name that they do not know would be an error there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pandas.api.extensions import ExtensionArray, ExtensionDtype, register_extension_dtype
 
-from odps_nb.convert.arrow_blob import TEXT, ArrowBlob
+from odps_nb.convert.blob_columns.arrow_blob import TEXT, ArrowBlob
 from odps_nb.terms import BlobReference
 
 _TEXT = pd.StringDtype("pyarrow")
-
-
-class Describes(Protocol):
-    """What a column asks about its blobs when it is shown."""
-
-    def describe(self, reference: str) -> str:
-        """Return what is known of a blob in a few words; sends no request."""
 
 
 @register_extension_dtype
@@ -45,7 +38,7 @@ class BlobDtype(ExtensionDtype):
     na_value = None
     _metadata = ()
 
-    def __init__(self, source: Describes | None = None) -> None:
+    def __init__(self, source: Any = None) -> None:
         self.source = source
 
     def __str__(self) -> str:
@@ -184,7 +177,7 @@ class BlobArray(ExtensionArray):
             if value is None or value is pd.NA:
                 return "None"
             source = self._dtype.source
-            return short_name(value) if source is None else source.describe(value)
+            return short_name(value) if source is None else str(source.describe(value))
 
         return shown
 
