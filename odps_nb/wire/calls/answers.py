@@ -14,7 +14,7 @@ from odps_nb.schema import TableSchema
 from odps_nb.terms import SessionStatus
 from odps_nb.wire.calls.core import REQUEST_ID, Params, WireRequest, find_header
 from odps_nb.wire.calls.errors import decode_error
-from odps_nb.wire.calls.spelling import Draft, Place, Received, fill, member, read_fields
+from odps_nb.wire.calls.spelling import Draft, FieldPlace, Received, fill, member, read_fields
 from odps_nb.wire.json_fields import Fields, dump, in_answer, parse_object
 from odps_nb.wire.schema_json import decode_flat, encode_flat
 
@@ -68,7 +68,7 @@ class StorageAnswer:
         return found
 
 
-def optional_record_count() -> Place:
+def optional_record_count() -> FieldPlace:
     """Return the place of a number of rows; -1 on the wire is unknown."""
 
     def read(fields: Fields, key: str) -> int | None:

@@ -19,7 +19,7 @@ from odps_nb.wire.calls.spelling import (
     Accepted,
     Coded,
     Draft,
-    Place,
+    FieldPlace,
     Received,
     RouteToken,
     SessionId,
@@ -171,7 +171,7 @@ class ReadBlobs(StorageCall):
 
     references: Annotated[
         tuple[BlobReference, ...],
-        Place(_put_target, _check_target),
+        FieldPlace(_put_target, _check_target),
         member("BlobReferences", _references, lambda named: [one.token for one in named]),
     ]
     compression: Accepted = Compression.NONE

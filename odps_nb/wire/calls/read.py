@@ -27,7 +27,7 @@ from odps_nb.wire.calls.core import Params, decode_partition, encode_partition
 from odps_nb.wire.calls.spelling import (
     Accepted,
     Draft,
-    Place,
+    FieldPlace,
     Received,
     RouteToken,
     SessionId,
@@ -77,7 +77,7 @@ def _split_mode(fields: Fields, key: str) -> SplitMode:
     return found
 
 
-def _unit(name: str, default: TimeUnit) -> Place:
+def _unit(name: str, default: TimeUnit) -> FieldPlace:
     def read(fields: Fields, key: str) -> TimeUnit:
         text = fields.text(key, default.value)
         found = next((unit for unit in TimeUnit if unit.value == text.lower()), None)
@@ -242,7 +242,7 @@ def _check_format(received: Received) -> None:
 
 
 _FORMAT = {"Type": "Arrow", "Version": "V5"}
-_ARROW = Place(lambda draft, _: draft.add("DataFormat", _FORMAT), _check_format)
+_ARROW = FieldPlace(lambda draft, _: draft.add("DataFormat", _FORMAT), _check_format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +259,7 @@ class ReadRows(StorageCall):
 
     table: Table
     session_id: SessionId
-    split: Annotated[Split, Place(_put_split, _take_split)]
+    split: Annotated[Split, FieldPlace(_put_split, _take_split)]
     max_batch_rows: Annotated[
         int, member("MaxBatchRows", lambda one, key: _count(one, key) or DEFAULT_BATCH_ROWS)
     ] = DEFAULT_BATCH_ROWS

@@ -65,7 +65,7 @@ class Received:
         return self._fields()
 
 
-class Place(NamedTuple):
+class FieldPlace(NamedTuple):
     """Where a field stands on the wire: how it is written, and how it is read.
 
     ``take`` returns ``None`` if the value is not there.
@@ -79,7 +79,7 @@ def param(
     name: str,
     read: Callable[[Params, str], Any] = Params.text,
     write: Callable[[Any], str | None] = str,
-) -> Place:
+) -> FieldPlace:
     """Return the place of a parameter; it is left out if its value or text is ``None``."""
 
     def put(draft: Draft, value: Any) -> None:
@@ -87,7 +87,7 @@ def param(
         if text is not None:
             draft.params.append((name, text))
 
-    return Place(put, lambda received: read(received.params, name))
+    return FieldPlace(put, lambda received: read(received.params, name))
 
 
 def member(
@@ -96,7 +96,7 @@ def member(
     write: Callable[[Any], object] = lambda value: value,
     *,
     optional: bool = False,
-) -> Place:
+) -> FieldPlace:
     """Return the place of a member of the JSON body, an inner one as ``Outer.Name``.
 
     ``optional``: ``None`` is left out instead of written as ``null``.
@@ -111,36 +111,36 @@ def member(
     def take(received: Received) -> Any:
         return read(received.fields.inner(outer) if outer else received.fields, name)
 
-    return Place(put, take)
+    return FieldPlace(put, take)
 
 
 def _not_read(_: Received) -> None:
     return None
 
 
-def fixed_member(path: str, value: object) -> Place:
+def fixed_member(path: str, value: object) -> FieldPlace:
     """Return the place of a member that is always the same; it is not read."""
-    return Place(lambda draft, _: draft.add(path, value), _not_read)
+    return FieldPlace(lambda draft, _: draft.add(path, value), _not_read)
 
 
-def fixed_param(name: str, value: str) -> Place:
+def fixed_param(name: str, value: str) -> FieldPlace:
     """Return the place of a parameter that is always the same; it is not read."""
-    return Place(lambda draft, _: draft.params.append((name, value)), _not_read)
+    return FieldPlace(lambda draft, _: draft.params.append((name, value)), _not_read)
 
 
-def header(name: str) -> Place:
+def header(name: str) -> FieldPlace:
     """Return the place of a header; it is left out if it is empty."""
 
     def put(draft: Draft, value: str | None) -> None:
         if value:
             draft.headers.append((name, value))
 
-    return Place(put, lambda received: find_header(received.headers, name))
+    return FieldPlace(put, lambda received: find_header(received.headers, name))
 
 
-def _coding(name: str, read: Callable[[Mapping[str, str] | Pairs], Compression]) -> Place:
+def _coding(name: str, read: Callable[[Mapping[str, str] | Pairs], Compression]) -> FieldPlace:
     write = header(name)
-    return Place(
+    return FieldPlace(
         lambda draft, value: write.put(draft, HTTP_CODINGS.get(value)),
         lambda received: read(received.headers),
     )
@@ -150,7 +150,7 @@ def _put_table(draft: Draft, value: TableName) -> None:
     draft.target = table_target(value)
 
 
-def _instance(part: int) -> Place:
+def _instance(part: int) -> FieldPlace:
     """Return the place of a part of the target of a SQL instance: 0 the project, 1 its id."""
 
     def put(draft: Draft, value: str) -> None:
@@ -159,7 +159,7 @@ def _instance(part: int) -> Place:
     def take(received: Received) -> str:
         return parse_instance_target(received.params.text("Target"))[part]
 
-    return Place(put, take)
+    return FieldPlace(put, take)
 
 
 def _put_mode(draft: Draft, value: WriteMode) -> None:
@@ -175,7 +175,7 @@ def _take_mode(received: Received) -> WriteMode:
         raise in_request(f"WriteMode {text[:40]!r} is unknown") from None
 
 
-def partition_member(name: str) -> Place:
+def partition_member(name: str) -> FieldPlace:
     """Return the place of a partition as text."""
     return member(
         name,
@@ -184,7 +184,7 @@ def partition_member(name: str) -> Place:
     )
 
 
-def partition_param(name: str) -> Place:
+def partition_param(name: str) -> FieldPlace:
     """Return the place of a partition that may be absent."""
 
     def read(params: Params, key: str) -> PartitionSpec | None:
@@ -204,20 +204,20 @@ def no(fields: Fields, key: str) -> bool:
     return fields.boolean(key, default=False)
 
 
-Table = Annotated[TableName, Place(_put_table, lambda received: received.params.table)]
+Table = Annotated[TableName, FieldPlace(_put_table, lambda received: received.params.table)]
 Project = Annotated[str, _instance(0)]
 InstanceId = Annotated[str, _instance(1)]
 SessionId = Annotated[str, param("SessionId")]
 StreamId = Annotated[str, param("StreamId")]
 StreamVersion = Annotated[int, param("StreamVersion", Params.count)]
-Mode = Annotated[WriteMode, Place(_put_mode, _take_mode)]
+Mode = Annotated[WriteMode, FieldPlace(_put_mode, _take_mode)]
 RouteToken = Annotated[str | None, header(ROUTE_TOKEN)]
 Accepted = Annotated[Compression, _coding("ACCEPT-ENCODING", accepted_coding)]
 Coded = Annotated[Compression, _coding("Content-Encoding", content_coding)]
 
 
 @cache
-def _places_of(kind: Any) -> tuple[tuple[str, tuple[Place, ...]], ...]:
+def _places_of(kind: Any) -> tuple[tuple[str, tuple[FieldPlace, ...]], ...]:
     """Return the fields of a request or an answer with their places."""
     names = kind.__init__.__globals__  # functions in annotations need those of their module
     hints = get_type_hints(kind, names, include_extras=True)

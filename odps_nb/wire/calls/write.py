@@ -12,8 +12,8 @@ from odps_nb.wire.calls.answers import EmptyAnswer, StorageAnswer, Warned
 from odps_nb.wire.calls.core import ACCESS_TOKEN, STREAM_TYPE, Pairs, Params
 from odps_nb.wire.calls.spelling import (
     Draft,
+    FieldPlace,
     Mode,
-    Place,
     Received,
     RouteToken,
     SessionId,
@@ -138,7 +138,7 @@ class CreateWriteSession(StorageCall):
             lambda value: {"overwrite": "true"} if value else {},
         ),
     ] = False
-    flags: Annotated[Pairs, Place(_put_flags, _take_flags)] = ()
+    flags: Annotated[Pairs, FieldPlace(_put_flags, _take_flags)] = ()
     write_mode: Mode = WriteMode.BATCH
 
     decode_answer = staticmethod(WriteSessionAnswer.decode)
@@ -181,7 +181,7 @@ class CommitWriteSession(StorageCall):
 
     table: Table
     session_id: SessionId
-    streams: Annotated[tuple[tuple[str, int], ...], Place(_put_streams, _take_streams)] = ()
+    streams: Annotated[tuple[tuple[str, int], ...], FieldPlace(_put_streams, _take_streams)] = ()
     route_token: RouteToken = None
     write_mode: Mode = WriteMode.BATCH
 

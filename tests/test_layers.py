@@ -1,6 +1,6 @@
 """Who may import whom: every import of every module, read with ``ast``, and what really loads.
 
-The floors are those of ``docs/architecture.md``. A module sees only floors below its own; an
+The layers are those of ``docs/architecture.md``. A module sees only layers below its own; an
 exception stands in `CROSSINGS` with its reason.
 """
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1] / "odps_nb"
 VALUES = {"errors", "terms", "schema", "secret", "type_facts"}
 VALUES_AND_LIFE = VALUES | {"lifetime"}
 
-# room -> the rooms below it; a room always sees itself
+# package -> the packages below it; a package always sees itself
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "lifetime": {"errors"},
@@ -46,9 +46,9 @@ BELOW: dict[str, set[str]] = {
     "local": VALUES_AND_LIFE | {"wire", "arrow", "sql_parser", "child_process"},
     "stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
 }
-FACES = {"__init__", "cli", "torch"}  # above all floors
+FACES = {"__init__", "cli", "torch"}  # above all layers
 
-# (importing module, imported room): why it is allowed
+# (importing module, imported package): why it is allowed
 CROSSINGS = {
     ("odps_nb.notebook.magics.reading", "spark"): "a person asked for -t spark",
     ("odps_nb.notebook.magics.spark_sql", "spark"): "%%odps spark is odps_nb.spark.explain_sql",
@@ -89,7 +89,7 @@ UPWARD = {
     ("odps_nb.access.writing.rows", "odps_nb.spark.writing.dataframe"): "a DataFrame of Spark",
 }
 
-# library -> the rooms that may import it when they run (not only for type checkers)
+# library -> the packages that may import it when they run (not only for type checkers)
 ONLY_IN = {
     "requests": {"http"},
     "urllib3": {"http"},
@@ -130,14 +130,14 @@ class Import:
     """Whether it runs when a function is called."""
 
     @property
-    def room(self) -> str:
-        return room_of(self.importer)
+    def package(self) -> str:
+        return package_of(self.importer)
 
     def __str__(self) -> str:
         return f"{self.importer} imports {self.imported}"
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 
 
@@ -194,24 +194,20 @@ def foreign() -> list[Import]:
     return [found for found in imports() if found.imported.split(".")[0] != "odps_nb"]
 
 
-def test_every_module_has_a_floor() -> None:
-    assert {room_of(name) for name in FILES} - FACES == set(BELOW)
+def test_every_module_has_a_layer() -> None:
+    assert {package_of(name) for name in FILES} - FACES == set(BELOW)
 
 
-def test_modules_see_only_floors_below_their_own() -> None:
+def test_modules_import_only_layers_below_their_own() -> None:
     wrong = [
         str(found)
         for found in ours()
-        if found.room not in FACES
-        and room_of(found.imported) not in BELOW[found.room] | {found.room}
-        and (found.importer, room_of(found.imported)) not in CROSSINGS
+        if found.package not in FACES
+        and package_of(found.imported) not in BELOW[found.package] | {found.package}
+        and (found.importer, package_of(found.imported)) not in CROSSINGS
         and not ((found.importer, found.imported) in UPWARD and (found.deferred or found.for_types))
     ]
     assert wrong == []
-
-
-# Packages that import each other and should not: this list only shrinks.
-KNOWN_CYCLES: list[set[str]] = []
 
 
 def part_of(module: str) -> str:
@@ -230,7 +226,7 @@ def cycles() -> list[set[str]]:
     graph: dict[str, set[str]] = {}
     for found in ours():
         crosses = (found.importer, found.imported) in UPWARD
-        crosses |= (found.importer, room_of(found.imported)) in CROSSINGS
+        crosses |= (found.importer, package_of(found.imported)) in CROSSINGS
         if found.imported in FILES and not found.for_types and not crosses:
             graph.setdefault(part_of(found.importer), set()).add(part_of(found.imported))
     reached = {start: _reached(graph, start) for start in graph}
@@ -251,49 +247,43 @@ def _reached(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 def test_packages_do_not_import_each_other() -> None:
-    new = [sorted(one) for one in cycles() if not any(one <= known for known in KNOWN_CYCLES)]
-    assert new == []
-
-
-def test_no_cycle_is_listed_in_vain() -> None:
-    """Remove a cycle from `KNOWN_CYCLES` when it is gone."""
-    assert [sorted(k) for k in KNOWN_CYCLES if not any(one <= k for one in cycles())] == []
+    assert [sorted(one) for one in cycles()] == []
 
 
 def test_no_crossing_is_listed_in_vain() -> None:
-    real = {(found.importer, room_of(found.imported)) for found in ours()}
+    real = {(found.importer, package_of(found.imported)) for found in ours()}
     unused = {crossing for crossing in CROSSINGS if crossing not in real}
     assert unused == set()
     assert set(UPWARD) - {(found.importer, found.imported) for found in ours()} == set()
 
 
-def test_libraries_stay_in_their_rooms() -> None:
+def test_libraries_stay_in_their_packages() -> None:
     wrong = [
         str(found)
         for found in foreign()
         if (top := found.imported.split(".")[0]) in ONLY_IN
-        and found.room not in ONLY_IN[top]
+        and found.package not in ONLY_IN[top]
         and not found.for_types
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("room", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_floors_know_no_world(room: str) -> None:
+@pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
+def test_lowest_layers_know_no_world(package: str) -> None:
     wrong = [
         str(found)
         for found in foreign()
-        if found.room == room and {found.imported, found.imported.split(".")[0]} & NOT_PURE
+        if found.package == package and {found.imported, found.imported.split(".")[0]} & NOT_PURE
     ]
     assert wrong == []
 
 
-@pytest.mark.parametrize("room", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_floors_ask_no_clock_and_open_no_file(room: str) -> None:
+@pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
+def test_lowest_layers_ask_no_clock_and_open_no_file(package: str) -> None:
     asked = [
         f"{name}:{node.lineno} {ast.unparse(node.func)}"
         for name, tree in trees().items()
-        if room_of(name) == room
+        if package_of(name) == package
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func).rpartition(".")[2]
@@ -302,12 +292,12 @@ def test_lowest_floors_ask_no_clock_and_open_no_file(room: str) -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize("room", ["errors", "terms", "schema", "type_facts", "wire"])
-def test_lowest_floors_ask_the_interpreter_only_for_constants(room: str) -> None:
+@pytest.mark.parametrize("package", ["errors", "terms", "schema", "type_facts", "wire"])
+def test_lowest_layers_ask_the_interpreter_only_for_constants(package: str) -> None:
     asked = {
         node.attr
         for name, tree in trees().items()
-        if room_of(name) == room
+        if package_of(name) == package
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "sys"
     }
@@ -316,7 +306,7 @@ def test_lowest_floors_ask_the_interpreter_only_for_constants(room: str) -> None
 
 def test_http_knows_no_arrow() -> None:
     assert [
-        str(f) for f in foreign() if f.room == "http" and f.imported.startswith("pyarrow")
+        str(f) for f in foreign() if f.package == "http" and f.imported.startswith("pyarrow")
     ] == []
 
 
@@ -416,11 +406,11 @@ LOADS = [
 def spelled_out(what: str) -> list[str]:
     if what.startswith("odps_nb"):
         return what.split()
-    return [name for name in FILES if room_of(name) == what]
+    return [name for name in FILES if package_of(name) == what]
 
 
 @pytest.mark.parametrize(("what", "unwanted"), LOADS, ids=[what for what, _ in LOADS])
-def test_room_loads_no_library_of_another(what: str, unwanted: tuple[str, ...]) -> None:
+def test_package_loads_no_library_of_another(what: str, unwanted: tuple[str, ...]) -> None:
     code = (
         "import importlib, sys\n"
         "before = set(sys.modules)\n"
