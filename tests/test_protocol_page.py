@@ -16,7 +16,6 @@ from odps_nb.terms import BlobReference, PartitionSpec, RowRangeSplit, TableName
 from odps_nb.wire import calls, control
 from odps_nb.wire.calls import encode_error_json, encode_error_xml
 from odps_nb.wire.type_text import parse_columns
-from tests.support.wire.signing_vectors import VECTORS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "protocol.md"
@@ -235,13 +234,6 @@ def test_every_document_is_held():
 
 def _section(number: str) -> str:
     return re.split(r"^#{2,3} ", TEXT.partition(f"### {number} ")[2], maxsplit=1, flags=re.M)[0]
-
-
-def test_signatures_are_those_of_the_stock_client():
-    shown = dict(re.findall(r"^\| (\S+) \| .* \| `?([^`|]+?)`? \|$", _section("2.5"), re.M))
-    shown.pop("vector")
-    signatures = {v.number: (v.authorization or "none").rpartition(":")[2] for v in VECTORS}
-    assert shown == signatures
 
 
 def test_type_numbers_are_those_of_the_wire():
