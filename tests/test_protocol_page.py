@@ -247,8 +247,9 @@ def test_codes_are_those_of_the_embedded_service():
     used = {
         code
         for path in (ROOT / "odps_nb" / "local").rglob("*.py")
-        for code in re.findall(r'\bcode="([\w-]+)"', path.read_text("utf-8"))
+        for code in re.findall(r'\bcode(?:: str )?=\s?"([\w-]+)"', path.read_text("utf-8"))
     }
-    early = {"InvalidArgument", "NoPermission"}  # defaults of `faults.invalid` and `forbidden`
+    faults = (ROOT / "odps_nb" / "local" / "faults.py").read_text("utf-8")
+    used |= set(re.findall(r'\bconflict\([^"]*?"(\w+)"\)', faults))
     signed = {"Unauthorized", "SignatureNotMatch", "RequestTimeTooSkewed"}  # by `wire.signing`
-    assert shown == used | early | signed
+    assert shown == used | signed

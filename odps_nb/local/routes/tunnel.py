@@ -1,4 +1,6 @@
-"""Routes of the tunnel: table downloads and uploads, results of SQL (section 9.4).
+"""Routes of the tunnel: table downloads and uploads, results of SQL.
+
+See ``docs/protocol.md`` section 9.4.
 
 A download is a read session, an upload a write session whose blocks are streams.
 """

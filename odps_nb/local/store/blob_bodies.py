@@ -1,4 +1,7 @@
-"""Decodes bodies of blob uploads and encodes those of downloads (sections 6.1 to 6.4)."""
+"""Decodes bodies of blob uploads and encodes those of downloads.
+
+See ``docs/protocol.md`` sections 6.1 to 6.4.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def pack_bytes(blobs: Iterable[tuple[bytes, str, str]], work: Path) -> list[Piec
 def download_body(
     blobs: Sequence[tuple[Path, Piece]], coding: Compression
 ) -> Generator[bytes | memoryview, None, None]:
-    """Yield the body of a download of blobs, given with their packs (section 6.4)."""
+    """Yield the body of a download of blobs, given with their packs."""
     blocks = BlockEncoder()
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)
     if coding is not Compression.NONE:

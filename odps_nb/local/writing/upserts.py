@@ -1,4 +1,6 @@
-"""Merges upserts and deletes into the rows of primary-key tables (protocol section 5.7).
+"""Merges upserts and deletes into the rows of primary-key tables.
+
+See ``docs/protocol.md`` section 5.7.
 
 A part of such a table has ``__operation`` per row: 85 (``U``) puts a row in place of the one with
 its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partition that it touches.
