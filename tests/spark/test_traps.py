@@ -108,7 +108,7 @@ def test_a_table_of_the_catalog_is_refused_when_it_is_made(
     """Spark gives a reader of it none of its options (seen in 4.3)."""
     odps_nb.spark.register(spark, odps)
     name = new_name("catalogued")
-    with pytest.raises(Exception, match="Spark loses its options"):
+    with pytest.raises(Exception, match="drops its options"):
         spark.sql(f"create table {name} using odps options (table 'media')")
     assert not spark.catalog.tableExists(name)
 

@@ -33,7 +33,11 @@ mc_dateadd(d, n, part) AS CAST(CAST(d AS TIMESTAMP) + CASE mc_part(part) WHEN 'y
 mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
 mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
 mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE);
-mc_datepart(d, part) AS CAST(date_part(mc_part(part), CAST(d AS TIMESTAMP)) AS BIGINT);
+-- date_part of a computed part fails inside of DuckDB 2.0: it expects a DOUBLE and finds a BIGINT
+mc_datepart(d, part) AS CASE mc_part(part) WHEN 'year' THEN year(CAST(d AS TIMESTAMP))
+    WHEN 'month' THEN month(CAST(d AS TIMESTAMP)) WHEN 'day' THEN day(CAST(d AS TIMESTAMP))
+    WHEN 'hour' THEN hour(CAST(d AS TIMESTAMP)) WHEN 'minute' THEN minute(CAST(d AS TIMESTAMP))
+    WHEN 'second' THEN second(CAST(d AS TIMESTAMP)) END;
 mc_datetrunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS TIMESTAMP)) AS TIMESTAMP_MS);
 mc_trunc(d, part) AS CAST(date_trunc(mc_part(part), CAST(d AS DATE)) AS DATE);
 mc_trunc_time(d, part) AS left(strftime(CAST(d AS TIMESTAMP), '%Y-%m-%d %H:00:00'), CASE

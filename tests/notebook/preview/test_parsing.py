@@ -27,6 +27,7 @@ from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client, process
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
 from odps_nb.parsing.values import Limits, UnshowableError
+from tests.support.previews import Column
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
 
@@ -45,13 +46,6 @@ class Value:
 
     def open(self):
         return File(self.data)
-
-
-class Column(list):
-    title = "t.c"
-
-    def caption(self, index):
-        return f"blob {index}"
 
 
 def good():
@@ -427,7 +421,8 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
             (tmp_path / f"{number:02}").write_bytes(blob.data)
     done = script(
         "import io, sys\nfrom pathlib import Path\n"
-        "from odps_nb.notebook.gallery import view as gallery\n"
+        "from odps_nb.notebook.gallery.page import mimebundle\n"
+        "from odps_nb.notebook.gallery.view import Gallery\n"
         "from odps_nb.notebook.preview import tile as preview\n"
         "class File(io.BytesIO): verified = True\n"
         "class Value:\n"
@@ -435,10 +430,11 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
         " def __init__(self, data): self.data, self.size = data, len(data)\n"
         " def open(self): return File(self.data)\n"
         "class Column(list):\n    title = 't.c'\n    def caption(self, index): return 'blob'\n"
+        "    def glances(self, places, token): yield from (self[place] for place in places)\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
-        "gallery.mimebundle(blobs, view='list', render=True)\n"
-        "gallery.Gallery(blobs).bundle()\n"
+        "mimebundle(blobs, view='list', render=True)\n"
+        "Gallery(blobs).bundle()\n"
         "html = ''.join(preview.mimebundle(blob, render=True)['text/html'] for blob in blobs)\n"
         "assert html.count('<img') > 15 and html.count('<table') > 5\n"
         "parsers = 'PIL nh3 tarfile numpy pyarrow pandas zstandard pyexpat fastavro pickletools'\n"

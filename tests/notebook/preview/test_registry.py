@@ -11,7 +11,7 @@ from odps_nb.notebook.preview.drawing import Drawing
 from odps_nb.notebook.preview.kind import HEAD, MIB, UNKNOWN, Format, Head, Kind
 from odps_nb.notebook.preview.registry import Kinds, kinds, sniff
 from odps_nb.notebook.preview.tile import tile
-from tests.support.previews import Value
+from tests.support.previews import Column, Value
 
 NOT_TEXT = b"\x00\x01\xfe\xff" * 100
 
@@ -132,17 +132,11 @@ def test_one_file_is_all_that_a_new_kind_needs(new_kind):
 
 
 def test_a_gallery_filters_by_a_new_kind(new_kind):
-    class Column(list):
-        title = "t.c"
-
-        def caption(self, index):
-            return f"blob {index}"
-
-    gallery = Gallery(Column([Value(b"hello"), Value(b"AC1032" + NOT_TEXT), None]))
+    gallery = Gallery(Column([Value(b"hello"), Value(b"AC1032" + NOT_TEXT), Value(b"\0")]))
     gallery.show_only("plan")
     assert gallery.bundle()["text/plain"].count("DWG") == 1
     assert "1 of 3 blobs" in gallery.bundle()["text/plain"]
-    assert ("plan", "plan (1)") in gallery._chosen.facts.menu()
+    assert ("plan", "plan (1)") in gallery._chosen.menu()
 
 
 def draw_nothing(excerpt, format, size, *, name):

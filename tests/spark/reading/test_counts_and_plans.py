@@ -126,7 +126,7 @@ def test_a_plan_names_what_is_read_and_no_key(
     assert f"odps local.{shop} [all 11 columns; session " in explained(
         odps_nb.spark.read(few, odps, shop)
     )
-    assert f"odps local.{shop} [2 of 11 columns; where `id` > 3; session " in explained(
+    assert f"odps local.{shop} [2 of 11 columns; where id > 3; session " in explained(
         odps_nb.spark.sql(few, odps, f"select id, kind from {shop} where id > 3")
     )
     scan = odps.table(shop).read(columns=["kind"], limit=2)
