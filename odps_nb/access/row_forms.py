@@ -154,13 +154,19 @@ class RowForms(ABC):
         """Return what ``collect`` makes of all batches; it is called again after a fall-back."""
         with self._reading(progress) as (tracker, token):
             fall_back = self._fall_back(tracker, token)
+
+            def collected() -> T:
+                # an interrupt may come in ``collect``: its traceback would keep the read alive
+                with closing(self._arriving(tracker, token, read_ahead=read_ahead)) as batches:
+                    return collect(tracker, batches)
+
             try:
-                return collect(tracker, self._arriving(tracker, token, read_ahead=read_ahead))
+                return collected()
             except OdpsNbError as error:
                 if not asks_for_micro(error):
                     raise
                 told = fall_back(error)
-            found = collect(tracker, self._arriving(tracker, token, read_ahead=read_ahead))
+            found = collected()
             if told is not None:
                 warn(told)
             return found

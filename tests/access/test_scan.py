@@ -1,5 +1,6 @@
 """Scans: one snapshot, many forms, early ends; and how tables and results look."""
 
+import inspect
 import threading
 
 import pandas as pd
@@ -353,3 +354,17 @@ def test_statements_without_rows_have_happened_when_the_call_returns(odps, new_n
     assert odps.table(name).read().to_arrow().num_rows == 1
     odps.sql(f"drop table {name}")
     assert name not in odps.tables()
+
+
+def test_a_read_is_closed_though_the_traceback_of_an_interrupt_is_kept(odps):
+    held = []
+
+    def collect(tracker, batches):
+        held.append(batches)
+        next(batches)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        odps.table("orders").read(limit=10)._collected(False, collect)
+    assert caught.tb is not None
+    assert inspect.getgeneratorstate(held[0]) == inspect.GEN_CLOSED

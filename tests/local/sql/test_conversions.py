@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal, localcontext
 from zoneinfo import ZoneInfo
@@ -16,7 +16,8 @@ import pytest
 import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.errors import QueryError
-from tests.support.service.peer import Peer
+from odps_nb.local.server.launch import LocalService
+from tests.support.service.peer import Peer, make_table
 
 NewTable = Callable[[str], str]
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York")
@@ -34,16 +35,25 @@ def instant(clock: str, zone: str) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
-@pytest.fixture(params=ZONES)
+@pytest.fixture(scope="module", params=ZONES)
 def zone(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def times(peer: Peer, new_table: NewTable, zone: str) -> str:
+@pytest.fixture(scope="module")
+def writer(bare: LocalService) -> Iterator[Peer]:
+    """A client for the tables that tests share."""
+    peer = Peer(bare)
+    yield peer
+    peer.session.close()
+
+
+@pytest.fixture(scope="module")
+def times(writer: Peer, zone: str) -> str:
     """A table of one row, written as Arrow: the clock of the zone shows 22:30 of the first."""
-    name = new_table(
-        "(id bigint, dt datetime, ts timestamp, n timestamp_ntz, s string, d date, f string)"
+    name = make_table(
+        writer,
+        "(id bigint, dt datetime, ts timestamp, n timestamp_ntz, s string, d date, f string)",
     )
     moment = instant(CLOCK, zone)
     nanos = int((moment - datetime(1970, 1, 1)).total_seconds()) * 10**9 + 123456789
@@ -56,7 +66,7 @@ def times(peer: Peer, new_table: NewTable, zone: str) -> str:
         "d": pa.array([date(2024, 7, 1)], pa.date32()),
         "f": [FINE],
     }
-    peer.write(name, pa.table(rows))
+    writer.write(name, pa.table(rows))
     return name
 
 
@@ -104,12 +114,19 @@ TRUE = (
 )
 
 
+@pytest.fixture(scope="module")
+def answers(writer: Peer, times: str, zone: str) -> dict[str, object]:
+    """Return what each condition gives; one query has all of them as its columns."""
+    shown = (f"{one.replace('T)', f'{times})')} AS v{at}" for at, one in enumerate(TRUE))
+    (row,) = writer.query(f"SELECT {', '.join(shown)} FROM {times};", in_zone(zone)).to_pylist()
+    return dict(zip(TRUE, row.values(), strict=True))
+
+
 @pytest.mark.parametrize("condition", TRUE)
 def test_text_and_dates_meet_instants_by_the_clock_of_the_session(
-    peer: Peer, times: str, zone: str, condition: str
+    answers: dict[str, object], condition: str
 ) -> None:
-    text = f"SELECT {condition.replace('T)', f'{times})')} AS v FROM {times};"
-    assert peer.query(text, in_zone(zone)).to_pylist() == [{"v": True}]
+    assert answers[condition] is True
 
 
 def test_text_is_inserted_as_an_instant_of_the_session(
