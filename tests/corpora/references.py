@@ -162,4 +162,4 @@ def _cell(value: object) -> str:
     """Return the text of a cell: bytes are counted, and what is long is cut."""
     if value is None:
         return "null"
-    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)[:200]
+    return f"<{len(value)} B>" if isinstance(value, bytes) else str(value)[:400]
