@@ -167,7 +167,6 @@ BUILT_IN = {
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
     "client/blob/seekable.py": "ValueError",  # as files raise it
     "client/blob/upload.py": "OSError",  # caught: becomes an ArgumentError that names the file
-    "notebook/progress/operations.py": "NotImplementedError",  # each form of progress draws
     "spark/__init__.py": "AttributeError",
     "spark/reading/casting.py": "KeyError",  # cannot happen
     "spark/reading/task.py": "IndexError",  # as sequences raise it

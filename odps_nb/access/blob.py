@@ -177,7 +177,7 @@ class Blob:
         """Write the blob to a file and return its path.
 
         The file is complete, or not created. In a folder it gets a safe form of the blob's own
-        name, with a number if that is taken.
+        name. If that is taken, a number is added, or with ``overwrite`` the file is replaced.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class Blob:
         with self.open() as stream:
             chunks = iter(lambda: stream.read(_CHUNK), b"")
             if name:
-                saved = Folder(target).save(chunks, name)
+                saved = Folder(target, overwrite=overwrite).save(chunks, name)
             else:
                 saved = save_stream(chunks, target, overwrite=overwrite)
         self._size, self._verified = saved.stat().st_size, True

@@ -48,8 +48,7 @@ def examine(
     """
     python = f"{platform.python_implementation()} {platform.python_version()}"
     yield Check("Python", "ok", f"{python} on {platform.system()}")
-    libraries = ("odps-nb", "pyarrow", "pandas", "numpy", "requests", "zstandard", "lz4")
-    yield Check("Libraries", "ok", _versions(libraries))
+    yield _libraries()
     yield _checksums()
     yield _java()
     yield _optional("Spark", ("pyspark",), "spark", "for DataFrames in Spark")
@@ -74,10 +73,21 @@ def _versions(packages: Iterable[str]) -> str:
     return ", ".join(f"{name} {version}" for name in packages if (version := _version(name)))
 
 
+def _libraries() -> Check:
+    wanted = ("odps-nb", "pyarrow", "pandas", "numpy", "requests", "zstandard", "lz4")
+    lost = [name for name in wanted if _version(name) is None]
+    if lost:
+        return Check("Libraries", "bad", _versions(wanted), f"pip install {' '.join(lost)}")
+    return Check("Libraries", "ok", _versions(wanted))
+
+
 def _checksums() -> Check:
     from odps_nb.wire import crc32c
 
     found = f"CRC32C by {crc32c.IMPLEMENTATION}"
+    if crc32c.crc32c(b"123456789") != 0xE3069283:
+        to_do = "pip install --force-reinstall crc32c"
+        return Check("Checksums", "bad", f"{found}: wrong", to_do)
     if not crc32c.IS_FAST:
         to_do = "pip install crc32c; blobs are slow without it"
         return Check("Checksums", "optional", found, to_do)

@@ -86,8 +86,8 @@ def save_stream(chunks: Iterable[bytes], target: Path, *, overwrite: bool) -> Pa
 class Folder:
     """Saves many files into a folder, each under a different name, with a number if it is taken.
 
-    Names count as equal if some file systems treat them so: that differ only in case, or in the
-    Unicode form of an accent. ``overwrite`` is about earlier files: those of one object never
+    Names that differ only in case or in the Unicode form of an accent count as equal, as on some
+    file systems. ``overwrite`` is about earlier files: those of one object never
     replace each other.
     """
 

@@ -87,7 +87,7 @@ def tiff_form(data: bytes) -> str:
 def icon_size(data: bytes) -> tuple[int, int]:
     """Return width and height of the largest picture inside an icon (ICO).
 
-    The entries in front of them hold one byte for each side, and nobody keeps them to it.
+    The sides that the directory states are not reliable.
     """
     largest = 0, 0
     for entry in range(min(int.from_bytes(data[4:6], "little"), 256)):

@@ -77,6 +77,8 @@ def references_as_text(array: pa.Array, target: OdpsType) -> pa.Array:
     Nested leaves may hold raw references: those that are not base64 text are encoded.
     """
     nested = target.code is not TypeCode.BLOB
+    if nested:  # leave out what lies outside of a slice: it does not decide what the leaves hold
+        array = array.take(pa.array(range(len(array)), pa.int64()))
     kind = with_leaf_types(array.type, target, _leaf_as_text)
     return with_leaves(array, kind, lambda leaf, _: _text(leaf, nested=nested))
 

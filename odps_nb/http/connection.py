@@ -42,7 +42,7 @@ from odps_nb.lifetime import renew_after_fork
 _RECORD = 1 << 14  # bytes that one TLS record holds at most
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """The record of one attempt at one request; filled in by the connection."""
 
@@ -204,7 +204,7 @@ def _send_unless_answered(sock: socket.socket, data: memoryview) -> None:
 
 def _encrypt_unless_answered(sock: ssl.SSLSocket, data: memoryview, exchange: Exchange) -> None:
     # Under TLS what can be read may be a session ticket. Only reading tells, so that the first
-    # bytes of an answer are kept for who reads it.
+    # bytes of a response are kept for the reader.
     timeout = sock.gettimeout()
     sock.settimeout(0.0)
     try:

@@ -88,7 +88,7 @@ class HttpResponse:
     def arrived(self) -> int:
         """``wire_bytes``, plus the bytes that a read in progress has received.
 
-        Too few by what is in the buffer of the socket's file, 256 KiB at most.
+        Excludes bytes still in the buffer of the socket's file, 256 KiB at most.
         """
         return self.wire_bytes + self._body.received - self._received
 
@@ -187,8 +187,8 @@ class HttpResponse:
         ours = translate(error, self._request.url, abort=self._request.abort, sent=True)
         if isinstance(ours, TransportError):
             ours.request_id = self.request_id
-        # Its traceback leads to whoever reads, and a reader of Arrow leads back to this answer in
-        # a way that no collector sees: what is kept is a copy without one.
+        # The traceback references the reader, and an Arrow reader references this response in a
+        # cycle that the garbage collector does not see: keep a copy without a traceback.
         self._broken = copy.copy(ours)
         self.close()
         return ours

@@ -43,7 +43,7 @@ class Duck:
     """The sandboxed database, opened for the first connection; close it.
 
     ``macros`` are definitions of functions, as after ``CREATE MACRO``. ``spill`` is the folder for
-    what does not fit into ``memory``; without it that fails. (By default DuckDB writes rows into
+    data that exceeds ``memory``; without it such queries fail. (By default DuckDB writes rows into
     the working directory, readable by everybody.)
     """
 

@@ -1,4 +1,4 @@
-"""Spells sqlglot's trees for DuckDB, which compares bytes and CHAR otherwise than MaxCompute."""
+"""Spells sqlglot's trees for DuckDB, which compares bytes and CHAR differently from MaxCompute."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.arrow_body import RowStream
 from odps_nb.client.sql.query import SqlInstance, run_sql
 from odps_nb.client.sql.result import iter_result, open_result
-from odps_nb.errors import AccessDeniedError, ServiceError
+from odps_nb.errors import AccessDeniedError, OdpsNbError, ServiceError
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
 from odps_nb.probe.question import POLLS, CannotTell, Observation
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
@@ -46,17 +47,7 @@ class BoundedTransport:
         return max(0.1, self._deadline - time.monotonic())
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send one request, once, with a JSON ``body`` or with ``data``.
-
-        Parameters
-        ----------
-        target
-            The kind of a table in ``tables``, or the text of a ``Target``.
-        kind
-            Content of a successful response: ``json``, ``rows`` or ``data``.
-        may_deny, may_fail
-            Whether 401 and 403, or a status of 500 and more, answer the question.
-        """
+        """Send a request; raise `CannotTell` if a bound is reached."""
         if self._left <= 0:
             raise CannotTell("the bound on requests was reached")
         if time.monotonic() >= self._deadline:
@@ -203,6 +194,7 @@ class Asker:
         self._transport = transport
         self._rows_left = 0
         self._routes: dict[str, str] = {}
+        self._writing: dict[str, str] = {}  # open write sessions, and their targets
 
     def begin(self, *, requests: int, rows: int, seconds: float) -> None:
         """Begin a question: set its bounds and clear what was recorded."""
@@ -264,13 +256,25 @@ class Asker:
                 ) from None
             found = Response(status=error.status or 500, code=code)
         self._learn(found, target)
+        if found.status < 300 and action == "TableCreateWriteSession":
+            self._writing[str(found.members.get("SessionId"))] = target
+        elif found.status < 300 and action in ("TableCommitWriteSession", "TableAbortWriteSession"):
+            self._writing.pop(session, None)
         self._record(request.shown(), found.shown())
         if found.status >= 500 and not may_fail:
             raise CannotTell(f"the service failed: {found.status} {found.code}")
         return found
 
+    def abort_writes(self) -> None:
+        """Abort the write sessions that a question left open; one that remains expires."""
+        writing, self._writing = self._writing, {}
+        self.begin(requests=len(writing), rows=0, seconds=30.0)
+        for session, target in writing.items():
+            with contextlib.suppress(CannotTell, OdpsNbError):
+                self.send("TableAbortWriteSession", target, {"SessionId": session})
+
     def ready(self, response: Response, again: Callable[[], Response]) -> Response:
-        """Wait until a session is prepared; ``again`` gets its state once more."""
+        """Poll until a session is prepared; ``again`` requests its state."""
         for _ in range(POLLS):
             members = response.members
             status = str(members.get("SessionStatus") or members.get("Status"))

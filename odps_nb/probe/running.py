@@ -111,13 +111,15 @@ class Prober:
             verdict = f"cannot tell: {reason}"
         except Exception as error:  # noqa: BLE001  a failure must not stop the other questions
             verdict = f"cannot tell: {type(error).__name__} (unexpected)"
-        return Finding(
+        finding = Finding(
             question=question,
             verdict=self.redactor.text(verdict),
             seen=seen,
             exchanges=self.redactor.value(asker.exchanges),
             requests=self._transport.sent - before,
         )
+        asker.abort_writes()
+        return finding
 
     def _require(self, question: Question) -> None:
         """Make the tables that a question needs, or raise `CannotTell`."""

@@ -19,7 +19,7 @@ from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
 from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.crc32 import crc32
-from odps_nb.wire.json_fields import Fields, load_object, parse_object
+from odps_nb.wire.json_fields import Fields, load_object
 
 RETAINED_BYTES = 8 << 20
 """Bytes of a blob that are kept until its footer says which checksum counts."""
@@ -49,8 +49,20 @@ _KINDS = tuple(ChecksumKind)  # the index is the number on the wire
 
 
 def parse_json_object(data: bytes, what: str) -> dict[str, Any]:
-    """Return the JSON object in ``data``; no bytes at all stand for ``{}``."""
+    """Return the JSON object in ``data``, which is UTF-8; no bytes at all stand for ``{}``."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise FramingError(f"{what} is not UTF-8") from None
+    if text.startswith("\ufeff") or (text and not text.strip()):
+        raise FramingError(f"{what} is not JSON")
     return load_object(data, what, FramingError)
+
+
+def _any_text(fields: Mapping[str, Any], known: Fields, key: str) -> str | None:
+    """Return a text that need not be valid Unicode: a file name may hold half a surrogate pair."""
+    value = fields.get(key)
+    return (value or None) if isinstance(value, str) else known.optional_text(key)
 
 
 def check_json_size(size: int, limit: int, what: str, index: int) -> int:
@@ -121,8 +133,8 @@ class FrameHeader:
             partition_values=values,
             column_index=known.optional_integer("ColumnIndex"),
             distribution_key=raw_key,
-            content_type=known.optional_text("ContentType"),
-            custom_file_name=known.optional_text("CustomFileName"),
+            content_type=_any_text(fields, known, "ContentType"),
+            custom_file_name=_any_text(fields, known, "CustomFileName"),
         )
 
 
@@ -145,8 +157,9 @@ class Footer:
     @classmethod
     def decode(cls, data: bytes) -> Footer:
         """Parse a footer; no checksum in it is the kind ``NONE``."""
-        checksum = parse_object(data, "frame footer", FramingError).inner("Checksum")
-        number = checksum.integer("Type")
+        fields = Fields(parse_json_object(data, "frame footer"), "frame footer", FramingError)
+        checksum = fields.inner("Checksum")
+        number = checksum.integer("Type", -1 if "Type" in iter(checksum) else 0)  # null: refused
         if not 0 <= number < len(_KINDS):
             raise FramingError(f"unknown checksum type {number!r} in a frame footer")
         kind = _KINDS[number]

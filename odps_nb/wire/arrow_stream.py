@@ -1,6 +1,6 @@
 """Checks that an Arrow IPC stream is complete: from its first message to its end marker.
 
-Reads the message envelope only: pyarrow parses the batches on higher floors, and accepts a
+Reads the message envelope only: pyarrow parses the batches in higher layers, and accepts a
 stream that stops at a message boundary as complete (``docs/protocol.md`` section 5.5).
 Only the end marker proves the end.
 

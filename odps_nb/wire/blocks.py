@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -52,8 +52,6 @@ _BLOCK = np.dtype([("payload", _PAYLOAD), ("crc", "<u4")])
 
 class DamagedTailError(ChecksumError, TruncatedError):  # type: ignore[misc]  # same facts, wider
     """The last, short block does not match: it was cut or damaged; which one is unknown."""
-
-    fact_names: ClassVar[tuple[str, ...]] = ChecksumError.fact_names
 
 
 @cache

@@ -230,11 +230,11 @@ def verify(
     (``docs/protocol.md`` section 8.2).
 
     ``method``, ``path_and_query``, ``headers``: the request as received; the path starts with
-    ``/``. ``keys``: secret of an access id, or ``None`` if nobody has it. ``prefixes``: paths that
+    ``/``. ``keys``: secret of an access id, or ``None`` if it is unknown. ``prefixes``: paths that
     a client's endpoint may end with, since they are not signed. ``now``, ``max_skew``: seconds of
     the epoch, and how far ``Date`` may be from it. ``sts_tokens``: temporary token that must come
     with an access id, or ``None`` if none must. ``bearers``: access id of a bearer token, or
-    ``None`` if nobody has it.
+    ``None`` if it is unknown.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     if "authorization" not in lower and "x-odps-bearer-token" in lower:

@@ -81,6 +81,7 @@ def test_saving_takes_a_safe_name_and_never_another_file(written, tmp_path):
     assert big.save(tmp_path) == tmp_path / "big.png"
     assert big.save(tmp_path) == tmp_path / "big-2.png"
     assert (tmp_path / "big.png").read_bytes() == b"x" * 300_000
+    assert big.save(tmp_path, overwrite=True) == tmp_path / "big.png"
     assert big.verified
     assert empty.save(str(tmp_path / "there.txt")).read_bytes() == b""
     assert small.save(tmp_path).name.startswith("blob-")

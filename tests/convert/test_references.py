@@ -44,6 +44,17 @@ def test_maps_keep_their_keys():
     ]
 
 
+@pytest.mark.parametrize("kind", ["map<string,blob>", "array<blob>"])
+def test_what_lies_outside_of_a_slice_does_not_decide_the_spelling(kind):
+    values = [RAW, TEXT.encode()]
+    if kind.startswith("map"):
+        array = pa.array([[("k", one)] for one in values], pa.map_(pa.string(), pa.binary()))
+        expected = [[("k", TEXT)]]
+    else:
+        array, expected = pa.array([[one] for one in values], pa.list_(pa.binary())), [[TEXT]]
+    assert references_as_text(array.slice(1), parse_type(kind)).to_pylist() == expected
+
+
 def test_batches_without_blobs_pass_as_they_are():
     batch = pa.record_batch({"a": [1]})
     assert present_batch(batch, TableSchema(columns=parse_columns("a bigint"))) is batch

@@ -21,6 +21,7 @@ from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import AS_ASSUMED, CannotTell, Observation, Question
 from odps_nb.probe.questions import QUESTIONS, choose
 from odps_nb.probe.running import Finding, Prober
+from odps_nb.probe.steps import ProbeUpload
 from odps_nb.terms import TableName
 
 SAMPLE = "orders"
@@ -219,6 +220,24 @@ def test_a_question_says_why_it_cannot_be_answered(profile: Profile) -> None:
     with Prober(profile, table=named(profile, SAMPLE)) as prober:
         (found,) = prober.ask([asking(ask)])
     assert (found.verdict, found.seen) == ("cannot tell: the moon is full", None)
+
+
+def test_a_write_session_that_a_question_left_open_is_aborted(profile: Profile) -> None:
+    opened: list[ProbeUpload] = []
+
+    def leave_open(asker: Asker) -> Observation:
+        opened.append(ProbeUpload(asker, "into"))
+        return opened[0].open("a").need().outcome()
+
+    def go_on(asker: Asker) -> Observation:
+        return opened[0].open("b").outcome()
+
+    with Prober(profile, scratch=named(profile, "open")) as prober:
+        first, second = prober.ask([asking(one, needs=("into",)) for one in (leave_open, go_on)])
+    assert first.seen is not None
+    assert first.seen["refused"] is False
+    assert second.seen is not None
+    assert second.seen["refused"] is True
 
 
 def test_a_session_is_waited_for_as_often_as_stated(profile: Profile) -> None:

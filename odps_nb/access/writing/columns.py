@@ -221,7 +221,7 @@ def check_same_partitions(
     if asked != [key.casefold() for key in keys]:
         there = f"partitioned by {', '.join(keys)}" if keys else "not partitioned"
         raise ArgumentError(
-            f"{table} is there, and {there}",
+            f"{table} already exists and is {there}",
             argument="partitioned_by",
             hint="leave partitioned_by out, or write to a table of another name",
         )

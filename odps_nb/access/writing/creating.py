@@ -84,7 +84,7 @@ def create_and_write(
     """Create a table with the columns of the data, and write it; see `Connection.create_table`."""
     if table_options.if_not_exists:
         raise ArgumentError(
-            "if_not_exists= does not say what becomes of the rows if the table is there",
+            "if_not_exists= cannot be combined with rows",
             argument="if_not_exists",
             hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
         )

@@ -136,13 +136,13 @@ class _Upload:
             return False
         if status == SessionStatus.COMMITTED.value:
             if noted.committed is None:
-                raise self._unknown(ref, "somebody else committed the session")
+                raise self._unknown(ref, "another process committed the session")
             return True
         if status == "ABORTED":
             self._say("the session of an earlier call was aborted, all is sent again")
             return False
         if not status and noted.committed is not None:
-            raise self._unknown(ref, "the service does not say its status")
+            raise self._unknown(ref, "the service does not report its status")
         self.session = WriteSession(
             storage, ref, tracker=self.tracker, cancel=self.token, owned=False
         )
@@ -167,7 +167,7 @@ class _Upload:
         return ConflictError(
             f"whether an earlier call committed session {ref.session_id} is unknown: {why}",
             code="CommitUnknown",
-            hint=f"look whether the files are in {self.table.name}; to write them all again, "
+            hint=f"check whether the files are in {self.table.name}; to write them all again, "
             f"remove {self.journal.path}",
         )
 
@@ -204,7 +204,7 @@ class _Upload:
         with self.session.open_stream(name) as stream:
             uploader = CellUploader(stream, self.target, self.table.connection)
             batch = uploader.finish(chunk_of(group, first, self.target))
-            for one in group:  # they are uploaded by now: what was sent is what the rows say
+            for one in group:  # uploaded: check that the rows describe what was sent
                 one.require_unchanged()
             self.journal.add(stream.stream_id, group)
             stream.write([batch], self.options.compression)
@@ -213,11 +213,11 @@ class _Upload:
 
     def _how_far(self) -> str:
         if self.asked:
-            return "the same call, made again, finds out what became of the commit, and goes on"
+            return "repeat the same call: it checks whether the commit succeeded, and resumes"
         count = sum(map(len, self.arrived.values()))
         return (
-            f"{count:,} of {len(self.files):,} files have arrived, and nothing is committed: the "
-            "same call, made again, goes on from there"
+            f"{count:,} of {len(self.files):,} files have arrived, and nothing is committed; "
+            "repeat the same call to resume"
         )
 
     def _receipt(self, ref: WriteSessionRef, sizes: list[int], *, resumed: int) -> Receipt:
@@ -350,7 +350,7 @@ def _locked(path: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             raise ConflictError(
-                "this folder is being written to this table already",
+                "another call is already writing this folder to this table",
                 code="UploadUnderWay",
                 hint="wait for the other call, or stop it",
             ) from None

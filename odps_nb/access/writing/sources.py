@@ -24,6 +24,7 @@ from odps_nb.convert.arrow_schema import (
     fit_object_column,
     fit_table,
     match_names,
+    refuse_twins,
 )
 from odps_nb.convert.fitting.conversions import AS_THEY_ARE, Conversions
 from odps_nb.convert.generated import Rows, check_source, fill_generated
@@ -141,6 +142,7 @@ def open_input(
 
 def _require_columns(table: Any, target: Target) -> None:
     names = [str(name) for name in (table.columns if is_pandas(table) else table.schema.names)]
+    refuse_twins(names)
     present = {name.casefold() for name in names}
     if not present - {key.casefold() for key, _ in target.fixed}:
         raise ConversionError(

@@ -1,6 +1,6 @@
 """Whether data and tokens may be sent to the host that a service names for its Storage API.
 
-An attacker who answers in its place may name any host. Requests are signed, so a secret key is
+A malicious or impersonated service can name any host. Requests are signed, so a secret key is
 never sent; rows, blobs, and bearer and STS tokens are.
 """
 

@@ -186,7 +186,7 @@ class BlobBatch:
     def _note_damage(self, error: OdpsNbError) -> None:
         """Remember the damaged blob; request fewer at a time when it fails again.
 
-        A chunk is verified at once, so that what is damaged in it may be any of its blobs.
+        A chunk is verified as a whole, so any of its blobs may be the damaged one.
         """
         if not isinstance(error, ProtocolError):
             return

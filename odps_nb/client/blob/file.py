@@ -78,6 +78,7 @@ class BlobFile(PieceFile):
         return f"<BlobFile {self.reference!r} {size}, {state}>"
 
     def _open(self) -> None:
+        self._drop()  # of an attempt that failed after its response had come
         response = self._storage.open(self._request, attempts=self._attempts)
         self._response, self._told = response, 0
         self._events = blob_events(response, 1, max_blob=self._max_blob)

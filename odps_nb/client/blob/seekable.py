@@ -226,7 +226,7 @@ class SeekableBlob(io.RawIOBase):
         return self._stream
 
     def _skip_kept(self, stream: BlobFile) -> None:
-        """Pass over what is here already, which must be the same."""
+        """Skip the bytes fetched before, and check that they are unchanged."""
         place, before = 0, bytearray(_PIECE)
         while place < self._kept.size:
             count = self._kept.read_at(place, memoryview(before))

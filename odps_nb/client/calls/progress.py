@@ -261,7 +261,7 @@ class ProgressTracker:
             self._events.append(what)
 
     def remark(self, what: str) -> None:
-        """Set what is said of the result when the operation has succeeded."""
+        """Set the text about the result, shown when the operation has succeeded."""
         with self._lock:
             self._remark = what
 

@@ -102,7 +102,7 @@ class StorageClient:
         self._closed = False
         self.user_agent: str = _user_agent()
         self.quickest: float = math.inf
-        """Seconds of the quickest answer so far; a round trip takes no longer."""
+        """Shortest response time so far in seconds: an upper bound of the round trip."""
         renew_after_fork(self)
         end_at_exit(self)
 

@@ -317,7 +317,7 @@ def commit_write(
         f"commit of {session.table}, session {session.session_id}", tracker=tracker, cancel=cancel
     )
     if cancel is not None:
-        cancel.check()  # the last moment: what is sent below is not taken back
+        cancel.check()  # the last chance: the commit sent below cannot be undone
     in_doubt = False
     while True:
         try:

@@ -1,11 +1,11 @@
 """`BlobDtype` and `BlobArray`: a column of blob references in a pandas DataFrame.
 
-Values are the references as text (``None`` where there is none), held as pandas holds text. What
-is new is how they are shown (kind, size and name as far as they are known; showing asks nobody),
-that a write copies the blobs, and ``series.odps`` (`odps_nb.convert.blob_columns.blob_series`).
+Values are the references as text, ``None`` for nulls. Unlike text, they are displayed with kind,
+size and name as far as these are known (without a request), a write copies the blobs, and
+``series.odps`` has further methods (`odps_nb.convert.blob_columns.blob_series`).
 
-Other libraries see text. ``str(dtype)`` is ``str``, which pandas writes into Parquet files and
-DuckDB looks at: a name that they do not know would be an error there.
+Other libraries see text. ``str(dtype)`` is ``str``, because pandas writes it into Parquet files and
+DuckDB rejects unknown names.
 """
 
 from __future__ import annotations

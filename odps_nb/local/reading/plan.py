@@ -68,7 +68,7 @@ class OpenReadSession:
 
 # The limits are known from live tests of the service's own clients: aliyun-odps-sdk-cpp
 # (test/max_storage_api/table_read_test.cpp) and, of the older protocol, aliyun-odps-python-sdk
-# (odps/apis/storage_api/tests). What nobody has tested is in docs/open-questions.md.
+# (odps/apis/storage_api/tests). docs/open-questions.md lists what is unknown.
 CLUSTERED_BLOCK_ROWS = 1_000
 """Under 2,000 rows come of a clustered table that holds one match (TestPredicate…ClusterTable)."""
 

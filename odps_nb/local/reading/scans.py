@@ -196,15 +196,14 @@ def _rows_of(
     schema = plan.schema(wanted)
     for batch in read_rows(folder, file.name, _stored(plan, needed), low, high):
         arrays, rows = _arrays(batch, needed, file), batch.num_rows
-        shown = [
-            in_units(arrays[c.name], field.type) for c, field in zip(wanted, schema, strict=True)
-        ]
         if evaluator is not None:
             mask = evaluator.mask({name: arrays[name] for name in used}, rows)
-            if mask.true_count < rows:
-                shown, rows = [array.filter(mask) for array in shown], mask.true_count
-        if rows and shown:
-            yield pa.record_batch(shown, schema=schema)
+            if mask.true_count < rows:  # only rows that are kept have to fit the units
+                arrays = {c.name: arrays[c.name].filter(mask) for c in wanted}
+                rows = mask.true_count
+        if rows and wanted:
+            shown = (in_units(arrays[c.name], f.type) for c, f in zip(wanted, schema, strict=True))
+            yield pa.record_batch(list(shown), schema=schema)
         elif rows:
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 

@@ -291,7 +291,10 @@ class ReadSessions:
         row = self._db.row("SELECT * FROM read_sessions WHERE session_id = ?", session_id)
         if row is None:
             raise faults.no_such_session(session_id)
-        return session_of_text(session_id, row["plan"], row["expires"], self._duck)
+        try:
+            return session_of_text(session_id, row["plan"], row["expires"], self._duck)
+        except (KeyError, ValueError):  # written by another version of the service
+            raise faults.expired(session_id) from None
 
 
 def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -168,7 +168,7 @@ class StreamedResponse(Response):
             await _send_all([], send, is_end=True)
 
     async def _send_messages(self, gone: asyncio.Future[None], send: Send) -> None:
-        """Send the chunks as messages, which somebody may change on their way."""
+        """Send the chunks as ASGI messages, which middleware may change."""
         some = self._first
         upcoming: asyncio.Future[Some] | None = None
         loop = asyncio.get_running_loop()

@@ -180,7 +180,7 @@ class _Spoiled:
         await self._send({**message, "body": body})
 
     async def _stall(self) -> None:
-        """Wait, but for nobody: what a client left behind would hold its rows until the end."""
+        """Wait while the client is connected: an abandoned response would keep its rows."""
         transport = self._scope["state"]["connection"].transport
         clock = asyncio.get_running_loop().time
         end = clock() + self._rule.seconds

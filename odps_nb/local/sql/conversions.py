@@ -25,6 +25,7 @@ from odps_nb.local.sql.trees import (
     call,
     cast,
     choices,
+    leaves,
     looked_up,
     operands,
     type_name,
@@ -245,19 +246,15 @@ def has_star(query: Any) -> bool:
 
 def _rows(query: Any) -> Iterator[list[Any]]:
     """Yield the expressions of the columns, for each SELECT or row of VALUES that gives rows."""
-    if isinstance(query, exp.SetOperation):
-        yield from _rows(query.left)
-        yield from _rows(query.right)
-    elif isinstance(query, (exp.Subquery, exp.Paren)):
-        yield from _rows(query.this)
-    elif isinstance(query, exp.Values):
-        for row in query.expressions:
-            yield list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
-    elif isinstance(query, exp.Select):
-        if (inner := _passed_through(query)) is not None:
-            yield from _rows(inner)
-        elif not any(one.is_star for one in query.expressions):
-            yield [one.unalias() for one in query.expressions]
+    for one in leaves(query):
+        if isinstance(one, exp.Values):
+            for row in one.expressions:
+                yield list(row.expressions) if isinstance(row, exp.Tuple) else [row.unnest()]
+        elif isinstance(one, exp.Select):
+            if (inner := _passed_through(one)) is not None:
+                yield from _rows(inner)
+            elif not any(shown.is_star for shown in one.expressions):
+                yield [shown.unalias() for shown in one.expressions]
 
 
 def _passed_through(select: Any) -> Any | None:

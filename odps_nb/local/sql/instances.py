@@ -119,15 +119,17 @@ class Instances:
         nothing starts, whatever the statement is. With ``estimates`` nothing runs; the estimate
         becomes the message. ``patience`` is how many seconds to wait for the end.
         """
-        with self._lock:
-            instance_id = self._known(place, guid)
-            if instance_id is None:
-                statement = parse_statement(query)
-                instance_id = self._insert(place, query, task, guid, source)
-                stopper = Stopper()
-                given = (instance_id, statement, place, stopper)
-                future = self._pool.submit(self._run, *given, estimates=estimates)
-                self._running[instance_id] = (stopper, future)
+        instance_id = self._known(place, guid)
+        if instance_id is None:
+            statement = parse_statement(query)  # may take seconds: others need the lock
+            with self._lock:
+                instance_id = self._known(place, guid)  # another thread may have been first
+                if instance_id is None:
+                    instance_id = self._insert(place, query, task, guid, source)
+                    stopper = Stopper()
+                    given = (instance_id, statement, place, stopper)
+                    future = self._pool.submit(self._run, *given, estimates=estimates)
+                    self._running[instance_id] = (stopper, future)
         self.wait(instance_id, patience)
         return self.get(place.project, instance_id)
 
@@ -292,7 +294,10 @@ class Instances:
     def _perform(
         self, instance_id: str, statement: Statement, place: Place, stopper: Stopper
     ) -> None:
-        """Run a statement; once more where its times need another unit than nanoseconds."""
+        """Run a statement, and again in microseconds if its times do not fit nanoseconds.
+
+        Each run has its own time limit and snapshot.
+        """
         unit = TimeUnit.NANO
         while True:
             stopper.check()

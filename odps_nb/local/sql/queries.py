@@ -1,8 +1,8 @@
 """Runs queries in worker processes with limits on time and memory.
 
 A process is started for the first query, reused for the next one, and killed when a query is
-cancelled, exceeds its time or memory, or is abandoned, and when nobody has asked for a while: it
-holds some hundred megabytes.
+cancelled, exceeds its time or memory, or is abandoned. It also ends after some idle seconds,
+because it holds some hundred megabytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from odps_nb.local.store.folder import new_id
 
 IDLE = 4
 IDLE_SECONDS = 10.0
-"""Seconds after which a process that nobody needs ends; the next query waits for a new one."""
+"""Idle seconds after which a process ends; the next query starts a new one."""
 KEPT_BYTES = 512 << 20
 MAX_PAYLOAD = BATCH_BYTES + MAX_ROW + (1 << 20)
 
@@ -94,7 +94,7 @@ class Queries:
             process.end()
 
     def _rest(self) -> None:
-        """End the processes that nobody has needed for a while."""
+        """End the idle processes."""
         with self._lock:
             ended, self._idle = self._idle, []
             self._all.difference_update(ended)

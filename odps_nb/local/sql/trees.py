@@ -98,12 +98,19 @@ def looked_up(node: Any) -> Iterator[list[Any]]:
             yield from (list(column) for column in zip(*rows, strict=True))
 
 
-def branches(query: Any) -> Iterator[list[Any]]:
-    """Yield what each SELECT of a query gives; nothing comparable where one has a star."""
+def leaves(query: Any) -> Iterator[Any]:
+    """Yield the queries that a set operation combines, without their brackets."""
     if isinstance(query, exp.SetOperation):
-        yield from branches(query.left)
-        yield from branches(query.right)
+        yield from leaves(query.left)
+        yield from leaves(query.right)
     elif isinstance(query, (exp.Subquery, exp.Paren)):
-        yield from branches(query.this)
-    elif isinstance(query, exp.Select):
-        yield [] if query.is_star else [one.unalias() for one in query.expressions]
+        yield from leaves(query.this)
+    else:
+        yield query
+
+
+def branches(query: Any) -> Iterator[list[Any]]:
+    """Yield what each SELECT of a query gives; an empty list for one with a star."""
+    for one in leaves(query):
+        if isinstance(one, exp.Select):
+            yield [] if one.is_star else [shown.unalias() for shown in one.expressions]

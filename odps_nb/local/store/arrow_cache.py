@@ -68,7 +68,7 @@ class ArrowCache:
             if content is None:
                 try:
                     content = pa.memory_map(str(self._path(name))).read_buffer()
-                except FileNotFoundError:  # somebody cleaned up
+                except FileNotFoundError:  # deleted meanwhile
                     return None
                 self._keep(name, content)
             self._mapped.move_to_end(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,9 @@ class Database:
     def _prepare(self) -> None:
         found = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if found == SCHEMA_VERSION:
+            if missing := _expected_columns() - _columns(self._connection):
+                table, column = min(missing)
+                raise _damaged(self._path, f"it lacks {table}.{column}")
             return
         if found:
             raise ConfigError(
@@ -206,6 +209,21 @@ class Database:
             for statement in _TABLES.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+
+
+def _columns(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return (table, column) for all columns in the file."""
+    found = connection.execute(
+        "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c"
+        " WHERE t.type = 'table'"
+    )
+    return {(table, column) for table, column in found}
+
+
+def _expected_columns() -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_TABLES)
+        return _columns(connection)
 
 
 def _refused(path: Path, error: Exception) -> ConfigError:

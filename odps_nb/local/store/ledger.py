@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from odps_nb.errors import ConfigError
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import PACK, ROWS, DataFolder
+from odps_nb.terms import count_of
 
 _ROW_FILES = (
     "SELECT name FROM files UNION SELECT name FROM parts"
@@ -45,7 +46,7 @@ class Ledger:
             raise _refused(
                 self._folder,
                 lost,
-                "gone, which catalog.sqlite lists",
+                "missing, which catalog.sqlite lists",
                 "restore rows, blobs and catalog.sqlite from the same backup",
             )
         runs = tuple(row["run"] for row in self._db.rows("SELECT run FROM runs"))
@@ -81,5 +82,7 @@ def _refused(folder: DataFolder, names: Collection[str], why: str, hint: str) ->
     listed = [f"{'blobs' if name.endswith(PACK) else 'rows'}/{name}" for name in sorted(names)]
     shown = ", ".join(listed[:_SHOWN]) + (", …" if len(listed) > _SHOWN else "")
     return ConfigError(
-        f"data files in {folder.root} are {why}: {len(names):,}, {shown}", option="root", hint=hint
+        f"{folder.root}: {count_of(len(names), 'data file')} {why}: {shown}",
+        option="root",
+        hint=hint,
     )

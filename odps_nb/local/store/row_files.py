@@ -83,7 +83,7 @@ class RowFileWriter:
         """Delete what was written. Idempotent."""
         try:
             self._close()
-        except OSError as error:  # no room for the end of a file that nobody wants
+        except OSError as error:  # a full disk; the file is deleted anyway
             log.info("%s was dropped unfinished: %s", self._path.name, error)
         self._path.unlink(missing_ok=True)
         self._hot_path.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ class Format:
     """A file format: its names, and the bytes that prove it."""
 
     mime: str  #: Our media type, the only one that gets into a ``data:`` URL.
-    label: str  #: For a person: ``PNG``, ``CSV``, ….
+    label: str  #: Displayed name: ``PNG``, ``CSV``, ….
     _: KW_ONLY
     aliases: tuple[str, ...] = ()  #: Other media types that people declare for it.
     starts: tuple[bytes, ...] = ()  #: First bytes that prove the format; see `Kind.recognise`.
@@ -78,8 +78,9 @@ class Head:
         return f"Head(<{len(self.data)} bytes>, whole={self.whole}, encoding={self.encoding!r})"
 
 
-#: Draws the first bytes of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is what
-#: a person calls the blob. After an `UnshowableError`, the tile shows its reason and bytes in hex.
+#: Draws the first bytes of a blob: ``draw(excerpt, format, size, *, name)``, where ``name`` is the
+#: displayed name of the blob. After an `UnshowableError`, the tile shows its reason and the bytes
+#: in hex.
 Draw = Callable[..., Drawing]
 
 

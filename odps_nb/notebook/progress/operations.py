@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import itertools
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def _facts(tracker: ProgressTracker) -> tuple[str, ...]:
     return f"{now.operation} {now.title}", words.ending(now), amounts, ids
 
 
-class Flusher:
+class Flusher(ABC):
     """A progress listener that draws one operation; subclasses say how.
 
     It draws after ``delay`` seconds, then as often as ``options`` say, by default those of
@@ -163,8 +164,9 @@ class Flusher:
     def _is_shown(self) -> bool:
         return self._mode != "none"
 
+    @abstractmethod
     def _draw(self, snapshot: ProgressSnapshot) -> None:
-        raise NotImplementedError
+        """Draw the operation while it runs."""
 
     def _draw_end(self, snapshot: ProgressSnapshot) -> None:
         self._draw(snapshot)

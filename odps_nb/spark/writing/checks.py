@@ -13,7 +13,7 @@ from odps_nb.access.writing.columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.client.catalog import fetch_table, table_exists
 from odps_nb.client.table_changes import create_table
-from odps_nb.convert.arrow_schema import match_columns
+from odps_nb.convert.arrow_schema import match_columns, refuse_twins
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
@@ -165,13 +165,7 @@ def table_columns(frame: spark.StructType) -> TableSchema:
     The metadata ``odps.type`` says the type; a struct of `NEW_BLOB_FIELDS` becomes a BLOB.
     """
     columns = tuple(Column(name=f.name, type=_type(f)) for f in frame.fields)
-    names = [column.name.casefold() for column in columns]
-    if twins := sorted({name for name in names if names.count(name) > 1}):
-        raise ConversionError(
-            f"column names occur more than once: {', '.join(twins)}",
-            column=twins[0],
-            hint="rename or drop the repeated columns",
-        )
+    refuse_twins([column.name for column in columns])
     return TableSchema(columns=columns)
 
 

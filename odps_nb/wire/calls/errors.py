@@ -346,7 +346,7 @@ def _parse_xml(body: bytes) -> _Parts:
 
 
 def _retry_after(headers: Mapping[str, str] | Pairs, hold_millis: int | None) -> float | None:
-    # Only the form in seconds: a date needs a clock, which this floor does not have; floor 3 reads
+    # Only the form in seconds: a date needs a clock, which this layer does not have; `client` reads
     # it.
     text = (find_header(headers, "retry-after") or "").strip()
     seconds = float(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text, re.ASCII) else None

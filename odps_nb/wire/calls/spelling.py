@@ -1,8 +1,8 @@
 """Spells requests and answers by their fields: each is annotated with its places on the wire.
 
-``session_id: Annotated[str, param("SessionId")]`` is both directions of one parameter. Places are
-written in the order of the fields. A field with several places is written to all of them, and read
-from the first that has a value.
+``session_id: Annotated[str, param("SessionId")]`` declares how one parameter is written and read.
+Places are written in the order of the fields. A field with several places is written to all of
+them, and read from the first that has a value.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def text_or_none(value: str | None) -> str:
 
 
 def no(fields: Fields, key: str) -> bool:
-    """Read a truth value that is false where it is absent."""
+    """Return a boolean member; absent means false."""
     return fields.boolean(key, default=False)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec, WriteMode
 from odps_nb.wire.calls.answers import EmptyAnswer, StorageAnswer, Warned
-from odps_nb.wire.calls.core import ACCESS_TOKEN, STREAM_TYPE, Pairs, Params
+from odps_nb.wire.calls.core import ACCESS_TOKEN, STREAM_TYPE, Params
 from odps_nb.wire.calls.spelling import (
     Draft,
     FieldPlace,
@@ -105,22 +105,11 @@ class WriteSchemaAnswer(StorageAnswer):
     schema: Annotated[WriteSchema, _SCHEMA]
 
 
-def _put_flags(draft: Draft, value: Pairs) -> None:
-    for key, text in value:
-        draft.add(f"Flags.{key}", text)
-
-
-def _take_flags(received: Received) -> Pairs:
-    flags = received.fields.inner("Flags")
-    return tuple((key, flags.text(key)) for key in flags if key != "overwrite")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateWriteSession(StorageCall):
     """Begin a transaction on a table, or on the partitions under ``partition``.
 
-    ``overwrite`` replaces the target at commit; it may arrive as text. ``flags`` are further
-    ``Flags`` members.
+    ``overwrite`` replaces the target at commit; it may arrive as text.
     """
 
     ACTION: ClassVar[str] = "TableCreateWriteSession"
@@ -138,7 +127,6 @@ class CreateWriteSession(StorageCall):
             lambda value: {"overwrite": "true"} if value else {},
         ),
     ] = False
-    flags: Annotated[Pairs, FieldPlace(_put_flags, _take_flags)] = ()
     write_mode: Mode = WriteMode.BATCH
 
     decode_answer = staticmethod(WriteSessionAnswer.decode)

@@ -325,6 +325,26 @@ def test_a_failing_server_ends_the_opening():
         open_blob(storage, reference(1))
 
 
+def test_each_response_in_an_unknown_coding_is_closed_before_the_next_attempt():
+    """One that is left open is an unclosed socket, which is a warning, and so an error here."""
+    gone = threading.Semaphore(0)
+
+    def coded(line, seen) -> None:
+        head = line.headline(**{"Content-Length": "99999999", "Content-Encoding": "br"})
+        line.send(head + bytes(4096))
+        if line.wait_closed():
+            gone.release()
+
+    with (
+        Service(ReadBlobs=[coded]) as service,
+        service.client(retry=RetryPolicy(max_attempts=3)) as storage,
+    ):
+        with pytest.raises(FramingError):
+            open_blob(storage, reference(1))
+        assert len(service.calls["ReadBlobs"]) == 3
+        assert all(gone.acquire(timeout=10) for _ in range(3))
+
+
 def test_closing_a_file_frees_its_connection():
     gone = threading.Event()
 

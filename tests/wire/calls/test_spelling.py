@@ -105,10 +105,8 @@ SPELLINGS = [
             table=TABLE,
             partition=PartitionSpec.of("ds=x,h=1"),
             overwrite=True,
-            flags=(("quota_name", "q"),),
         ),
-        body='{"PartialPartitionSpec": "ds=x/h=1", '
-        '"Flags": {"overwrite": "true", "quota_name": "q"}}',
+        body='{"PartialPartitionSpec": "ds=x/h=1", "Flags": {"overwrite": "true"}}',
     ),
     spelled(GetWriteSession(table=TABLE, session_id="s-1"), SESSION, body="{}"),
     spelled(

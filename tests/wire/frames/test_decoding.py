@@ -266,6 +266,24 @@ def test_a_footer_that_makes_no_sense_is_a_framing_error(checksum: Any) -> None:
         decode(1, frame(b"{}", b"", json.dumps({"Checksum": checksum}).encode()))
 
 
+@pytest.mark.parametrize(
+    "footer",
+    [b'{"Checksum": {"Type": null, "Crc32": 1}}', b" \n", b"\xef\xbb\xbf{}", "{}".encode("utf-16")],
+)
+def test_a_footer_that_may_have_lost_its_checksum_is_refused(footer: bytes) -> None:
+    body = pack("<q", 2) + b"{}" + pack("<q", 1) + b"x" + pack("<q", len(footer)) + footer
+    with pytest.raises(FramingError):
+        decode(1, body)
+
+
+def test_a_name_that_is_not_unicode_spoils_no_blob() -> None:
+    """A file of another encoding has half a surrogate pair in its name."""
+    named = FrameHeader(custom_file_name="caf\udce9.jpg")
+    start, *_ = decode(2, encode_frame(b"x", named) + encode_frame(b"y", FrameHeader()))
+    assert isinstance(start, BlobStart)
+    assert start.custom_file_name == "caf\udce9.jpg"
+
+
 def test_a_wrong_footer_is_a_checksum_error_that_names_both_values() -> None:
     footer = b'{"Checksum": {"Type": 1, "Crc32": 5}}'
     with pytest.raises(ChecksumError, match="crc32 of blob 0") as caught:
