@@ -10,7 +10,6 @@ from odps_nb.probe.scratch import numbers
 from odps_nb.probe.steps import STREAM, ProbeUpload, read_all
 from odps_nb.terms import BlobReference
 from odps_nb.wire.calls import BLOB_TARGET
-from odps_nb.wire.layers import has_own_checksum
 from odps_nb.wire.schema_json import decode_nested
 
 QUESTIONS = Questions()
@@ -48,39 +47,10 @@ def _reference(asker: Asker) -> str:
     return text
 
 
-def _read(asker: Asker, references: list[str], coding: str = "") -> Response:
-    headers = {"Accept-Encoding": coding or None}
-    body = {"BlobReferences": references}
-    return asker.send("BlobRead", BLOB_TARGET, body=body, headers=headers, kind="data")
-
-
-@asks("Is one blob sent raw, and are two sent in frames?", {"one": "raw", "two": "framed"}, "blobs")
-def _blob_frames(asker: Asker) -> Observation:
-    reference = _reference(asker)
-    one, two = (_read(asker, [reference] * number).need().data for number in (1, 2))
-    return {
-        "one": "raw" if one.startswith(CONTENT) else "framed",
-        "two": "raw" if two.startswith(CONTENT) else "framed",
-    }
-
-
-@asks("Is compression inside the checksums?", {"zstd": _ORDERS, "x-lz4-frame": _ORDERS}, "blobs")
-def _blob_compression(asker: Asker) -> Observation:
-    reference = _reference(asker)
-    seen: Observation = {}
-    for coding in ("zstd", "x-lz4-frame"):
-        data = _read(asker, [reference], coding).need().data
-        if data.startswith(CONTENT):
-            seen[coding] = "none"
-        else:  # one block: its last four bytes are its checksum, if it is outermost
-            outside = has_own_checksum(data)
-            seen[coding] = "checksums outside" if outside else "compression outside"
-    return seen
-
-
 @asks(f"Does one BlobRead take {MANY} references?", {"refused": False, "whole": True}, "blobs")
 def _blob_references(asker: Asker) -> Observation:
-    found = _read(asker, [_reference(asker)] * MANY)
+    body = {"BlobReferences": [_reference(asker)] * MANY}
+    found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
     # blocks with checksums add bytes: the size shows it
     return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
 

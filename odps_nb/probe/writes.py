@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 
 import pyarrow as pa
 
-from odps_nb.errors import ServiceError
 from odps_nb.probe.asking import Asker
 from odps_nb.probe.question import Observation, Questions
-from odps_nb.probe.scratch import MARK, TYPES, numbers
+from odps_nb.probe.scratch import numbers
 from odps_nb.probe.steps import STREAM, ProbeUpload, count, load, read_all, written
 
 QUESTIONS = Questions()
@@ -19,21 +17,6 @@ asks = QUESTIONS.asks
 
 def _rows(number: int = 1) -> pa.Table:
     return pa.table({"c1": numbers(number), "c2": ["t"] * number})
-
-
-@asks("From where does ColumnId count?", {"rising": True}, "into")
-def _column_ids(asker: Asker) -> Observation:
-    ids = dict(ProbeUpload(asker, "into").schema().column_ids)
-    return {"ids": ids, "rising": -1 < ids["c1"] < ids["c2"]}
-
-
-@asks(
-    "Which ColumnId has a column that was added, and one behind a map?", {}, "changed", statements=1
-)
-def _column_ids_added(asker: Asker) -> Observation:
-    table = asker.tables["changed"]
-    asker.run(f"ALTER TABLE {table} ADD COLUMNS (c3 map<string,bigint>, c4 bigint);", TYPES)
-    return {"ids": dict(ProbeUpload(asker, "changed").schema().column_ids)}
 
 
 @asks("May a session be committed again after its commit?", {"rows_added": 1}, "into")
@@ -81,25 +64,6 @@ asks(
 asks(
     "Is a named open stream committed?", {"rows_added": (0, 1, 3)}, "into", id="commit-named-open"
 )(lambda asker: _open_stream(asker, STREAM, "s1"))
-
-
-@asks("Does StagingId come in batch mode, and as what?", {"kind": ("text", "absent")}, "into")
-def _staging_id(asker: Asker) -> Observation:
-    upload = ProbeUpload(asker, "into")
-    upload.open().need()
-    found = upload.put(_rows()).need().members.get("StagingId")
-    kinds = {str: "text", int: "number", type(None): "absent"}
-    return {"kind": kinds.get(type(found), "other")}
-
-
-@asks("Is a wrong Count refused?", {"refused": False, "rows_added": 1}, "into")
-def _count_wrong(asker: Asker) -> Observation:
-    before, upload = count(asker, "into"), ProbeUpload(asker, "into")
-    upload.open().need()
-    found = upload.put(_rows(), claimed=4096)
-    if not found.is_refusal:
-        upload.finish()
-    return {**found.outcome(), "rows_added": count(asker, "into") - before}
 
 
 @asks(
@@ -193,12 +157,10 @@ def _write_microseconds(asker: Asker) -> Observation:
     return seen
 
 
-@asks("Is a BLOB table refused without its properties?", {"refused": True}, "into", statements=1)
-def _blob_table_properties(asker: Asker) -> Observation:
-    name = asker.tables["into"]
-    wrong = replace(name, table=name.table.removesuffix("_into") + "_wrong")
-    try:
-        asker.run(f"CREATE TABLE {wrong} (c1 bigint, b blob) COMMENT '{MARK}' LIFECYCLE 1;", TYPES)
-    except ServiceError as error:
-        return {"refused": True, "kind": type(error).__name__}
-    return {"refused": False}
+@asks(
+    "Which columns has a stream of an AUTO PARTITIONED table?",
+    {"columns": (["c1", "d"], ["c1", "d", "pt"])},
+    "auto",
+)
+def _auto_partitions(asker: Asker) -> Observation:
+    return {"columns": sorted(ProbeUpload(asker, "auto").schema().column_ids)}

@@ -19,8 +19,7 @@ from odps_nb.errors import ConfigError
 from odps_nb.local.server.launch import LocalService, start
 from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import AS_ASSUMED, CannotTell, Observation, Question
-from odps_nb.probe.questions import QUESTIONS, choose
-from odps_nb.probe.running import Finding, Prober
+from odps_nb.probe.running import QUESTIONS, Finding, Prober, choose
 from odps_nb.probe.steps import ProbeUpload
 from odps_nb.terms import TableName
 
@@ -273,9 +272,9 @@ def test_a_service_that_goes_away_costs_no_more_than_its_questions() -> None:
         profile = profile_of(service)
         prober = Prober(profile, scratch=named(profile, "t"))
         prober.start()
-        (first,) = prober.ask(choose(["staging-id"]))
+        (first,) = prober.ask(choose(["commit-twice"]))
         assert first.seen is not None
-    (second,) = prober.ask(choose(["staging-id"]))
+    (second,) = prober.ask(choose(["commit-twice"]))
     prober.close()
     assert second.verdict == "cannot tell: ConnectError (unexpected)"
     assert second.requests == 1

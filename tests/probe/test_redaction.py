@@ -16,9 +16,8 @@ from odps_nb.local.server.launch import start
 from odps_nb.probe.asking import Asker
 from odps_nb.probe.command import as_document, as_page
 from odps_nb.probe.question import Observation, Question
-from odps_nb.probe.questions import QUESTIONS
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
-from odps_nb.probe.running import Prober
+from odps_nb.probe.running import QUESTIONS, Prober
 from odps_nb.terms import TableName
 
 TABLE = "quiet_orders"
