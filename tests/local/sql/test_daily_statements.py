@@ -273,8 +273,6 @@ def test_what_only_maxcompute_runs_is_named_with_what_to_do(
         ("CREATE TABEL t (a bigint)", "TABLE", 8),
         ("ALTER TABLE t RENAM TO u", "RENAME", 15),
         ("CREATE TABLE t (a bigint) COMENT 'x'", "COMMENT", 27),
-        ("SELECT a FORM t", "FROM", 10),
-        ("SELECT a FROM t WHRE a = 1", "WHERE", 17),
     ],
 )
 def test_a_misspelt_word_is_marked_and_the_nearest_one_named(
