@@ -12,7 +12,7 @@ from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ConfigError, OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import RequestsTransport
-from odps_nb.probe import blobs, incremental, reads, sql, writes
+from odps_nb.probe import reads, sql, writes
 from odps_nb.probe.asking import Asker, BoundedTransport
 from odps_nb.probe.question import CannotTell, Observation, Question
 from odps_nb.probe.redaction import Redactor
@@ -32,7 +32,7 @@ class Finding:
 
 
 QUESTIONS: tuple[Question, ...] = tuple(
-    one for module in (reads, sql, writes, blobs, incremental) for one in module.QUESTIONS
+    one for module in (reads, sql, writes) for one in module.QUESTIONS
 )
 
 
