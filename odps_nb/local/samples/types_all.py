@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from odps_nb.local.samples.values import SampleBatch
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.schema import TableSchema
+from odps_nb.terms import PartitionSpec
 from odps_nb.wire.type_text import parse_columns
 
 SCHEMA = TableSchema(
@@ -112,7 +112,6 @@ ROWS: tuple[dict[str, Any], ...] = (
 )
 
 
-def rows() -> Iterator[SampleBatch]:
-    """Make the rows: one batch."""
-    batch = pa.RecordBatch.from_pylist(list(ROWS), schema=ARROW_SCHEMA)
-    yield SampleBatch(batch=batch)
+def rows() -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
+    """Yield the rows: one batch."""
+    yield PartitionSpec(), pa.RecordBatch.from_pylist(list(ROWS), schema=ARROW_SCHEMA)
