@@ -1,6 +1,6 @@
-"""Write the files of the sample tables ``media`` and ``documents`` as Parquet.
+"""Write the sample tables that are shipped as Parquet: all, or those that are named.
 
-    python tools/sample_files/make.py
+    python tools/sample_files/make.py [types_all] [media] [documents]
 
 The results are checked in, in ``odps_nb/local/samples``: other versions of Pillow, PyAV and
 pyarrow give other bytes, and tests and guides name sizes.
@@ -8,6 +8,7 @@ pyarrow give other bytes, and tests and guides name sizes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,10 @@ import pictures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import recordings
+from types_all import ROWS
+
+from odps_nb.local.samples.files import TYPES_ALL
+from odps_nb.local.store.arrow_types import arrow_schema
 
 TARGET = Path(__file__).resolve().parents[2] / "odps_nb" / "local" / "samples"
 Files = Iterator[tuple[str, str, bytes | None]]
@@ -99,6 +104,10 @@ def _traps() -> Files:
     yield "nothing", "", None
 
 
+def types_all() -> pa.Table:
+    return pa.Table.from_pylist(list(ROWS), arrow_schema(TYPES_ALL.columns))
+
+
 def media() -> pa.Table:
     groups = (_pictures, _recordings, _data, _papers, _traps)
     names, declared, contents = zip(*(file for group in groups for file in group()), strict=True)
@@ -123,10 +132,11 @@ def _page(title: str, number: int, count: int) -> dict[str, object]:
 
 
 def main() -> None:
-    for table, name in ((media(), "media"), (documents(), "documents")):
+    made = {"types_all": types_all, "media": media, "documents": documents}
+    for name in sys.argv[1:] or made:
         path = TARGET / f"{name}.parquet"
         pq.write_table(
-            table,
+            made[name](),
             path,
             compression="zstd",
             compression_level=19,

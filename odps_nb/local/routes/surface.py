@@ -218,8 +218,6 @@ def _wire(request: Request) -> WireRequest:
 
 def _who(service: Service, request: Request, wire: WireRequest) -> str:
     settings = service.settings
-    if not settings.verify:
-        return service.owner
     raw = request.scope.get("raw_path") or wire.path.encode()
     query = request.scope["query_string"]
     target = raw.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from odps_nb.local.samples import files, orders, types_all
+from odps_nb.local.samples import files, orders
 from odps_nb.local.samples.files import Batches, Store
 from odps_nb.schema import TableSchema
 
@@ -29,9 +29,9 @@ SAMPLES = (
     ),
     Sample(
         name="types_all",
-        schema=types_all.SCHEMA,
+        schema=files.TYPES_ALL,
         comment="each scalar type with its extremes",
-        rows=lambda _: types_all.rows(),
+        rows=lambda _: files.types_all(),
     ),
     Sample(
         name="media",
