@@ -28,8 +28,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from odps_nb.local import faults
 from odps_nb.local.routes.asgi_io import drain
+from odps_nb.local.routes.surface import error_document
 from odps_nb.local.service import Service
-from odps_nb.wire.calls import STATUS_OF_CODE, encode_error_json, encode_error_xml
+from odps_nb.wire.calls import REQUEST_ID, STATUS_OF_CODE
 
 FAULTS = ("cut", "stall", "corrupt", "status", "expire", "close")
 MAX_RULES = 1000
@@ -184,13 +185,12 @@ async def _nowhere(message: Message) -> None:
 def _refusal(rule: Rule, *, xml: bool) -> Response:
     known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
     code = _CODE_OF_STATUS.get(rule.status, known)
-    encode = encode_error_xml if xml else encode_error_json
-    body = encode(code, "the service was asked to misbehave", "MISBEHAVIOUR")
-    headers = {"x-odps-request-id": "MISBEHAVIOUR"}
+    said = "the service was asked to misbehave"
+    response = error_document(rule.status, code, said, "MISBEHAVIOUR", xml=xml)
+    response.headers[REQUEST_ID] = "MISBEHAVIOUR"
     if rule.retry_after is not None:
-        headers["retry-after"] = str(rule.retry_after)
-    kind = "application/xml" if xml else "application/json"
-    return Response(body, status_code=rule.status, headers=headers, media_type=kind)
+        response.headers["retry-after"] = str(rule.retry_after)
+    return response
 
 
 def _abort(scope: Scope) -> None:

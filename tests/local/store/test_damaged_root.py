@@ -340,7 +340,7 @@ def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -
     for path in root.glob("catalog*"):
         path.unlink()
     with pytest.raises(ConfigError, match="without a catalog"):
-        start(root)
+        Service(root, prepare=install_samples)
 
 
 def mutate(path: Path, chance: random.Random) -> str:
