@@ -399,7 +399,7 @@ LOADS = [
     ("arrow", ("requests", *FOREVER_LAZY)),
     ("http", ("pyarrow", *FOREVER_LAZY)),
     ("client", FOREVER_LAZY),
-    ("local", ("requests", "pyspark", "IPython", "ipywidgets")),
+    ("local", ("requests", "PIL", "pyspark", "IPython", "ipywidgets")),
 ]
 
 

@@ -37,7 +37,7 @@ def ask(moody: Connection) -> Iterator[Ask]:
     """Put rules in force until the test ends."""
 
     def put(*rules: dict[str, Any]) -> None:
-        body = json.dumps({"seed": 7, "rules": rules}).encode()
+        body = json.dumps({"rules": rules}).encode()
         moody.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
     yield put

@@ -28,7 +28,7 @@ class BlobSeries:
     --------
     >>> media = odps.table("media").read(["id", "content"], limit=3).to_pandas()
     >>> media["content"].odps.size().tolist()
-    [25861, 138014, 29534]
+    [25861, 30674, 22238]
     >>> media["content"].odps.mime().tolist()
     ['image/jpeg', 'image/png', 'image/webp']
     """

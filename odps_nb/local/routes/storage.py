@@ -15,7 +15,7 @@ from starlette.routing import Route
 from odps_nb.local import faults
 from odps_nb.local.forms import formed
 from odps_nb.local.reading.plan import OpenReadSession, check_batch
-from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
+from odps_nb.local.reading.row_stream import encode_stream, in_nanoseconds, rebatch
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
@@ -23,6 +23,7 @@ from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.local.sql.instances import limited_result
+from odps_nb.local.store.blob_bodies import encoded
 from odps_nb.local.store.tables import OPERATION
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
@@ -151,7 +152,7 @@ class StorageActions:
         chunks = encode_stream(schema, batches, ipc=inside)
         headers = {}
         if around is not Compression.NONE:
-            chunks = coded(chunks, around)
+            chunks = encoded(chunks, around)
             headers["Content-Encoding"] = HTTP_CODINGS[around]
         return StreamAnswer(
             chunks=chunks, media_type="application/vnd.apache.arrow.stream", headers=headers

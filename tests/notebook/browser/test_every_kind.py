@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 
 import odps_nb
 from fuzz import document_files, media_files
-from odps_nb.local.samples import documents
 from tests.notebook.browser.test_drawn_pages import Listener
 from tests.support.lab import close_notebook, exported, notebook, open_notebook, run_all, save
+from tests.support.samples import sample_file
 
 pytestmark = pytest.mark.browser
 
@@ -90,7 +90,7 @@ def table(odps, listener):
     for name, mime in KINDS.items():
         files += [
             (name, mime, good[name]),
-            (name, mime, documents.HOSTILE_HTML),
+            (name, mime, sample_file("you_have_won.html")),
             (name, mime, good[name][: len(good[name]) // 2]),
         ]
     name = f"every_kind_{os.getpid()}"
