@@ -130,7 +130,6 @@ REQUEST_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
         "table": table_names,
         "partition": specs,
         "overwrite": st.booleans(),
-        "flags": st.just((("quota_name", "q"),)) | st.just(()),
     },
     GetWriteSession: {"table": table_names, "session_id": words},
     CommitWriteSession: {
