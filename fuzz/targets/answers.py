@@ -30,8 +30,6 @@ _DOCUMENTS: tuple[Callable[[bytes, Mapping[str, str]], Any], ...] = (
     calls.WriteBlobAnswer.decode,
     calls.InstanceSessionAnswer.decode,
     calls.EmptyAnswer.decode,
-    calls.BlockSessionAnswer.decode,
-    calls.WriteBlockAnswer.decode,
     control.GetProject(project="p").decode_answer,
     control.GetTenant().decode_answer,
     control.GetTunnelEndpoint(project="p").decode_answer,

@@ -109,8 +109,6 @@ PARAMETERS = [
     "Mode",
     "WriteMode",
     "RowOffset",
-    "BlockNumber",
-    "AttemptNumber",
 ]
 
 MEMBERS = [

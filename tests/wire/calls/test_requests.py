@@ -36,8 +36,6 @@ from odps_nb.wire.calls import (
 )
 from tests.support.wire.calls import READ_BODY, REQUEST_STRATEGIES, ROWS_BODY, SESSION, TABLE, wire
 
-modes = st.sampled_from([m for m in WriteMode if m is not WriteMode.BATCH_COMPATIBLE])
-
 
 def test_every_request_has_a_strategy() -> None:
     assert set(REQUEST_STRATEGIES) == set(REQUESTS)
@@ -68,7 +66,7 @@ def test_request_round_trips(kind: type[Any]) -> None:
     [kind for kind in REQUESTS if "write_mode" in kind.__dataclass_fields__],
     ids=lambda kind: kind.__name__,
 )
-@pytest.mark.parametrize("mode", [m for m in WriteMode if m is not WriteMode.BATCH_COMPATIBLE])
+@pytest.mark.parametrize("mode", WriteMode)
 def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -> None:
     required: dict[str, Any] = {
         "table": TABLE,
@@ -79,14 +77,6 @@ def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -
     }
     parts = {k: v for k, v in required.items() if k in REQUEST_STRATEGIES[kind]}
     request = kind(**parts, write_mode=mode)
-    assert decode_request(request.encode(3)) == request
-
-
-def test_streams_of_a_block_session_keep_their_write_mode() -> None:
-    mode = WriteMode.BATCH_COMPATIBLE
-    request = CreateWriteStream(
-        table=TABLE, session_id="s", stream_id="block-0-attempt-0", write_mode=mode
-    )
     assert decode_request(request.encode(3)) == request
 
 
