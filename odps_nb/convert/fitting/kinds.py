@@ -182,27 +182,25 @@ _ARROW_UNITS = ("s", "ms", "us", "ns")
 
 
 def _numpy_time(value: np.datetime64) -> _Sorted:
-    unit, count = np.datetime_data(value.dtype)
-    if count == 1 and unit in _ARROW_UNITS:
-        return f"timestamp {unit} ", int(value.astype(np.int64))
-    if unit in ("Y", "M", "W", "D"):
+    if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
         days = value.astype("datetime64[D]")
         return ("date", int(days.astype(np.int64))) if _same(days, value) else None
-    for finer in _ARROW_UNITS:
-        if _same(fitted := value.astype(f"datetime64[{finer}]"), value):
-            return f"timestamp {finer} ", int(fitted.astype(np.int64))
-    return None
+    return _in_arrow_unit("timestamp", "datetime64", value)
 
 
 def _numpy_span(value: np.timedelta64) -> _Sorted:
-    unit, count = np.datetime_data(value.dtype)
-    if unit in ("Y", "M", "generic"):
+    if np.datetime_data(value.dtype)[0] in ("Y", "M", "generic"):
         return None
-    if count == 1 and unit in _ARROW_UNITS:
-        return f"duration {unit}", int(value.astype(np.int64))
-    for finer in _ARROW_UNITS:
-        if _same(fitted := value.astype(f"timedelta64[{finer}]"), value):
-            return f"duration {finer}", int(fitted.astype(np.int64))
+    return _in_arrow_unit("duration", "timedelta64", value)
+
+
+def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
+    """Return a time or duration in its own unit or, if Arrow lacks that, in the coarsest exact."""
+    unit, count = np.datetime_data(value.dtype)
+    own = count == 1 and unit in _ARROW_UNITS
+    for one in (unit,) if own else _ARROW_UNITS:
+        if _same(fitted := value.astype(f"{kind}[{one}]"), value):
+            return f"{name} {one}", int(fitted.astype(np.int64))
     return None
 
 

@@ -156,7 +156,7 @@ def given_text(kind: str) -> str:
 
 
 def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
-    return kind == "text" and conversions.text == "parse" and target.code in PARSED
+    return kind == "text" and conversions.text == "parse" and target.code in _PARSED
 
 
 def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
@@ -252,18 +252,8 @@ _TIME = re.compile(
 _TRUTH = {"true": True, "false": False}
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TIME_CODES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
-PARSED = (
-    *_TIME_CODES,
-    TypeCode.TINYINT,
-    TypeCode.SMALLINT,
-    TypeCode.INT,
-    TypeCode.BIGINT,
-    TypeCode.DECIMAL,
-    TypeCode.FLOAT,
-    TypeCode.DOUBLE,
-    TypeCode.BOOLEAN,
-)
-"""Types whose values text can stand for."""
+_PARSED = {code for code, kinds in _FITS.items() if {"integer", "date", "boolean"} & {*kinds}}
+_PARSED.remove(TypeCode.INTERVAL_YEAR_MONTH)
 
 
 def parse_text(

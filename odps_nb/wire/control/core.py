@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from odps_nb.wire.calls.core import Pairs, Scope, WireRequest
 from odps_nb.wire.http_date import format_date, parse_date
@@ -13,6 +14,13 @@ from odps_nb.wire.xml_text import DECLARATION, element
 
 XML_TYPE = "application/xml"
 DEFAULT_PAGE = 1000
+
+
+class SafeCall:
+    """Base class of requests that may be sent twice without harm."""
+
+    __slots__ = ()
+    idempotent: ClassVar[bool] = True
 
 
 def project_path(project: str, *rest: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from odps_nb.errors import ConfigError, FramingError
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
 from odps_nb.wire.control.core import (
+    SafeCall,
     date_text,
     epoch,
     paged,
@@ -70,10 +70,8 @@ class ProjectInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetProject:
+class GetProject(SafeCall):
     """Get a project."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
 
@@ -102,10 +100,8 @@ class NamePage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListProjects:
+class ListProjects(SafeCall):
     """Get a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
-
-    idempotent: ClassVar[bool] = True
 
     prefix: str = ""
     marker: str = ""
@@ -121,10 +117,8 @@ class ListProjects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListSchemas:
+class ListSchemas(SafeCall):
     """Get a page of a project's schemas (pyodps: models/schemas.py)."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
     prefix: str = ""
@@ -172,10 +166,8 @@ class TenantInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTenant:
+class GetTenant(SafeCall):
     """Get the tenant; a server without tenants answers 404."""
-
-    idempotent: ClassVar[bool] = True
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
@@ -185,10 +177,8 @@ class GetTenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTunnelEndpoint:
+class GetTunnelEndpoint(SafeCall):
     """Get the host that serves storage and tunnel calls of a project."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
     quota_name: str | None = None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
@@ -15,6 +14,7 @@ from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest
 from odps_nb.wire.control.core import (
     DEFAULT_PAGE,
     XML_TYPE,
+    SafeCall,
     paged,
     project_path,
     rest_request,
@@ -191,10 +191,8 @@ def _quoted(partition: PartitionSpec) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTable:
+class GetTable(SafeCall):
     """Get the metadata of a table; ``extended`` adds sizes and properties."""
-
-    idempotent: ClassVar[bool] = True
 
     table: TableName
     extended: bool = False
@@ -242,10 +240,8 @@ def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTables:
+class ListTables(SafeCall):
     """Get a page of table names that begin with ``prefix``."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
     schema: str | None = None
@@ -316,10 +312,8 @@ class PartitionInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetPartition:
+class GetPartition(SafeCall):
     """Get one partition; a missing one is a `NotFoundError`."""
-
-    idempotent: ClassVar[bool] = True
 
     table: TableName
     partition: PartitionSpec
@@ -376,10 +370,8 @@ def _number(text: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitions:
+class ListPartitions(SafeCall):
     """Get a page of partitions: all, or those under ``partition``."""
-
-    idempotent: ClassVar[bool] = True
 
     table: TableName
     partition: PartitionSpec = field(default_factory=PartitionSpec)
