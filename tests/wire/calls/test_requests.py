@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from odps_nb.errors import InvalidRequestError
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, WriteMode
 from odps_nb.wire.calls import (
-    HTTP_CODINGS,
     REQUESTS,
     CreateInstanceReadSession,
     CreateReadSession,
@@ -216,12 +215,6 @@ def test_only_a_list_of_our_codings_is_a_wish(header: str | None, expected: Comp
 )
 def test_coding_of_an_upload(header: str | None, expected: Compression) -> None:
     assert content_coding({} if header is None else {"content-encoding": header}) is expected
-
-
-def test_names_of_codings_are_those_of_the_codecs() -> None:
-    from odps_nb.wire import codings
-
-    assert HTTP_CODINGS == codings.HTTP_NAMES
 
 
 def test_header_is_found_in_any_case() -> None:
