@@ -208,7 +208,6 @@ class StorageActions:
             schema_version=version,
             latest_schema_version=version,
             access_token=stream.token,
-            quota_token="local",
             row_offset=stream.next_row,
             record_count=stream.rows,
             byte_size=stream.bytes,

@@ -229,11 +229,9 @@ class WriteStreamAnswer(StorageAnswer):
     access_token: Annotated[str | None, member("AccessToken", Fields.header_text, text_or_none)] = (
         field(default=None, repr=False)
     )
-    quota_token: Annotated[str | None, member("QuotaToken", Fields.optional_text, text_or_none)] = (
-        field(default=None, repr=False)
-    )
     status: Annotated[
         str | None,
+        fixed_member("QuotaToken", ""),
         fixed_member("WarningMessage", ""),
         member("Status", Fields.loose_text, lambda text: text or "NORMAL"),
         member("status", Fields.loose_text, lambda _: 1),

@@ -391,7 +391,7 @@ def test_reprs_are_bounded_and_hold_no_tokens() -> None:
         count=3,
         access_token="SECRET",
     )
-    answer = WriteStreamAnswer(access_token="SECRET", quota_token="SECRET")
+    answer = WriteStreamAnswer(access_token="SECRET")
     wire = WireRequest(
         method="POST", path="/p", params=(("a", "b" * 10**6),), body=b"x" * 12_345_678
     )
