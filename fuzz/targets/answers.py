@@ -31,7 +31,6 @@ _DOCUMENTS: tuple[Callable[[bytes, Mapping[str, str]], Any], ...] = (
     calls.InstanceSessionAnswer.decode,
     calls.EmptyAnswer.decode,
     control.GetProject(project="p").decode_answer,
-    control.GetTenant().decode_answer,
     control.GetTunnelEndpoint(project="p").decode_answer,
     control.GetTable(table=_TABLE).decode_answer,
     control.ListTables(project="p").decode_answer,

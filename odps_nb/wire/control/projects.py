@@ -17,7 +17,7 @@ from odps_nb.wire.control.core import (
     rest_request,
     xml_body,
 )
-from odps_nb.wire.json_fields import dump, parse_object
+from odps_nb.wire.json_fields import dump
 from odps_nb.wire.xml_text import child_text, element, parse_answer
 
 _HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
@@ -153,27 +153,14 @@ class TenantInfo:
         }
         return dump({"Tenant": tenant}), {"Content-Type": "application/json"}
 
-    @classmethod
-    def decode(cls, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
-        """Decode a tenant document."""
-        tenant = parse_object(body, "tenant document").inner("Tenant")
-        parameters = tenant.inner("Parameters")
-        return cls(
-            name=tenant.text("Name"),
-            tenant_id=tenant.loose_text("TenantId") or "",
-            parameters={key: parameters.loose_text(key) or "" for key in parameters},
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetTenant(SafeCall):
-    """Get the tenant; a server without tenants answers 404."""
+    """Get the tenant, as pyodps does when it logs in; odps_nb itself does not ask for it."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         return rest_request("/tenants", scope=scope)
-
-    decode_answer = staticmethod(TenantInfo.decode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
