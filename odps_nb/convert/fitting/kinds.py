@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.fitting.fixed_width import Part, array_of_kind
+from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
 
 _Places = list[int]
@@ -65,7 +65,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
             parts.append((np.array(places), array))
             continue
         sort = _sorter(kind)
-        groups: dict[str, tuple[_Places, list[Any]]] = {}
+        known: list[tuple[int, tuple[str, Any]]] = []
         for place in places:
             value = values[place]
             if is_missing(value) and not (keeps_nan and isinstance(value, (float, np.floating))):
@@ -73,13 +73,9 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
             found = sort(value) if sort is not None else None
             if found is None:
                 strangers.append(place)
-                continue
-            into = groups.setdefault(found[0], ([], []))
-            into[0].append(place)
-            into[1].append(found[1])
-        parts += [
-            (np.array(places), array_of_kind(key, found)) for key, (places, found) in groups.items()
-        ]
+            else:
+                known.append((place, found))
+        parts += parts_from(known)
     return parts, sorted(strangers)
 
 
@@ -154,7 +150,7 @@ def _text(value: str) -> _Sorted:
         value.encode()
     except UnicodeEncodeError:
         return None
-    return "text", str.__str__(value)
+    return "string", str.__str__(value)
 
 
 def _moment(value: datetime.datetime) -> _Sorted:
@@ -226,7 +222,7 @@ _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     ((float, np.floating), _float),
     (Decimal, _decimal),
     (str, _text),
-    ((bytes, bytearray, memoryview), lambda value: ("bytes", bytes(value))),
+    ((bytes, bytearray, memoryview), lambda value: ("binary", bytes(value))),
     (datetime.datetime, _moment),
     (datetime.date, lambda value: ("date", value.toordinal() - 719_163)),
     (datetime.timedelta, _span),
