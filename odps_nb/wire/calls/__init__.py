@@ -8,7 +8,7 @@ client uses the one, the embedded service the other, so both share one format.
 # ruff: noqa: F401
 # mypy: implicit-reexport
 
-from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer
+from odps_nb.wire.calls.answers import EmptyAnswer
 from odps_nb.wire.calls.blob import (
     BLOB_TARGET,
     ReadBlobs,
@@ -17,9 +17,7 @@ from odps_nb.wire.calls.blob import (
     WriteBlobBatch,
 )
 from odps_nb.wire.calls.core import (
-    ACCESS_TOKEN,
     HTTP_CODINGS,
-    JSON_TYPE,
     REQUEST_ID,
     ROUTE_TOKEN,
     STREAM_TYPE,
@@ -28,10 +26,7 @@ from odps_nb.wire.calls.core import (
     Scope,
     StreamingCall,
     WireRequest,
-    accepted_coding,
-    content_coding,
     decode_partition,
-    encode_partition,
     find_header,
 )
 from odps_nb.wire.calls.errors import (

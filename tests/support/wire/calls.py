@@ -19,7 +19,6 @@ from odps_nb.terms import (
     TimeUnit,
 )
 from odps_nb.wire.calls import (
-    JSON_TYPE,
     AbortWriteSession,
     CloseWriteStream,
     CommitWriteSession,
@@ -42,6 +41,7 @@ from odps_nb.wire.calls import (
     WriteBlobBatch,
     WriteRows,
 )
+from odps_nb.wire.calls.core import JSON_TYPE
 
 TABLE = TableName(project="p1", table="t")
 REF = BlobReference("/wByZWYw")

@@ -27,12 +27,11 @@ from odps_nb.wire.calls import (
     WireRequest,
     WriteRowsAnswer,
     WriteSessionStateAnswer,
-    accepted_coding,
-    content_coding,
     decode_partition,
     decode_request,
     find_header,
 )
+from odps_nb.wire.calls.core import accepted_coding, content_coding
 from tests.support.wire.calls import READ_BODY, REQUEST_STRATEGIES, ROWS_BODY, SESSION, TABLE, wire
 
 

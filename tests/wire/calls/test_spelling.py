@@ -10,8 +10,6 @@ import pytest
 from odps_nb.errors import ArgumentError, FramingError
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, RowRangeSplit, TableName
 from odps_nb.wire.calls import (
-    ACCESS_TOKEN,
-    JSON_TYPE,
     REQUESTS,
     ROUTE_TOKEN,
     STREAM_TYPE,
@@ -40,6 +38,7 @@ from odps_nb.wire.calls import (
     WriteStreamAnswer,
     decode_request,
 )
+from odps_nb.wire.calls.core import ACCESS_TOKEN, JSON_TYPE
 from tests.support.wire.calls import READ_BODY, REF, ROWS_BODY, SESSION, TABLE, Pairs, spelled
 
 IN_SCHEMA = TableName(project="p1", schema="sc1", table="t")
