@@ -208,10 +208,6 @@ class GetWriteSchema(StorageCall):
 # -- streams ----------------------------------------------------------------------------------
 
 
-def _empty_schema() -> WriteSchema:
-    return WriteSchema(schema=TableSchema())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStreamAnswer(StorageAnswer):
     """A write stream: its schema and its state.
@@ -223,7 +219,9 @@ class WriteStreamAnswer(StorageAnswer):
 
     WHAT: ClassVar[str] = "answer about a write stream"
 
-    schema: Annotated[WriteSchema, _SCHEMA] = field(default_factory=_empty_schema)
+    schema: Annotated[WriteSchema, _SCHEMA] = field(
+        default_factory=lambda: WriteSchema(schema=TableSchema())
+    )
     table_id: Annotated[str | None, member("TableId", Fields.loose_text)] = None
     schema_version: Annotated[str | None, member("SchemaVersion", Fields.loose_text)] = None
     access_token: Annotated[str | None, member("AccessToken", Fields.header_text, text_or_none)] = (

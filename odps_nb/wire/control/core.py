@@ -28,11 +28,6 @@ def project_path(project: str, *rest: str) -> str:
     return "/".join(("", "projects", project, *rest))
 
 
-def table_path(project: str, table: str) -> str:
-    """Return the path of a table; a schema is a parameter (``docs/protocol.md`` section 9.2)."""
-    return project_path(project, "tables", table)
-
-
 def rest_request(
     path: str,
     params: Iterable[tuple[str, str]] = (),

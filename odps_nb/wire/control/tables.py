@@ -18,7 +18,6 @@ from odps_nb.wire.control.core import (
     paged,
     project_path,
     rest_request,
-    table_path,
     xml_body,
 )
 from odps_nb.wire.control.generated import decode_generated, encode_generated
@@ -144,7 +143,9 @@ class TableInfo:
             is_view=fields.boolean("isVirtualView", default=False),
             view_text=fields.text("viewText"),
             is_external=fields.boolean("isExternal", default=False),
-            properties=_simple(reserved),
+            properties={  # those that are texts, numbers or booleans
+                key: value for key in reserved if (value := reserved.simple(key)) is not None
+            },
             primary_key=reserved.texts("PrimaryKey"),
         )
 
@@ -176,13 +177,9 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
     )
 
 
-def _simple(reserved: Fields) -> dict[str, str]:
-    """Return the properties that are texts, numbers or booleans."""
-    return {key: value for key in reserved if (value := reserved.simple(key)) is not None}
-
-
 def _of_table(table: TableName, params: Pairs, scope: Scope) -> WireRequest:
-    path = table_path(table.project, table.table)
+    # a schema is a parameter (``docs/protocol.md`` section 9.2)
+    path = project_path(table.project, "tables", table.table)
     return rest_request(path, params, scope=scope, schema=table.schema)
 
 
