@@ -39,11 +39,6 @@ class ChecksumKind(str, Enum):
     CRC32 = "crc32"
     MD5 = "md5"
 
-    @property
-    def wire_type(self) -> int:
-        """The number in the footer's ``Type``."""
-        return _KINDS.index(self)
-
 
 _KINDS = tuple(ChecksumKind)  # the index is the number on the wire
 
@@ -147,7 +142,7 @@ class Footer:
 
     def encode(self) -> bytes:
         """Return the footer's JSON, spelled as pyodps spells it."""
-        checksum: dict[str, int | str | None] = {"Type": self.kind.wire_type}
+        checksum: dict[str, int | str | None] = {"Type": _KINDS.index(self.kind)}
         if self.kind is ChecksumKind.CRC32:
             checksum["Crc32"] = self.value
         elif self.kind is ChecksumKind.MD5:

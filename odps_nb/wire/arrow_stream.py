@@ -15,7 +15,7 @@ from typing import Literal
 
 from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
 from odps_nb.terms import Compression
-from odps_nb.wire._ipc_message import RECORD_BATCH, IpcMessage, parse_message
+from odps_nb.wire._ipc_message import IpcMessage, parse_message
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
@@ -146,7 +146,7 @@ class EndMarkerCheck:
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
         self._skip = 0  # bytes of a body still to come
-        self._total = self._batches = self._rows = 0
+        self._total = self._rows = 0
 
     def feed(self, chunk: BytesLike) -> None:
         """Check the next bytes of the decoded stream, cut anywhere."""
@@ -184,7 +184,6 @@ class EndMarkerCheck:
             self._skip, self._wanted = message.body_length, _PREFIX_SIZE
             needs = _BodyNeeds(message, self._max_decompressed)
             self._needs = None if needs.known else needs
-            self._batches += message.kind == RECORD_BATCH
             self._rows += message.rows
             return "prefix"
         if part == END_MARKER:
@@ -221,11 +220,6 @@ class EndMarkerCheck:
     def total(self) -> int:
         """Bytes read so far."""
         return self._total
-
-    @property
-    def batches(self) -> int:
-        """Record batches begun so far."""
-        return self._batches
 
     @property
     def rows(self) -> int:
