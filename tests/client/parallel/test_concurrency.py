@@ -19,8 +19,10 @@ from odps_nb.client.parallel.fan_out import (
     AdaptiveConcurrency,
     fan_out,
 )
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.sizes import READ_WORKERS
-from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import CancelledError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 from tests.support.sockets.scripted import (

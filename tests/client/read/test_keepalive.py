@@ -9,7 +9,9 @@ import time
 import pytest
 
 from odps_nb.client.parallel.fan_out import fan_out
-from odps_nb.client.read.splits import ReadSession, iter_batches, iter_split, plan_ranges
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.read.splits import iter_batches, iter_split
 from odps_nb.errors import SessionExpiredError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import RowRangeSplit, SessionStatus

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from odps_nb.arrow.text import as_bytes, fit_text, is_utf8, text_types
 from odps_nb.arrow.validation import Validator, validate
 from odps_nb.client.read.arrow_body import RowStream
-from odps_nb.client.read.splits import ReadSession, iter_split
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.splits import iter_split
 from odps_nb.errors import ConversionError, FramingError
 from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader

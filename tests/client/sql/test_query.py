@@ -272,11 +272,11 @@ def test_a_deadline_ends_the_wait_and_not_the_query():
     now = iter(range(100))
     with (
         ControlService(SubmitSql=[submitted()], GetInstance=[RUNNING]) as service,
-        service.client() as storage,
+        service.client(monotonic=lambda: float(next(now))) as storage,
     ):
         instance = submit_sql(storage, "select 1")
         with pytest.raises(RequestTimeoutError, match="still runs after 3 s"):
-            wait_sql(storage, instance, timeout=3, clock=lambda: float(next(now)))
+            wait_sql(storage, instance, timeout=3)
     assert "CancelInstance" not in service.calls
 
 

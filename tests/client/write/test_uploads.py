@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.write.parts import iter_parts
+from odps_nb.client.write.operations import iter_parts
 from odps_nb.errors import (
     AccessDeniedError,
     BrokenStreamError,
