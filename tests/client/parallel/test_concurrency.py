@@ -238,7 +238,7 @@ def test_a_policy_of_one_try_is_kept():
     assert len(service.calls["ReadRows"]) == 1
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
     haste=st.sets(st.integers(0, 50)),
