@@ -28,7 +28,8 @@ from benchmarks import _made_rows
 from benchmarks._measure import header
 from odps_nb.access.connection import Connection
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.client.write.session import commit_write, open_write_session, open_write_stream
+from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.spark.reading.task import ReadTask
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS
@@ -38,7 +39,7 @@ from odps_nb.wire.calls import CommitWriteSession, CreateReadSession
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.read.plan import ReadSession
 
 SPLITS = 100_000
 TASKS = 2_000
@@ -212,8 +213,8 @@ def commit(odps: Connection, streams: int) -> None:
     session = open_write_session(odps.storage, name)
 
     def lane(number: int) -> Any:
-        stream = open_write_stream(odps.storage, session.ref, f"{number:06d}-{number}")
-        return stream.close()
+        stream = WriteStream(odps.storage, session.ref, f"{number:06d}-{number}")
+        return stream.start().close()
 
     with timed() as took, ThreadPoolExecutor(4) as pool:
         receipts = list(pool.map(lane, range(streams)))

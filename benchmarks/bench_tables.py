@@ -15,7 +15,8 @@ import odps_nb
 from benchmarks._measure import Case, Goal, compare, header, summary
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
-from odps_nb.client.read.splits import ReadPlan, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
 from odps_nb.terms import Split, TableName
 from odps_nb.wire.calls import ReadRows
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobFile
+    from odps_nb.client.blob.file import BlobFile
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.seekable import SeekableBlob
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
@@ -169,7 +169,7 @@ class Blob:
             return open_seekable(
                 self._storage, self._reference, cache=kept, ask_size=self._ask_size
             )
-        from odps_nb.client.blob.many import open_blob
+        from odps_nb.client.blob.file import open_blob
 
         return open_blob(self._storage, self._reference, cancel=self._storage.operation())
 
@@ -342,7 +342,7 @@ class Blob:
 
     def _fetch_head(self, *, receive_buffer: int | None = None) -> BlobHead:
         if self._head is None:
-            from odps_nb.client.blob.head import fetch_blob_head
+            from odps_nb.client.blob.response import fetch_blob_head
 
             storage, token = self._storage, self._storage.operation()
             return self._learn(

@@ -17,7 +17,7 @@ from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
-from odps_nb.client.table_changes import create_table, drop_table
+from odps_nb.client.sql.definitions import create_table, drop_table
 from odps_nb.errors import StateError
 from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, TextOptions, shorten
 
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
+    from odps_nb.wire.frames import BlobRecord
 
 
 class Connection:

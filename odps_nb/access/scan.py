@@ -20,8 +20,9 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
-from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
-from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
+from odps_nb.client.read.resume import asks_for_micro, refused_in_micro
+from odps_nb.client.read.session import open_read_session, reopen_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import columns_with_types
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
 
 
 class Scan(RowForms, ForEngines):

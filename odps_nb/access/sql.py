@@ -136,7 +136,7 @@ class Result(RowForms):
     @property
     def page(self) -> str | None:
         """The address of the job's page in the console; ``None`` if there is none. One request."""
-        from odps_nb.client.sql.job_page import console_of, job_page
+        from odps_nb.client.sql.result import console_of, job_page
 
         storage = self._connection.storage
         console = console_of(storage)

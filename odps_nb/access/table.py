@@ -31,7 +31,7 @@ from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
 from odps_nb.client.read.increments import Bound, plan_increment
-from odps_nb.client.table_changes import add_partition, drop_partition, truncate_table
+from odps_nb.client.sql.definitions import add_partition, drop_partition, truncate_table
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible

@@ -45,10 +45,10 @@ _LOOK_BYTES, _LOOK_FILES = 16, 1000  # kept since the folder was looked at: part
 _log = logging.getLogger("odps_nb")
 
 
-class CachedBlob:
-    """The bytes of a blob in the cache; stays readable when the file is removed."""
+class StoredBlob:
+    """The bytes of a blob in a file; stays readable when the file is removed."""
 
-    def __init__(self, file: io.FileIO, size: int) -> None:
+    def __init__(self, file: io.BytesIO | io.FileIO, size: int) -> None:
         self._file = file
         self.size: int = size
 
@@ -94,7 +94,7 @@ class BlobCache:
         """Bytes of all files now; looks at each of them."""
         return sum(found.st_size for _, found in self._entries())
 
-    def find(self, reference: BlobReference) -> CachedBlob | None:
+    def find(self, reference: BlobReference) -> StoredBlob | None:
         """Return the blob's bytes, checked again, or ``None``; the caller closes them."""
         key = self._key(reference)
         path = self._path(key)
@@ -109,7 +109,7 @@ class BlobCache:
             found = _checked(file, key)
             if found is not None:
                 _touch(path)
-                return CachedBlob(file, found)
+                return StoredBlob(file, found)
         except OSError as error:
             _log.info("a cached blob is not readable: %s", error)
         except BaseException:
@@ -264,7 +264,6 @@ def _remove(path: Path) -> bool:
 
 DEFAULT_LIMIT = 4 << 30
 """Bytes of cached blobs where nothing else is said."""
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
@@ -288,10 +287,8 @@ def cache_limit(stated: str | None) -> int:
             option="blob_cache",
             hint='write e.g. "20 GB", or "off" to keep no blobs on disk',
         )
-    unit = _UNITS[match[2].lower()]
-    if match[3]:
-        unit = 1 << (10 * list(_UNITS).index(match[2].lower()))
-    return int(float(match[1]) * unit)
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
 
 
 def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:

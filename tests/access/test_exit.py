@@ -32,7 +32,9 @@ HALVES = {
     ),
     "one split": "it = odps.table(table).read(splits=1).batches(workers=1); next(it)",
     "storage level": (
-        "from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session\n"
+        "from odps_nb.client.read.plan import ReadPlan\n"
+        "from odps_nb.client.read.session import open_read_session\n"
+        "from odps_nb.client.read.splits import iter_batches\n"
         "session = open_read_session(odps.storage, ReadPlan(table=odps.table(table).name))\n"
         "it = iter_batches(odps.storage, session, workers=4); next(it)"
     ),

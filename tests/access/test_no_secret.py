@@ -18,13 +18,14 @@ import pytest
 import odps_nb
 from odps_nb.access.doctor import examine
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.blob.many import open_blob
+from odps_nb.client.blob.file import open_blob
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.progress import silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
 from odps_nb.client.options import ClientOptions
-from odps_nb.client.read.splits import ReadPlan, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError, explain
 from odps_nb.terms import BlobReference

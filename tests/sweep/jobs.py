@@ -18,7 +18,9 @@ import pyarrow as pa
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.blob.many import iter_blobs
-from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark.reading.task import ReadTask, read_split

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blobs.frames import FrameBlobs
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
 
@@ -161,7 +161,7 @@ class FrameBlobs:
         return {**seen, **self._heads}
 
     def _fetch(self, wanted: Sequence[str], progress: Progress, cancel: CancelToken) -> None:
-        from odps_nb.client.blob.head import fetch_blob_head
+        from odps_nb.client.blob.response import fetch_blob_head
         from odps_nb.client.parallel.fan_out import fan_out
 
         connection = self._open()

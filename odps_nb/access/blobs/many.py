@@ -18,10 +18,10 @@ from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.wire.frames import BlobRecord
 
 Reference = str | bytes | BlobReference | Blob
 

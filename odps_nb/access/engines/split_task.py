@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from odps_nb.access.elsewhere import profile_from_settings
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.session import ReadSession
+from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.splits import iter_split
 from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.checks import check_columns, check_count, check_partition
-from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.client.read.preview import fetch_preview
+from odps_nb.client.read.resume import asks_for_micro
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import AccessDeniedError, ConversionError, FramingError, InvalidRequestError
 from odps_nb.schema import text_as_binary

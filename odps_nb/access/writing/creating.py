@@ -10,8 +10,7 @@ from odps_nb.access.checks import check_overwrite, check_partition
 from odps_nb.access.writing.columns import check_same_partitions, columns_of, partitioned
 from odps_nb.access.writing.rows import WriteOptions, write_data
 from odps_nb.client.catalog import table_exists
-from odps_nb.client.sql.definitions import TableOptions
-from odps_nb.client.table_changes import create_table, drop_table
+from odps_nb.client.sql.definitions import TableOptions, create_table, drop_table
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName

@@ -23,7 +23,7 @@ from odps_nb.access.writing.sources import (
     require_partition_columns,
 )
 from odps_nb.client.catalog import table_exists
-from odps_nb.client.table_changes import create_table
+from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.generated import fill_generated

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from odps_nb.errors import ConnectError, LimitExceededError, ServiceError
@@ -98,9 +97,7 @@ class CallUpload(Generic[T]):
     def __enter__(self) -> CallUpload[T]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ConnectError):
             self._unreached()
-        self._upload.__exit__(kind, error, _)
+        self._upload.__exit__(kind, error, trace)

@@ -26,7 +26,7 @@ from odps_nb.notebook.preview.tile import UNREAD, Tile
 
 if TYPE_CHECKING:
     from odps_nb.access.blobs.column import BlobColumn
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.calls.progress import Progress
 
 #: Requests for blobs at a time, each for a few of them.

@@ -88,7 +88,7 @@ class Context:
 
     def show_page(self, instance_id: str) -> None:
         """Display the address of the page of a SQL instance, where the service has such pages."""
-        from odps_nb.client.sql.job_page import console_of, job_page
+        from odps_nb.client.sql.result import console_of, job_page
 
         storage = self.connection.storage
         if self._console is None or self._console[0] is not storage:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
 

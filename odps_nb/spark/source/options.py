@@ -24,7 +24,7 @@ from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan
+    from odps_nb.client.read.plan import ReadPlan
 
 #: What to use in place of options of other formats.
 _INSTEAD = {

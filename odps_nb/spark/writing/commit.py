@@ -13,7 +13,7 @@ from odps_nb.terms import TableName
 
 if TYPE_CHECKING:
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.write.session import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
 #: Streams of one session, and table partitions that one session makes out of the rows: what the

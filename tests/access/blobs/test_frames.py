@@ -71,7 +71,7 @@ def test_a_frame_shows_what_its_blobs_are_and_asks_nobody(odps: Connection, name
 
 
 def test_hostile_names_are_shown_harmless(odps: Connection) -> None:
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
 
     heads = {"aGk=": BlobHead(size=5, mime_type="a/b\x1b[2J", file_name="<b>\u202ex\n" + "y" * 99)}
     column = pd.Series(BlobArray._from_sequence(["aGk="], dtype=BlobDtype(FrameBlobs(odps, heads))))

@@ -243,7 +243,7 @@ def test_an_application_of_a_pyodps_entry_signs_too():
         "me",
         "k",
         project="p",
-        endpoint="http://h/api",
+        endpoint="http://127.0.0.1:9/api",  # pyodps looks there, and a name would take longer
         app_account=application,
         overwrite_global=False,  # else pyodps signs every later entry with it
     )

@@ -12,7 +12,7 @@ import pytest
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.sql.job_page import console_of, job_page
+from odps_nb.client.sql.result import console_of, job_page
 
 
 @contextmanager

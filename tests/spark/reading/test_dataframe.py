@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import odps_nb.spark
-from odps_nb.client.read.splits import plan_ranges
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.errors import (
     ArgumentError,
     InvalidRequestError,

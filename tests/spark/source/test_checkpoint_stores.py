@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from pyarrow.fs import FSSpecHandler, PyFileSystem, S3FileSystem
 
-from odps_nb.client.write.session import commit_write, open_write_session, open_write_stream
+from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ConfigError
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.stream_writer import commit_batch
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
-    from odps_nb.client.write.session import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
 
 Store = tuple["FileSystem", str, str]
 """A file system, a folder in it, and how Spark would name that folder."""
@@ -79,7 +80,7 @@ def plan(store: Store, *batches: int) -> None:
 
 def wrote(odps: Connection, table: Table, ids: list[int]) -> tuple[WriteSessionRef, Written]:
     session = open_write_session(odps.storage, table.name).ref
-    with open_write_stream(odps.storage, session, "0") as stream:
+    with WriteStream(odps.storage, session, "0").start() as stream:
         stream.write([pa.record_batch({"id": pa.array(ids, pa.int64())})])
     return session, Written(stream=stream.close())
 

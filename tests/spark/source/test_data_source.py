@@ -14,7 +14,8 @@ from pyspark.sql.datasource import DataSourceReader
 import odps_nb.spark
 from odps_nb import ClientOptions
 from odps_nb.access.partitions import PartitionRange
-from odps_nb.client.write.session import commit_write, open_write_stream
+from odps_nb.client.write.session import commit_write
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
 from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, SourceOptions
 from odps_nb.spark.source.options import ReadSettings, WriteSettings
@@ -173,7 +174,7 @@ def test_a_commit_takes_the_streams_of_the_messages_only(
     name = new_name("commit")
     writer = _writer(profile, odps, name)
     message = writer.write(iter([_batch()]))
-    with open_write_stream(odps.storage, writer.session, "someone-else") as stream:
+    with WriteStream(odps.storage, writer.session, "someone-else").start() as stream:
         stream.write([_batch()])
     writer.commit([message, writer.write(iter([]))])
     writer.commit([message])  # a commit that is asked for twice is the same commit

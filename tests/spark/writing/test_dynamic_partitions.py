@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.write.session import StreamReceipt, open_write_session
+from odps_nb.client.write.operations import StreamReceipt
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ArgumentError
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
@@ -183,7 +184,7 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
 ) -> None:
     from pyspark.sql.types import LongType, StringType, StructType
 
-    from odps_nb.client.write.session import open_write_stream
+    from odps_nb.client.write.stream import WriteStream
     from odps_nb.spark.source.data_source import OdpsWriter, _Message
     from odps_nb.spark.source.options import WriteSettings
     from odps_nb.wire.calls import GetWriteSession
@@ -193,7 +194,8 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
     )
     schema = StructType().add("id", LongType()).add("ds", StringType()).add("hour", LongType())
     made = OdpsWriter(settings, schema, "append")
-    streams = [open_write_stream(odps.storage, made.session, str(n)).close() for n in range(2)]
+    opened = [WriteStream(odps.storage, made.session, str(n)) for n in range(2)]
+    streams = [stream.start().close() for stream in opened]
     messages = [
         _Message(Written(stream=stream, partitions=(f"ds={n}",)))
         for n, stream in enumerate(streams)
