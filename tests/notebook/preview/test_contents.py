@@ -114,6 +114,14 @@ def test_netcdf_3_that_promises_too_much_is_refused():
     assert drawn(many + bytes(100)).notes == ("not decoded here: its header is none of netCDF",)
 
 
+def test_a_shape_that_repeats_a_long_name_takes_no_memory():
+    places = 4096
+    made = [b"CDF\1", struct.pack(">IIII", 0, 10, 1, MIB), b"a" * MIB, struct.pack(">I", 3)]
+    made += [bytes(8), struct.pack(">III", 11, 1, 1), b"v\0\0\0", struct.pack(">I", places)]
+    made += [bytes(4 * places + 8), struct.pack(">III", 1, 3, 0)]
+    assert drawn(b"".join(made)).notes == ()
+
+
 # -- RAR ------------------------------------------------------------------------------------------
 
 

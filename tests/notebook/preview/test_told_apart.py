@@ -54,6 +54,10 @@ def test_topojson_is_json_and_not_geojson():
     assert label(point.encode()) == "GeoJSON"
 
 
+def test_lines_of_json_may_be_null():
+    assert label(b'{"a": 1}\nnull\n{"a": 2}\n') == "JSON lines"
+
+
 def test_a_workbook_is_one_whatever_its_parts_are_called():
     book = document_files.xlsx()
     assert label(repacked(book, lambda name: name.replace("/", "\\"))) == "Excel"

@@ -49,7 +49,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _parses(text: str) -> bool:
-    return load_json(text) is not None
+    return load_json(text) is not None or text.strip() == "null"
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

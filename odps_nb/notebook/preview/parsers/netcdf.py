@@ -22,6 +22,7 @@ _TYPES: Final = {
 _NAMES: Final = {"S1": "char"}
 _MANY: Final = 4_096  # entries of one list, and dimensions of a variable
 _SHOWN: Final = 60
+_LONGEST: Final = 200  # characters of a name: a shape repeats it for each dimension
 
 
 def parse(data: bytes, options: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -101,7 +102,7 @@ class _Header:
         return count
 
     def _text(self) -> str:
-        return self._padded(self._number()).decode("utf-8", "replace")
+        return self._padded(self._number()).decode("utf-8", "replace")[:_LONGEST]
 
     def _padded(self, length: int) -> bytes:
         raw = self._take(length)
