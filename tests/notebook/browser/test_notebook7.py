@@ -1,7 +1,8 @@
 """Notebook 7: the extension colours SQL there, and an explorer does all that it does in JupyterLab.
 
-One notebook and one kernel for all; the tests run in order. Values of every kind, the screen
-reader and hostile texts are the same script as in JupyterLab: see test_explore.py.
+One notebook and one kernel for all; the tests run in order. Values of every kind, themes, the
+screen reader, hostile texts and exports are the same script and the same files as in JupyterLab:
+see test_explore.py.
 """
 
 from __future__ import annotations
@@ -9,21 +10,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.support.explored import (
     cancel_a_profile,
     cell,
     explorer,
-    look_at_a_theme,
     status,
     use_the_keyboard,
 )
-from tests.support.lab import Jupyter, await_kernel, exported, load, notebook, run_all, save
+from tests.support.lab import Jupyter, await_kernel, load, notebook, run_all, save
 
 pytestmark = pytest.mark.browser
 
@@ -107,11 +106,6 @@ def test_the_keyboard_alone_moves_turns_filters_and_opens(page: Page) -> None:
     use_the_keyboard(page, explorer(page, ORDERS))
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Dark", "JupyterLab Light"])
-def test_texts_are_readable_in_dark_and_light(page: Page, theme: str) -> None:
-    look_at_a_theme(page, explorer(page, ORDERS), theme)
-
-
 def test_the_sidebar_shows_tables(page: Page) -> None:
     page.evaluate("() => window.jupyterapp.shell.expandLeft('odps-nb-sidebar')")
     page.fill(".odpsNb-filter", "orders")
@@ -153,31 +147,3 @@ def test_reopened_with_trust_and_without_its_kernel_it_shows_the_static_view(
     assert not any(failed.nth(n).is_visible() for n in range(failed.count()))
     await_kernel(page, "seven.ipynb")
     end_kernel(page)
-
-
-def test_reopened_without_trust_it_shows_the_static_view(
-    page: Page, jupyter: Jupyter, saved: dict[str, Any]
-) -> None:
-    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
-    jupyter.write("untrusted7.ipynb", saved | {"cells": [*saved["cells"], added]})
-    load(page, jupyter, "untrusted7.ipynb", app="notebooks")
-    media, orders = static_tables(page)
-    expect(media).to_be_visible()
-    expect(orders).to_be_visible()
-    assert page.locator(".odps-x").count() == 0
-    assert "shipped" in orders.inner_text()
-    assert "sample of 64,000 of 2,048,000 rows" in page.locator("body").inner_text()
-    await_kernel(page, "untrusted7.ipynb")  # which the end of this file ends
-
-
-def test_an_export_shows_the_static_view(
-    browser: Browser, jupyter: Jupyter, saved: dict[str, Any], tmp_path: Path
-) -> None:
-    address = exported(jupyter.folder / "seven.ipynb", tmp_path / "saved.html")
-    context = browser.new_context(offline=True)
-    shown = context.new_page()
-    shown.goto(address, wait_until="domcontentloaded")
-    for table in static_tables(shown):
-        expect(table).to_be_visible()
-    assert "2,048,000 rows" in shown.locator("body").inner_text()
-    context.close()
