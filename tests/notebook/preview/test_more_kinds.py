@@ -126,7 +126,7 @@ def test_every_file_is_tried():
 @pytest.mark.parametrize("name", SAYS)
 def test_what_is_cut_or_has_a_hostile_name_is_still_a_tile(name):
     data = FILES[name]
-    for cut in (9, 21, 40, len(data) // 2, len(data) - 1):
+    for cut in (9, len(data) // 2, len(data) - 1):
         page = Page(tile(Value(data[:cut], NASTY, NASTY)).html)
         assert "script" not in page.tags
         assert NASTY in page.text
