@@ -19,7 +19,7 @@ with contextlib.suppress(ImportError):  # said by `picture`
 _LARGEST: Final = 4 << 20
 _MODES: Final = {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}
 _SAME: Final = 0.05
-"""A gamma that is nearer than this to 1/2.2 changes nothing, as in libpng."""
+"""A gamma that is nearer than this to 1/2.2 changes nothing without cHRM, as in Chromium."""
 
 
 def as_srgb(image: Image.Image) -> Image.Image:
@@ -48,7 +48,9 @@ def _translated(image: Image.Image, info: dict[Any, Any]) -> Image.Image:
         target = ImageCms.createProfile("sRGB")
         transform = ImageCms.buildTransform(source, target, image.mode, "RGB")
         return transform.apply(image)
-    if "srgb" in info or not gamma or image.mode == "CMYK" or abs(gamma * 2.2 - 1) < _SAME:
+    if "srgb" in info or not gamma or image.mode == "CMYK":
+        return image
+    if "chromaticity" not in info and abs(gamma * 2.2 - 1) < _SAME:
         return image
     light = (np.arange(256, dtype=np.float32) / 255) ** (1 / gamma)
     values = light[np.asarray(image)]
