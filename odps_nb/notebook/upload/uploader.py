@@ -160,7 +160,6 @@ class Uploader(LiveView):
     _lane = "upload"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
-        super().__init__()
         self._table, self._options = table, options
         self._create, self._accept = create, accept
         self._shown = self._writing = False
@@ -169,6 +168,7 @@ class Uploader(LiveView):
         self._pieces: Iterator[Wanted] = iter(())
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
+        super().__init__()
 
     def end(self) -> None:
         """Stop, and remove what came from the browser; called when the interpreter exits, too."""

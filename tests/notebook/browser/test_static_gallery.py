@@ -118,14 +118,8 @@ def visit(context, site):
 
 
 @pytest.fixture(scope="module")
-def grid(visit, samples):
-    """The gallery of all samples as it is shown at first."""
-    return visit(document(gallery.mimebundle(samples)["text/html"]))
-
-
-@pytest.fixture(scope="module")
 def drawn(visit, samples):
-    """The same with pages drawn."""
+    """The gallery of all samples with pages drawn."""
     return visit(document(gallery.mimebundle(samples, render=True)["text/html"]))
 
 
@@ -177,11 +171,9 @@ def assert_quiet(page, site):
     assert [url for url in page.left if not url.startswith("data:")] == [site.url]
 
 
-@pytest.mark.parametrize("shown", ["grid", "drawn"])
-def test_no_script_runs_and_no_request_leaves_a_gallery(request, site, samples, shown):
-    page = request.getfixturevalue(shown)
-    assert page.locator("figure").count() == len(samples)
-    assert_quiet(page, site)
+def test_no_script_runs_and_no_request_leaves_a_gallery(drawn, site, samples):
+    assert drawn.locator("figure").count() == len(samples)
+    assert_quiet(drawn, site)
 
 
 def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
@@ -225,8 +217,8 @@ def test_a_drawn_page_has_no_form_and_no_link(drawn, site):
     assert drawn.url == site.url
 
 
-def test_pictures_and_players_do_show_and_load(grid):
-    page = grid
+def test_pictures_and_players_do_show_and_load(drawn):
+    page = drawn
     broken = page.evaluate(
         "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
     )
@@ -258,8 +250,8 @@ def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
     page.close()
 
 
-def test_the_keyboard_reaches_every_tile_in_order(grid):
-    page = grid
+def test_the_keyboard_reaches_every_tile_in_order(drawn):
+    page = drawn
     labels = page.evaluate(
         "() => [...document.querySelectorAll('figure')].map(f => f.getAttribute('aria-label'))"
     )
@@ -278,12 +270,12 @@ def test_the_keyboard_reaches_every_tile_in_order(grid):
 
 
 @pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
-def test_text_has_contrast_on_light_and_dark_paper(grid, paper, ink):
-    grid.evaluate(
+def test_text_has_contrast_on_light_and_dark_paper(drawn, paper, ink):
+    drawn.evaluate(
         "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
         [paper, ink],
     )
-    colours = grid.evaluate(
+    colours = drawn.evaluate(
         "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
         ".map(e => getComputedStyle(e).color))]"
     )

@@ -150,7 +150,7 @@ def test_a_cut_picture_shows_hex_and_one_line_of_reason(samples):
 def test_every_sample_cut_anywhere_becomes_a_tile(samples):
     for name, blob in samples.items():
         length = len(blob.data)
-        for cut in {9, length // 2, length - 1}:
+        for cut in (length // 2, length - 1):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 made = tile(Value(blob.data[:cut], blob.mime_type, name), render=True)

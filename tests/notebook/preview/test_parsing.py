@@ -26,7 +26,7 @@ from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client, process
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
 from odps_nb.parsing.values import Limits, UnshowableError
-from tests.support.previews import Column
+from tests.support.previews import NASTY, Column, Seen
 from tests.support.samples import encode
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
@@ -476,6 +476,24 @@ def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     made = tile(Value(good()), size=GRID)
     assert "<img" not in made.html
     assert "the parser returned no picture" in made.html
+
+
+def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
+    """Its texts are escaped, its types checked, and its length is bounded by that of the tile."""
+    good = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
+
+    def answered(**found):
+        answer = Parsed(found={**good, "note": NASTY, **found}, data=b"")
+        monkeypatch.setattr("odps_nb.notebook.preview.parsing.parse", lambda *a, **k: answer)
+        return tile(Value(b"SQLite format 3\0"), size=GRID)
+
+    assert {"script", "img"}.isdisjoint(Seen(answered().html).tags)
+    assert answered().html.count("alert(2)") >= 4
+    for wrong in ({name: [1]} for name in good if name != "lines"):
+        assert "(invalid answer)" in answered(**wrong).notes[0], wrong
+    assert "(invalid answer)" in answered(head=[], lines=[1]).notes[0]
+    for much in ({"rows": [["x" * 99]] * 6_000}, {"facts": ["x" * 99] * 10_000}):
+        assert "too large to show" in answered(**much).notes[0]
 
 
 def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
