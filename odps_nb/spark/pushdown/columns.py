@@ -81,7 +81,7 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
     """Whether an expression, or a select in it, has a star for relations of this select.
 
-    That of ``count(*)`` is none.
+    The star of ``count(*)`` does not count.
     """
     from sqlglot import exp
 

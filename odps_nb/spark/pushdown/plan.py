@@ -12,7 +12,7 @@ from odps_nb.filters.evaluate import mask_of
 from odps_nb.filters.tree import ColumnValue, Node, text_of, with_columns
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.columns import used_columns
-from odps_nb.spark.pushdown.conditions import Computed, columns_in, computed_in
+from odps_nb.spark.pushdown.conditions import Computed, columns_in, computed_in, within_length
 from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.spark.pushdown.scopes import parts_of
@@ -20,7 +20,7 @@ from odps_nb.terms import PartitionSpec, TableName, shorten
 
 _SHOWN = 200
 Row = Mapping[str, Value | None]
-#: What Spark says of computed conditions, by the values of their columns.
+#: Spark's results for computed conditions, keyed by partition values.
 Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 
 
@@ -88,7 +88,7 @@ def plan_reads(
             table=table,
             schema=schema,
             columns=used_columns(query, reference, schema),
-            conditions=tuple(one for one in found if one not in chooses),
+            conditions=within_length(one for one in found if one not in chooses),
             partition_conditions=chooses,
             limit=_limit(query, reference, schemas, limit) if len(chooses) == len(found) else None,
         )
@@ -100,8 +100,9 @@ def with_partitions(
 ) -> TableRead:
     """Choose the partitions that the query may need.
 
-    A partition is dropped only by its own values. If too many are left, or one that no request can
-    name without doubt, the rows are filtered by the condition instead.
+    ``answers`` are Spark's results for computed conditions, keyed by partition values. A partition
+    is dropped only by its own values. If too many are left, or one whose name cannot be sent
+    reliably, the rows are filtered by the condition instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
@@ -114,7 +115,8 @@ def with_partitions(
     if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
         return read
     sent = (one for one in read.partition_conditions if not any(computed_in(one)))
-    return replace(read, partitions=None, conditions=(*read.conditions, *sent), limit=None)
+    conditions = within_length((*read.conditions, *sent))
+    return replace(read, partitions=None, conditions=conditions, limit=None)
 
 
 def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:

@@ -103,7 +103,7 @@ def register(
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
-    `progress` is as of `odps_nb.spark.read`. Streams are silent, and so is Spark Connect.
+    `progress` works as in `odps_nb.spark.read`. Streams and Spark Connect show none.
 
     Examples
     --------

@@ -171,7 +171,7 @@ class TableVersions:
             return reopen_read_session(self.storage, plan, session_id)
 
     def require_table(self, table: str) -> None:
-        """Raise `ConflictError` if the table was dropped and made again before the last session."""
+        """Raise if the table was dropped and re-created before the last session was opened."""
         if (found := self._identity()) != table:
             raise ConflictError(
                 f"{self._settings.read.table} is another table than the one that the stream read: "

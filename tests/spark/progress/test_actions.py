@@ -231,6 +231,22 @@ def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_ye
     assert len(stoppable.trackers) == 1
 
 
+def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    later = gated(frame, gate).repartition(1)  # a stage of its own, and a job with AQE
+    action = Action(frame.repartition(1).union(later).count)
+    listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
+    runs = runs_of(spark.sparkContext)
+    assert spark.sparkContext.statusTracker().getActiveJobsIds()
+    runs.settle()  # the cell of the action ends, and the next one is interrupted
+    runs.settle(KeyboardInterrupt())
+    gate.touch()
+    assert action.result() == 2 * ROWS
+    assert listener.wait_end().phase is Phase.DONE
+
+
 def test_an_interrupt_in_a_watched_action_cancels_it(
     spark: SparkSession, slow: Connection, numbers: str, stall: Callable[..., None]
 ) -> None:
