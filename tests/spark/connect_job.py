@@ -87,7 +87,7 @@ def roads(spark: SparkSession, odps: Connection, name: str) -> dict[str, Any]:
     media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
     told["blobs"] = {
         row.name: row.digest
-        for row in odps_nb.spark.blob_map(media, "content", _digest, "digest string", odps=odps)
+        for row in odps_nb.spark.blob_map(media, odps, "content", _digest, "digest string")
         .select("name", "digest")
         .collect()
     }

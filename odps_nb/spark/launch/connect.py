@@ -115,7 +115,7 @@ def check_session(spark: object) -> None:
 
 def check_dataframe(df: object) -> None:
     """Raise `ArgumentError` unless this is a DataFrame of Spark, classic or Connect."""
-    _check("df", df, "a DataFrame of Spark", "sparkSession", "(df, odps, table)")
+    _check("df", df, "a DataFrame of Spark", "sparkSession", "(df, odps, …)")
 
 
 def _check(argument: str, value: object, wanted: str, has: str, order: str) -> None:

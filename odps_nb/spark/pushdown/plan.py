@@ -143,21 +143,25 @@ def _held(
 
 
 def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
-    names = columns_in(condition)
+    # With a null the condition does not hold, unless Spark has not answered.
+    names, unknown = columns_in(condition), set[int]()
     sure = [row for row in rows if all(row[name] is not None for name in names)]
     columns = {name: pa.array([row[name] for row in sure]) for name in names}
 
     def as_column(one: ColumnValue) -> ColumnValue:
         if not isinstance(one, Computed):
             return one
-        keys = (tuple(row[column.name] for _, column in one.names) for row in sure)
+        found = answers.get(one, {})
+        keys = [tuple(row[column.name] for _, column in one.names) for row in sure]
+        unknown.update(place for place, key in enumerate(keys) if key not in found)
         name = f"{len(columns)} computed"
-        columns[name] = pa.array([answers.get(one, {}).get(key) for key in keys], pa.bool_())
+        columns[name] = pa.array(map(found.get, keys), pa.bool_())
         return ColumnValue(name, one.kind, one.code, one.type_text)
 
     tree = with_columns(condition, as_column)
-    mask = iter(mask_of(tree, columns, len(sure)).to_pylist() if sure else [])
-    return [next(mask) if all(row[n] is not None for n in names) else None for row in rows]
+    mask = mask_of(tree, columns, len(sure)).to_pylist() if sure else []
+    held = iter([one if place in unknown else bool(one) for place, one in enumerate(mask)])
+    return [next(held) if all(row[n] is not None for n in names) else None for row in rows]
 
 
 def _limit(

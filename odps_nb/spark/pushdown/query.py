@@ -346,7 +346,7 @@ def _open(
     from odps_nb.spark.tasks.types import spark_schema
 
     reads = [_with_types(read) for read in reads]
-    plans = {read: _read_plan(read, storage) for read in reads if not read.is_empty}
+    plans = {read: _read_plan(read) for read in reads if not read.is_empty}
     opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
@@ -371,18 +371,19 @@ def _with_types(read: TableRead) -> TableRead:
     return dataclasses.replace(read, columns=tuple(name for name in read.columns if name in kept))
 
 
-def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:
-    from odps_nb.access.reading.planning import ReadOptions, plan_read
+def _read_plan(read: TableRead) -> ReadPlan:
+    from odps_nb.client.read.plan import ReadPlan
 
-    options = ReadOptions(
+    return ReadPlan(
+        table=read.table,
         columns=read.columns,
+        partition_columns=tuple(column.name for column in read.schema.partition_columns),
+        partitions=read.partitions or (),  # spelled as the service listed them
+        condition=AllOf(read.conditions) if read.conditions else None,
+        schema=read.schema,
         limit=read.limit,
         timestamp_unit=TimeUnit.MICRO,  # Spark has no other
     )
-    plan = plan_read(read.table, lambda: read.schema, options, storage)
-    # As the service listed them: what it spells in its own way is not checked.
-    condition = AllOf(read.conditions) if read.conditions else None
-    return dataclasses.replace(plan, partitions=read.partitions or (), condition=condition)
 
 
 def _side_by_side(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.client.read.increments import Bound
     from odps_nb.client.read.splits import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
@@ -58,6 +59,9 @@ def read(
     compression: str | Compression | None = None,
     text: str = "strict",
     char_padding: bool = False,
+    since: Bound | None = None,
+    until: Bound | None = None,
+    changes: bool = False,
     progress: Progress = None,
 ) -> DataFrame:
     """Return a table as a DataFrame; the rows are read when an action needs them.
@@ -86,6 +90,8 @@ def read(
         of such bytes, ``"binary"`` returns all text of data columns as ``binary``.
     char_padding
         Keep the blanks at the end of CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
+    since, until, changes
+        Read what versions added or changed, as in `Table.read`.
     progress
         Progress display of every action. By default a card in a notebook, in the cell of the
         action, and a line in a terminal; ``False`` disables it.
@@ -96,6 +102,8 @@ def read(
         No such table or column; close names are in the hint.
     ArgumentError
         An argument that makes no sense.
+    ConflictError
+        A version after ``since`` replaced rows.
     ConversionError
         Spark has no type for a column that ``columns`` names. Without ``columns``, such columns are
         left out with a warning.
@@ -126,6 +134,9 @@ def read(
             compression=compression,
             text=text,
             char_padding=char_padding,
+            since=since,
+            until=until,
+            changes=changes,
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)

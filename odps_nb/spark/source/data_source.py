@@ -85,12 +85,14 @@ def register(
     options; what `options` gives is hidden there, by this session only.
 
     Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (as of
-    `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and
-    ``compression``; those of a writer ``table``, ``partition``, ``overwrite``,
+    `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``,
+    ``compression``, ``text``, ``char_padding``, ``since``, ``until`` and ``changes``; those of a
+    writer ``table``, ``partition``, ``overwrite``,
     ``max_partitions``, ``create``, ``partitioned_by`` (as of `odps_nb.spark.write`) and
     ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
-    ``readStream`` takes the options of a reader but ``limit`` and the partition ``latest``, and
+    ``readStream`` takes the options of a reader except ``limit``, ``since``, ``until``, ``changes``
+    and the partition ``latest``, and
     ``starting_version`` (the rows that are there first: ``"earliest"``, the default; what comes
     from now on: ``"latest"``; or the number of a version to begin after),
     ``max_versions_per_trigger`` or

@@ -14,6 +14,7 @@ from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.sources import FIELDS
+from odps_nb.client.read.increments import CHANGE
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.secret import hidden
@@ -40,7 +41,7 @@ _INSTEAD = {
     "max_versions_per_trigger or max_rows_per_trigger limit what a micro-batch reads": (
         *("maxbytespertrigger", "maxfilespertrigger", "maxoffsetspertrigger"),
     ),
-    "changes are read by odps.table(name).read(since=…, changes=True)": (
+    '.option("since", 7).option("changes", True) of spark.read reads changes': (
         *("changes", "readchangedata", "readchangefeed"),
     ),
     "skip_overwrites leaves out versions that replaced rows": (
@@ -64,7 +65,7 @@ _STREAM_ONLY = frozenset(
         *("skip_overwrites", "starting_version"),
     }
 )
-_STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
+_STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | _STREAM_ONLY
 _CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog gives each option of ``CREATE TABLE … USING odps`` behind this prefix as well.
@@ -168,6 +169,9 @@ class ReadSettings:
             compression=Compression.of(given.get("compression")),
             text=TextMode.of(given.get("text")),
             char_padding=_flag(given, "char_padding"),
+            since=_bound(given, "since"),
+            until=_bound(given, "until"),
+            changes=_flag(given, "changes"),
         )
         return cls(profile=profile, table=table, options=options)
 
@@ -175,16 +179,20 @@ class ReadSettings:
         """Return the selected columns, data columns first."""
         if self.options.text is TextMode.BINARY:
             schema = text_as_binary(schema)
-        if self.options.columns is None:
-            return schema
-        wanted = set(check_columns(self.options.columns, schema, self.table))
-        return TableSchema(
-            columns=tuple(c for c in schema.columns if c.name in wanted),
-            partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
-        )
+        if self.options.columns is not None:
+            wanted = set(check_columns(self.options.columns, schema, self.table))
+            schema = TableSchema(
+                columns=tuple(c for c in schema.columns if c.name in wanted),
+                partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
+            )
+        if self.options.changes:
+            schema = dataclasses.replace(schema, columns=(*schema.columns, CHANGE))
+        return schema
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
         """Return the plan that reads these columns; costs one request."""
+        if self.options.changes:
+            columns = [name for name in columns if name != CHANGE.name]
         return plan_of(storage, self.table, dataclasses.replace(self.options, columns=columns))
 
 
@@ -301,6 +309,11 @@ class StreamReadSettings:
         """Return the plan that reads what versions added, or the whole table; one request."""
         plan = self.read.plan(storage, columns)
         return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
+
+
+def _bound(given: Mapping[str, str], name: str) -> int | str | None:
+    text = given.get(name)
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _start(given: Mapping[str, str]) -> int | None:

@@ -35,7 +35,7 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
             return Profile.resolve(None)
         except ConfigError as error:
             error.add_note("no connection was passed, so the environment was asked")
-            error.hint = "pass the connection: odps=odps" + (
+            error.hint = "pass the connection, which odps_nb.connect() returns" + (
                 f"; or {error.hint}" if error.hint else ""
             )
             raise

@@ -174,7 +174,7 @@ def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
     odps: Connection, failing: DataFrame
 ) -> None:
     made = odps_nb.spark.blob_map(
-        failing, "pic", _size, "size long", on_error="why", retries=1, odps=odps
+        failing, odps, "pic", _size, "size long", on_error="why", retries=1
     )
     assert made.columns == ["id", "pic", "size", "why"]
     assert _pythons(made) == 1
@@ -184,7 +184,7 @@ def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
         *("", "ValueError", "ConversionError", "", "ValueError", "")
     ]
     again = odps_nb.spark.blob_map(
-        made, "pic", lambda blob: {"name": blob.file_name}, "name string", odps=odps
+        made, odps, "pic", lambda blob: {"name": blob.file_name}, "name string"
     )
     assert _pythons(again) == 1
     rows = sorted(again.collect())
@@ -197,7 +197,7 @@ def test_what_spark_makes_in_between_is_a_python_of_its_own(
 ) -> None:
     def sizes(frame: DataFrame) -> DataFrame:
         return odps_nb.spark.blob_map(
-            frame, "pic", lambda blob: {"size": len(blob.data)}, "size long", odps=odps
+            frame, odps, "pic", lambda blob: {"size": len(blob.data)}, "size long"
         )
 
     assert _pythons(sizes(failing.filter("id > 2"))) == 2
@@ -215,15 +215,15 @@ def test_an_error_of_a_task_names_its_row(
     spark: SparkSession, odps: Connection, references: list[str]
 ) -> None:
     failing = odps_nb.spark.read(spark, odps, "failing", splits=1)
-    made = odps_nb.spark.blob_map(failing, "pic", _size, "size long", odps=odps)
+    made = odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long")
     with pytest.raises(Exception, match="no use for b'bad one'") as caught:
         made.collect()
     named = f"row 1 of partition 0 · reference '{references[1]}' · file 'bad one.txt' · request id"
     assert named in str(caught.value)
     unknown = failing.selectExpr(f"'{UNKNOWN}' as pic").limit(1)
-    made = odps_nb.spark.with_blobs(unknown, "pic", on_error="null", odps=odps)
+    made = odps_nb.spark.with_blobs(unknown, odps, "pic", on_error="null")
     assert [row.blob for row in made.collect()] == [None]
-    made = odps_nb.spark.with_blobs(unknown, "pic", odps=odps)
+    made = odps_nb.spark.with_blobs(unknown, odps, "pic")
     with pytest.raises(Exception, match="does not know the blob") as caught:
         made.collect()
     assert isinstance(from_spark(caught.value), NotFoundError)
@@ -238,7 +238,7 @@ def test_an_error_of_the_read_is_told_once(
     request.addfinalizer(lambda: (misbehave(slow), slow.drop_table("broken")))
     slow.table("broken").write(pa.table({"id": [1], "pic": [b"x"]}), progress=False)
     frame = odps_nb.spark.read(spark, slow, "broken")
-    made = odps_nb.spark.blob_map(frame, "pic", _size, "size long", odps=slow)
+    made = odps_nb.spark.blob_map(frame, slow, "pic", _size, "size long")
     misbehave(slow, {"action": "TableRead", "fault": "expire", "times": 0})
     with pytest.raises(Exception, match="read the table again") as caught:
         made.collect()
@@ -258,7 +258,7 @@ def test_arguments_are_checked_before_a_task_runs(odps: Connection, failing: Dat
         for value in values:
             more: dict[str, Any] = {argument: value}
             with pytest.raises(ArgumentError) as caught:
-                odps_nb.spark.blob_map(failing, "pic", _size, "size long", odps=odps, **more)
+                odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long", **more)
             assert caught.value.argument == argument, value
 
 
@@ -272,6 +272,6 @@ def test_the_example_of_the_readme_needs_no_environment(
     exec(example, names)
     assert names["sizes"].first().bytes > 0
     with pytest.raises(ConfigError, match="no connection was passed") as caught:
-        odps_nb.spark.blob_map(names["media"], "content", _size, "bytes long")
+        odps_nb.spark.blob_map(names["media"], None, "content", _size, "bytes long")
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("pass the connection: odps=odps")
+    assert caught.value.hint.startswith("pass the connection")

@@ -171,7 +171,7 @@ def test_blobs_and_writes_are_told(
 ) -> None:
     media = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"], progress=silent)
     sizes = odps_nb.spark.blob_map(
-        media, "content", lambda blob: (len(blob.data),), "size int", odps=odps, progress=listener
+        media, odps, "content", lambda blob: (len(blob.data),), "size int", progress=listener
     )
     found = [row.size for row in sizes.collect() if row.size is not None]
     end = listener.wait_end()

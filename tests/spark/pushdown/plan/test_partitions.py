@@ -123,9 +123,14 @@ def test_a_limit_is_sent_only_where_nothing_is_left_to_spark(text, limit):
 def test_a_limit_is_sent_only_where_the_answers_of_spark_decide():
     (read,) = reads("select id from a where ds = 20240101 limit 5")
     (asked,) = computed_in(read.partition_conditions[0])
-    unsure = {(day,): None if day == "20240102" else True for day in DAYS}
+    told: dict[tuple[object, ...], bool | None] = {(DAYS[0],): True, (DAYS[1],): None}
     assert with_partitions(read, KNOWN).limit is None
-    assert with_partitions(read, KNOWN, {asked: unsure}).limit is None
+    assert with_partitions(read, KNOWN, {asked: told}).limit is None
+    chosen = with_partitions(read, KNOWN, {asked: {**told, (DAYS[2],): False}})
+    assert (chosen.limit, [str(one) for one in chosen.partitions]) == (
+        5,
+        ["ds=20240101,hour=1", "ds=20240101,hour=22"],
+    )
 
 
 def test_the_smaller_limit_counts():
