@@ -37,8 +37,6 @@ NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
 of a column for which the function returns `odps_nb.NewBlob` or bytes.
 """
 
-_MOST_RETRIES = 100
-
 
 def blob_map(
     df: DataFrame,
@@ -48,7 +46,6 @@ def blob_map(
     schema: StructType | str,
     *,
     on_error: str = "raise",
-    retries: int | None = None,
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> DataFrame:
@@ -64,10 +61,11 @@ def blob_map(
         The column of blob references, as a read gives them. Where it is null, `fn` is not called
         and the new columns are null.
     fn
-        Called once per row, on an executor, with ``data``, ``mime_type`` and ``file_name`` of one
-        verified blob. Returns a dict (absent keys are null), a tuple in the order of `schema`, or
-        ``None`` for nulls. For a column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or
-        bytes, which `odps_nb.spark.write` then uploads.
+        Called on an executor, once per row and attempt of its task (``spark.task.maxFailures``),
+        with ``data``, ``mime_type`` and ``file_name`` of one verified blob. Returns a dict (absent
+        keys are null), a tuple in the order of `schema`, or ``None`` for nulls. For a column of
+        type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write`
+        then uploads.
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
     on_error
@@ -76,9 +74,6 @@ def blob_map(
         row and its reference. ``"null"`` gives nulls for its new columns. Any other text is the
         name of one more string column for the error of such a row. A service that does not respond
         or refuses the keys ends the job in any case.
-    retries
-        Maximum number of retries of a request for blobs, within two minutes. Default: 6. Spark
-        retries a task, and `fn` with it, up to ``spark.task.maxFailures`` times.
     compression
         Content coding of the blobs in transit.
     progress
@@ -108,7 +103,7 @@ def blob_map(
     from pyspark.sql.types import StructType
 
     asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    task = partial(BlobTask, fn=fn, retries=retries, compression=Compression.of(compression))
+    task = partial(BlobTask, fn=fn, compression=Compression.of(compression))
     return _mapped(df, odps, ref_column, task, asked, "schema", on_error, progress)
 
 
@@ -120,7 +115,6 @@ def with_blobs(
     column: str = "blob",
     max_blob_bytes: int = 16_000_000,
     on_error: str = "raise",
-    retries: int | None = None,
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> DataFrame:
@@ -132,7 +126,7 @@ def with_blobs(
 
     Parameters
     ----------
-    df, odps, ref_column, on_error, retries, compression, progress
+    df, odps, ref_column, on_error, compression, progress
         As in `blob_map`. Where the reference is null, the new column is.
     column
         Name of the new column.
@@ -169,7 +163,7 @@ def with_blobs(
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
     coding = Compression.of(compression)
-    task = partial(BlobTask, fn=_whole, retries=retries, compression=coding, largest=max_blob_bytes)
+    task = partial(BlobTask, fn=_whole, compression=coding, largest=max_blob_bytes)
     return _mapped(df, odps, ref_column, task, added, "column", on_error, progress)
 
 
@@ -197,7 +191,7 @@ def _mapped(
     # A null reference makes nulls, whatever the schema promises.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
     index = _checked_column(df.schema, ref_column, added, option)
-    error_column = _error_column(on_error, task.keywords["retries"])
+    error_column = _error_column(on_error)
     whole = StructType([*df.schema.fields, *added.fields])
     if error_column is not None:
         _require_new([error_column], whole, "on_error")
@@ -222,19 +216,13 @@ def _mapped(
     return map_in_arrow(df, map_blobs, whole)
 
 
-def _error_column(on_error: str, retries: int | None) -> str | None:
-    """Check the arguments about errors; return the column of error texts, if there is one."""
+def _error_column(on_error: str) -> str | None:
+    """Check `on_error`; return the column of error texts, if there is one."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
             f"on_error is {on_error!r}",
             argument="on_error",
             hint="'raise', 'null', or the name of a new column for the text of the error",
-        )
-    if retries is not None and not (type(retries) is int and 0 <= retries <= _MOST_RETRIES):
-        raise ArgumentError(
-            f"retries is {retries!r}",
-            argument="retries",
-            hint=f"a whole number from 0 to {_MOST_RETRIES}, or None for the default",
         )
     return None if on_error in ("raise", "null") else on_error
 

@@ -71,7 +71,6 @@ class BlobTask:
     largest: int | None = None
     goes_on: bool = False
     error_column: str | None = None
-    retries: int | None = None
     counter: TaskCounter | None = None
 
 
@@ -80,7 +79,7 @@ def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     with (
         task_errors(f"blobs of column {task.name!r}"),
         counted(task.counter) as tracker,
-        task.profile.open(retries=task.retries) as storage,
+        task.profile.open() as storage,
     ):
         resources, first = _Resources(task, storage, tracker, _partition()), 0
         for batch in batches:

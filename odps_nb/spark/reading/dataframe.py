@@ -20,12 +20,7 @@ from odps_nb.spark.reading.plan import (
     read_activity,
     read_name,
 )
-from odps_nb.spark.reading.statistics import (
-    attach_facts,
-    count_from_facts,
-    planned_size,
-    split_rows,
-)
+from odps_nb.spark.reading.statistics import planned_size, split_rows, with_known_count
 from odps_nb.spark.reading.task import ReadTask, read_split
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
@@ -67,8 +62,9 @@ def read(
     """Return a table as a DataFrame; the rows are read when an action needs them.
 
     The read session is opened here: every action sees the same rows, until the session expires
-    and actions raise `SessionExpiredError`. `facts` has what the session reports; ``count()`` of
-    this DataFrame is answered from it, without a job. ``explain()`` names what is read.
+    and actions raise `SessionExpiredError`. ``count()`` of this DataFrame returns the row count of
+    the session, without a job, if the service reports it. ``explain()`` names what is read. For
+    the row count, size and expiry of the session make the DataFrame of a `Scan` (`Scan.to_spark`).
 
     Parameters
     ----------
@@ -140,7 +136,8 @@ def read(
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        return count_from_facts(session_dataframe(spark, storage, session, plan, progress))
+        frame = session_dataframe(spark, storage, session, plan, progress)
+        return with_known_count(frame, session)
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
@@ -157,7 +154,8 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
 
     session = cut_session(scan.session, scan.plan)
     with StorageClient(scan.profile) as storage:
-        return count_from_facts(session_dataframe(spark, storage, session, scan.plan, progress))
+        frame = session_dataframe(spark, storage, session, scan.plan, progress)
+        return with_known_count(frame, session)
 
 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
@@ -205,4 +203,4 @@ def session_dataframe(
         frame = map_in_arrow(numbers, read_splits, schema, name=read_name(session, plan))
     if session.limit is not None and session.row_count is None:
         frame = frame.limit(session.limit)  # the splits hold more rows than that
-    return attach_facts(frame, session)
+    return frame

@@ -8,6 +8,7 @@ from one to the next: what is set after ``__init__`` is lost, and each method im
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -25,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from odps_nb.client.calls.progress import Phase
+from odps_nb.secret import Hidden
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import Activity, TaskCounter
 from odps_nb.spark.source.options import (
@@ -47,14 +49,7 @@ if TYPE_CHECKING:
     from odps_nb.spark.writing.task import Written
 
 
-class SourceOptions(dict[str, str]):
-    """Options of a reader or writer: a dict whose repr shows no values."""
-
-    def __repr__(self) -> str:
-        return f"SourceOptions({', '.join(self)})"
-
-
-def options(odps: Connection | Profile | str | None = None) -> SourceOptions:
+def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
 
     `register` with a connection needs none of them. Options of a DataFrame reader or writer are
@@ -69,7 +64,7 @@ def options(odps: Connection | Profile | str | None = None) -> SourceOptions:
     >>> spark.read.format("odps").options(**connected, columns="id").load("orders").columns
     ['id']
     """
-    return SourceOptions(profile_of(odps).as_options())
+    return Hidden(profile_of(odps).as_options())
 
 
 def register(
@@ -189,8 +184,8 @@ class OdpsDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Open a write session once the columns of `schema` fit the table."""
         with task_errors('format("odps")'):
-            mode = "overwrite" if overwrite else "append"
-            return OdpsWriter(WriteSettings.of(self._given()), schema, mode, self.counter)
+            settings = WriteSettings.of(self._given())
+            return OdpsWriter(settings, schema, self.counter, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow the columns of `schema`; nothing is asked yet."""
@@ -273,16 +268,13 @@ class OdpsWriter(DataSourceArrowWriter):
         self,
         settings: WriteSettings,
         schema: StructType,
-        mode: str,
         counter: TaskCounter | None = None,
+        *,
+        overwrite: bool,
     ) -> None:
         from odps_nb.access.writing.creating import NewTable
-        from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.calls.storage import StorageClient
-        from odps_nb.client.write.session import open_write_session
-        from odps_nb.spark.writing.checks import check_frame, create_if_missing
-        from odps_nb.spark.writing.dataframe import write_target
-        from odps_nb.spark.writing.task import WriteTask
+        from odps_nb.spark.writing.checks import create_if_missing
 
         with contextlib.ExitStack() as stack:
             storage = stack.enter_context(StorageClient(settings.profile))
@@ -291,22 +283,9 @@ class OdpsWriter(DataSourceArrowWriter):
             )
             if self._made:
                 stack.enter_context(NewTable(storage, settings.table))
-            target, overwrite = write_target(
-                storage, settings.table, settings.partition, settings.replaces(mode)
-            )
-            check_frame(schema, target)
-            self._remainder = Remainder.of(storage, target, settings.replaces(mode))
-            session = open_write_session(
-                storage, settings.table, partition=target.fixed, overwrite=overwrite
-            )
-            self._task = WriteTask(
-                profile=TaskProfile.of(storage),
-                session=session.ref,
-                target=target,
-                compression=settings.compression,
-                max_partitions=settings.max_partitions,
-                counter=None if counter is None else counter.of(_activity(session.ref)),
-            )
+            task, self._remainder = settings.open(storage, schema, overwrite=overwrite)
+        counts = None if counter is None else counter.of(_activity(task.session))
+        self._task = dataclasses.replace(task, counter=counts)
 
     @property
     def session(self) -> WriteSessionRef:

@@ -19,13 +19,17 @@ from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
-from odps_nb.spark.tasks.credentials import profile_of
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.writing.commit import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from odps_nb.access.writing.replacing import Remainder
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.splits import ReadPlan
+    from odps_nb.spark.writing.task import WriteTask
 
 #: What to use in place of options of other formats.
 _INSTEAD = {
@@ -235,11 +239,31 @@ class WriteSettings:
             compression=Compression.of(given.get("compression")),
         )
 
-    def replaces(self, mode: str) -> Overwrite:
-        """Return what a write in a mode of Spark replaces, as `Table.write` is told it."""
-        if mode != "overwrite":
-            return False
-        return self.overwrite or True
+    def open(
+        self, storage: StorageClient, schema: StructType, *, overwrite: bool
+    ) -> tuple[WriteTask, Remainder]:
+        """Open a write session once the columns fit; return what tasks need to write into it."""
+        from odps_nb.access.writing.replacing import Remainder
+        from odps_nb.client.write.session import open_write_session
+        from odps_nb.spark.writing.checks import check_frame
+        from odps_nb.spark.writing.dataframe import write_target
+        from odps_nb.spark.writing.task import WriteTask
+
+        what: Overwrite = overwrite and (self.overwrite or True)
+        target, replaces = write_target(storage, self.table, self.partition, what)
+        check_frame(schema, target)
+        remainder = Remainder.of(storage, target, what)
+        session = open_write_session(
+            storage, self.table, partition=target.fixed, overwrite=replaces
+        )
+        task = WriteTask(
+            profile=TaskProfile.of(storage),
+            session=session.ref,
+            target=target,
+            compression=self.compression,
+            max_partitions=self.max_partitions,
+        )
+        return task, remainder
 
 
 def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:

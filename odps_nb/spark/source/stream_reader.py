@@ -8,6 +8,7 @@ The read session of a micro-batch travels in its partitions.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -55,7 +56,7 @@ _EXPIRED = "start the query again: the micro-batch is read anew, with the same r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A position between two versions of one table."""
+    """A position between two versions of one table; session ``snapshot`` reads ``version``."""
 
     table: str
     version: int
@@ -66,45 +67,19 @@ class Offset:
     @classmethod
     def of(cls, found: Mapping[str, object]) -> Offset:
         """Read an offset from a checkpoint."""
-        table, version = found.get("table"), found.get("version")
-        began, snapshot = found.get("began"), found.get("snapshot")
-        if (
-            not isinstance(table, str)
-            or not isinstance(version, int)
-            or not isinstance(began, int | None)
-            or not isinstance(snapshot, str | None)
-        ):
+        kinds = {"table": str, "version": int, "began": int | None, "snapshot": str | None}
+        members: dict[str, Any] = {name: found.get(name) for name in kinds}
+        if not all(isinstance(members[name], kind) for name, kind in kinds.items()):
             raise StateError(
                 f"{str(dict(found))[:200]} is not an offset of an odps stream",
                 hint="this checkpoint belongs to another source: use an empty one",
             )
-        return cls(
-            table=table,
-            version=version,
-            initial=found.get("initial") is True,
-            began=began,
-            snapshot=snapshot,
-        )
+        return cls(**members, initial=found.get("initial") is True)
 
     def as_json(self) -> dict[str, str | int | bool]:
         """Return the JSON that Spark stores; equal offsets give equal texts."""
-        members: dict[str, str | int | bool] = {"table": self.table, "version": self.version}
-        if self.initial:
-            members["initial"] = True
-        if self.began is not None:
-            members["began"] = self.began
-        if self.snapshot is not None:
-            members["snapshot"] = self.snapshot
-        return members
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatestVersion:
-    """A table's version when last asked; ``session`` reads exactly that version."""
-
-    table: str
-    version: int
-    session: str | None = None
+        members = dataclasses.asdict(self).items()
+        return {name: value for name, value in members if value is not None and value is not False}
 
 
 class TableVersions:
@@ -124,7 +99,7 @@ class TableVersions:
     ) -> None:
         self._settings, self._columns, self._clock = settings, tuple(columns), clock
         self._client: StorageClient | None = None
-        self._seen: LatestVersion | None = None
+        self._seen: Offset | None = None
         self._next = 0.0
         self._held = False
 
@@ -141,17 +116,17 @@ class TableVersions:
         if client is not None:
             client.close()
 
-    def seen(self) -> LatestVersion:
+    def seen(self) -> Offset:
         """Return the newest version, at most `poll_seconds` old."""
         if self._seen is None or (not self._held and self._clock() >= self._next):
             self._seen = self._ask(self._seen, whole=self._seen is None)
             self._next = self._clock() + self._settings.poll_seconds
         return self._seen
 
-    def whole(self) -> LatestVersion:
+    def whole(self) -> Offset:
         """Return the newest version with a session of all its rows, if it has any."""
         seen = self.seen()
-        if seen.session is None:
+        if seen.snapshot is None:
             seen = self._seen = self._ask(seen, whole=True)
         return seen
 
@@ -165,7 +140,7 @@ class TableVersions:
             return self._open((after, upto))
 
     def snapshot(self, session_id: str) -> ReadSession:
-        """Reopen the session of a `LatestVersion`."""
+        """Reopen the session of a snapshot."""
         with _explained():
             plan = self._settings.plan(self.storage, self._columns, None)
             return reopen_read_session(self.storage, plan, session_id)
@@ -179,7 +154,7 @@ class TableVersions:
                 hint=_BEGIN_AGAIN,
             )
 
-    def _ask(self, last: LatestVersion | None, *, whole: bool) -> LatestVersion:
+    def _ask(self, last: Offset | None, *, whole: bool) -> Offset:
         version = 0 if last is None or whole else last.version
         with _explained():
             session = self._open((version, version) if version else None)
@@ -202,10 +177,9 @@ class TableVersions:
         if last is not None and found < last.version:
             raise went_back(name, last.version, found)
         if version and found == version:
-            return last if last is not None else LatestVersion(table=table, version=found)
-        return LatestVersion(
-            table=table, version=found, session=None if version else session.session_id
-        )
+            return last if last is not None else Offset(table=table, version=found)
+        kept = None if version else session.session_id
+        return Offset(table=table, version=found, snapshot=kept)
 
     def _open(self, versions: tuple[int, int] | None) -> ReadSession:
         return open_read_session(
@@ -331,7 +305,7 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # replaced rows, which increments could not tell.
             seen = self._versions.whole()
             if seen.version:
-                return Offset(table=seen.table, version=seen.version, snapshot=seen.session)
+                return Offset(table=seen.table, version=seen.version, snapshot=seen.snapshot)
         if since.table != seen.table:
             self._versions.require_table(since.table)
         if seen.version < since.version:

@@ -146,9 +146,10 @@ def test_a_job_that_fails_ends_its_run_as_failed(
 def test_retries_and_resumes_are_told(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
-    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    scan = slow.table(numbers).read(splits=1)
+    frame = scan.to_spark(spark, progress=listener)
     # Of this session only: tasks of a job that failed in the test before may still be reading.
-    session = odps_nb.spark.facts(frame).session_id
+    session = scan.session_id
     misbehave(
         slow,
         {"action": "TableRead", "session": session, "fault": "close"},

@@ -192,7 +192,7 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
         {**odps_nb.spark.options(odps), "table": by_day, "max_partitions": "1"}
     )
     schema = StructType().add("id", LongType()).add("ds", StringType()).add("hour", LongType())
-    made = OdpsWriter(settings, schema, "append")
+    made = OdpsWriter(settings, schema, overwrite=False)
     streams = [open_write_stream(odps.storage, made.session, str(n)).close() for n in range(2)]
     messages = [
         _Message(Written(stream=stream, partitions=(f"ds={n}",)))
