@@ -31,7 +31,7 @@ from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTrack
 from odps_nb.client.write.session import commit_write, open_write_session, open_write_stream
 from odps_nb.spark.reading.task import ReadTask
 from odps_nb.spark.tasks.credentials import TaskProfile
-from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS
+from odps_nb.spark.writing.task import MAX_PARTITIONS, MAX_STREAMS
 from odps_nb.terms import IndexSplit, PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls import CommitWriteSession, CreateReadSession
 

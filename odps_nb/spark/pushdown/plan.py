@@ -32,7 +32,7 @@ class TableRead:
     listed. ``conditions`` are applied to the rows, ``partition_conditions`` choose partitions.
     """
 
-    name: str
+    name: str = field(compare=False)
     table: TableName
     schema: TableSchema = field(repr=False)
     columns: tuple[str, ...]

@@ -259,14 +259,14 @@ class SparkQuery:
         """Return name and DataFrame for each reference; equal reads share one."""
         from odps_nb.client.calls.storage import StorageClient
 
-        distinct = list(dict.fromkeys(map(_without_name, self.reads)))
+        distinct = list(dict.fromkeys(self.reads))
         if not distinct:
             return {}
         with StorageClient(self._profile) as storage:
             opened = _open(spark, storage, distinct, progress)
         made = dict(zip(distinct, opened, strict=True))
         keys = {read: f"odps_{number}" for number, read in enumerate(distinct)}
-        places = zip(self._references, map(_without_name, self.reads), strict=True)
+        places = zip(self._references, self.reads, strict=True)
         return {ref: (keys[read], made[read]) for ref, read in places}
 
     def __repr__(self) -> str:
@@ -301,10 +301,6 @@ def _is_known(spark: SparkSession | None, reference: Reference) -> bool:
         return spark.catalog.tableExists(".".join(f"`{part}`" for part in reference.parts))
     except PySparkException:  # more parts than its catalog has, or no catalog of that name
         return False
-
-
-def _without_name(read: TableRead) -> TableRead:
-    return dataclasses.replace(read, name="")
 
 
 # -- requests ---------------------------------------------------------------------------------

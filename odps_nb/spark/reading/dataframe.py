@@ -1,4 +1,4 @@
-"""`read` and `read_scan`: return a table as a Spark DataFrame, one task per split.
+"""`read`: returns a table as a Spark DataFrame, one task per split.
 
 The driver opens the session, so all tasks read one snapshot; no row passes through the driver.
 """
@@ -141,15 +141,7 @@ def read(
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
-    """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot.
-
-    Examples
-    --------
-    >>> import odps_nb.spark
-    >>> scan = odps.table("orders").read(["id"], partitions="ds=2024-01-01")
-    >>> odps_nb.spark.read_scan(spark, scan).columns
-    ['id']
-    """
+    """Return the DataFrame of a `Scan`: of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
     session = cut_session(scan.session, scan.plan)

@@ -90,8 +90,7 @@ def register(
     and the partition ``latest``, and
     ``starting_version`` (the rows that are there first: ``"earliest"``, the default; what comes
     from now on: ``"latest"``; or the number of a version to begin after),
-    ``max_versions_per_trigger`` or
-    ``max_rows_per_trigger`` (whole versions, one at least; PySpark 4.2), ``skip_overwrites``
+    ``max_versions_per_trigger`` (the limit of a micro-batch; PySpark 4.2), ``skip_overwrites``
     (``true``: leave out versions that replaced rows, which are errors otherwise) and
     ``poll_seconds`` (how old the newest version may be, 1 by default).
 
@@ -112,11 +111,7 @@ def register(
     """
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    counts = source_counter(spark, progress)
-    if profile is None and counts is None:
-        spark.dataSource.register(OdpsDataSource)
-    else:
-        spark.dataSource.register(_connected(profile, counts))
+    spark.dataSource.register(_connected(profile, source_counter(spark, progress)))
 
 
 def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:
@@ -302,8 +297,7 @@ class OdpsWriter(DataSourceArrowWriter):
         """Commit exactly the streams of the attempts that Spark counts."""
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import commit_write
-        from odps_nb.spark.writing.commit import check_or_abort
-        from odps_nb.spark.writing.task import partitions_of
+        from odps_nb.spark.writing.task import check_or_abort, partitions_of
 
         session = self._task.session
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]

@@ -20,7 +20,7 @@ from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
-from odps_nb.spark.writing.commit import MAX_PARTITIONS
+from odps_nb.spark.writing.task import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _INSTEAD = {
     'rows, .option("partition", "ds=x") that one': ("partitionoverwritemode", "replacewhere"),
     "starting_version takes 'earliest', 'latest' or the number of a version; versions are not "
     "found by time": ("startingoffsets", "startingtimestamp", "startingversion"),
-    "max_versions_per_trigger or max_rows_per_trigger limit what a micro-batch reads": (
+    "max_versions_per_trigger limits what a micro-batch reads": (
         *("maxbytespertrigger", "maxfilespertrigger", "maxoffsetspertrigger"),
     ),
     '.option("since", 7).option("changes", True) of spark.read reads changes': (
@@ -65,8 +65,7 @@ _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
     {
-        *("max_rows_per_trigger", "max_versions_per_trigger", "poll_seconds"),
-        *("skip_overwrites", "starting_version"),
+        *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version"),
     }
 )
 _STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | _STREAM_ONLY
@@ -288,7 +287,6 @@ class StreamReadSettings:
     read: ReadSettings
     start: int | None = 0
     max_versions: int | None = None
-    max_rows: int | None = None
     skip_overwrites: bool = False
     poll_seconds: float = 1.0
 
@@ -296,22 +294,7 @@ class StreamReadSettings:
     def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
         """Read the options of a stream reader."""
         given = _checked(options, _STREAM_READ, "stream reader")
-        max_versions = _number(given, "max_versions_per_trigger", at_least=1)
-        max_rows = _number(given, "max_rows_per_trigger", at_least=1)
-        if max_versions is not None and max_rows is not None:
-            raise ConfigError(
-                "max_versions_per_trigger and max_rows_per_trigger do not go together",
-                option="max_rows_per_trigger",
-                hint="leave one of them out",
-            )
         read = ReadSettings._of(given)
-        if max_rows is not None and read.options.where:
-            raise ConfigError(
-                "max_rows_per_trigger and where do not go together: "
-                "what a filter leaves is not counted",
-                option="max_rows_per_trigger",
-                hint="use max_versions_per_trigger, or filter after load()",
-            )
         if LATEST in parse_choices(read.options.partitions):
             raise ConfigError(
                 "partitions is 'latest', which changes while a stream runs",
@@ -321,8 +304,7 @@ class StreamReadSettings:
         return cls(
             read=read,
             start=_start(given),
-            max_versions=max_versions,
-            max_rows=max_rows,
+            max_versions=_number(given, "max_versions_per_trigger", at_least=1),
             skip_overwrites=_flag(given, "skip_overwrites"),
             poll_seconds=_seconds(given, "poll_seconds", 1.0),
         )

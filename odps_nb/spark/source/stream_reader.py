@@ -235,10 +235,10 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._versions = TableVersions(settings, schema.names)
         self._first: Offset | None = None
         self._last: Offset | None = None
-        if (settings.max_rows or settings.max_versions) and not _limits():
+        if settings.max_versions and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             raise ConfigError(
                 "this PySpark cannot limit what a micro-batch reads",
-                option="max_rows_per_trigger" if settings.max_rows else "max_versions_per_trigger",
+                option="max_versions_per_trigger",
                 hint="install PySpark 4.2 or newer, or leave the option out",
             )
 
@@ -273,8 +273,6 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the limit of a micro-batch; a table version counts as a file."""
         from pyspark.sql.streaming import datasource
 
-        if self._settings.max_rows is not None:
-            return datasource.ReadMaxRows(self._settings.max_rows)
         if self._settings.max_versions is not None:
             return datasource.ReadMaxFiles(self._settings.max_versions)
         return datasource.ReadAllAvailable()
@@ -312,32 +310,11 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise went_back(self._settings.read.table, since.version, seen.version)
         if not since.initial and seen.version == since.version:
             return since
-        upto = self._within(since.version, seen.version, limit)
+        # A version is read as a whole. Spark's limit of files is one of versions here.
+        most = getattr(limit, "max_files", None)
+        upto = seen.version if not most else min(seen.version, since.version + int(most))
         began = since.version if since.initial else None
         return Offset(table=seen.table, version=upto, began=began)
-
-    def _within(self, after: int, newest: int, limit: ReadLimit | None) -> int:
-        """Return the newest version that the limit allows; the next one, however large it is."""
-        if versions := getattr(limit, "max_files", None):
-            return min(newest, after + int(versions))
-        most: int | None = getattr(limit, "max_rows", None)
-        if most is None or newest <= after + 1 or self._rows(after, newest) <= most:
-            return newest
-        fits, over = after + 1, newest
-        while over - fits > 1:
-            middle = (fits + over) // 2
-            fits, over = (middle, over) if self._rows(after, middle) <= most else (fits, middle)
-        return fits
-
-    def _rows(self, after: int, upto: int) -> int:
-        rows = self._versions.added(after, upto).row_count
-        if rows is None:
-            raise ConfigError(
-                "this service does not count rows",
-                option="max_rows_per_trigger",
-                hint="use max_versions_per_trigger",
-            )
-        return rows
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[_Part]:
         """Open the session of a micro-batch; for the same offsets it has the same rows."""
@@ -372,7 +349,3 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _errors(self) -> AbstractContextManager[None]:
         return task_errors(f"stream of {self._settings.read.table}")
-
-
-def _limits() -> bool:
-    return hasattr(DataSourceStreamReader, "getDefaultReadLimit")

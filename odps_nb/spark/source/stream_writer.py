@@ -35,8 +35,7 @@ from odps_nb.errors import (
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.options import StreamWriteSettings
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.spark.writing.commit import check_or_abort
-from odps_nb.spark.writing.task import WriteTask, Written, write_partition
+from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter

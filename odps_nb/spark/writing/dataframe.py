@@ -38,10 +38,12 @@ from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
 from odps_nb.spark.writing.checks import check_frame, create_if_missing
-from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS, check_written
 from odps_nb.spark.writing.task import (
+    MAX_PARTITIONS,
+    MAX_STREAMS,
     WriteTask,
     Written,
+    check_written,
     partitions_of,
     write_partition,
 )

@@ -15,9 +15,8 @@ from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.spark.writing import commit
 from odps_nb.spark.writing import dataframe as writer
-from odps_nb.spark.writing.commit import check_written
 from odps_nb.spark.writing.dataframe import write_target
-from odps_nb.spark.writing.task import WriteTask, Written, write_partition
+from odps_nb.spark.writing.task import WriteTask, Written, check_written, write_partition
 from odps_nb.terms import SessionStatus, TableName
 
 if TYPE_CHECKING:
