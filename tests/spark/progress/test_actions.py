@@ -111,7 +111,7 @@ def test_a_task_that_fails_and_is_tried_again_is_not_counted_twice(
     assert len(listener.trackers) == 1
 
 
-@pytest.mark.parametrize("action", ["limit", "head"])
+@pytest.mark.parametrize("action", ["limit", pytest.param("head", marks=pytest.mark.nightly)])
 def test_a_task_that_is_not_read_to_its_end_counts_nothing(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, action: str
 ) -> None:
@@ -348,11 +348,10 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
 
 
 def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: str) -> None:
+    for progress in (silent, False, None):  # a test is no terminal
+        assert actions.counter_of(spark, _activity(), progress) is None
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
-    by_default = odps_nb.spark.read(spark, slow, numbers, splits=2)  # a test is no terminal
-    for one in (frame, by_default):
-        assert actions.counter_of(spark, _activity(), False) is None
-        assert one.filter("true").count() == ROWS
+    assert frame.filter("true").count() == ROWS
     assert runs_of(spark.sparkContext)._running == []
 
 
