@@ -63,8 +63,7 @@ def read(
 
     The read session is opened here: every action sees the same rows, until the session expires
     and actions raise `SessionExpiredError`. ``count()`` of this DataFrame returns the row count of
-    the session, without a job, if the service reports it. ``explain()`` names what is read. For
-    the row count, size and expiry of the session make the DataFrame of a `Scan` (`Scan.to_spark`).
+    the session, without a job, if the service reports it. ``explain()`` names what is read.
 
     Parameters
     ----------
