@@ -32,7 +32,7 @@ from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.client.write.stream import WriteStream
 from odps_nb.spark.reading.task import ReadTask
 from odps_nb.spark.tasks.credentials import TaskProfile
-from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS
+from odps_nb.spark.writing.task import MAX_PARTITIONS, MAX_STREAMS
 from odps_nb.terms import IndexSplit, PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls import CommitWriteSession, CreateReadSession
 

@@ -77,7 +77,7 @@ UPWARD = {
     ("odps_nb.access.progress", "odps_nb.notebook.progress.line"): "a line in a terminal",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.explorer"): "Scan.explore",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.static"): "rows are displayed",
-    ("odps_nb.access.scan", "odps_nb.spark"): "Scan.to_spark",
+    ("odps_nb.access.scan", "odps_nb.spark.reading.dataframe"): "Scan.to_spark",
     ("odps_nb.access.sql", "odps_nb.spark.reading.dataframe"): "Result.to_spark",
     ("odps_nb.access.table", "odps_nb.notebook.display.listing"): "a table is displayed",
     ("odps_nb.access.table", "odps_nb.notebook.explore.explorer"): "the type of Table.explore",

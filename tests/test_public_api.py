@@ -159,11 +159,11 @@ CONTRACT = [
         3,
         {"df": NEEDED, "odps": NEEDED, "table": NEEDED, "partition": None, "overwrite": False},
     ),
-    (odps_nb.spark.blob_map, 4, NONE_OF(["df", "ref_column", "fn", "schema"], NEEDED)),
+    (odps_nb.spark.blob_map, 5, NONE_OF(["df", "odps", "ref_column", "fn", "schema"], NEEDED)),
     (
         odps_nb.spark.with_blobs,
-        2,
-        {"df": NEEDED, "ref_column": NEEDED, "column": "blob"},
+        3,
+        {"df": NEEDED, "odps": NEEDED, "ref_column": NEEDED, "column": "blob"},
     ),
     (
         odps_nb.spark.sql,
@@ -474,7 +474,7 @@ def test_spark_reads_writes_and_works_on_blobs(odps, made, spark_session):
     assert table.write(read, partition="ds=2").rows == 3
     media = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"], limit=4)
     sizes = odps_nb.spark.blob_map(
-        media, "content", lambda blob: {"n": len(blob.data)}, "n long", odps=odps
+        media, odps, "content", lambda blob: {"n": len(blob.data)}, "n long"
     )
     assert sizes.count() == 4
     odps_nb.spark.register(spark)

@@ -185,7 +185,7 @@ class Scan(RowForms, ForEngines):
             The read has ``max_bytes``, which cannot be enforced because Spark tasks read the rows
             directly.
         """
-        from odps_nb.spark import read_scan
+        from odps_nb.spark.reading.dataframe import read_scan
 
         self._require_unbounded("Spark, whose tasks read the rows themselves", limit=False)
         with self._lock:

@@ -30,7 +30,7 @@ from odps_nb.access.writing.rows import WriteOptions
 from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
-from odps_nb.client.read.increments import Bound, plan_increment
+from odps_nb.client.read.increments import Bound
 from odps_nb.client.sql.definitions import add_partition, drop_partition, truncate_table
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
@@ -257,11 +257,6 @@ class Table(ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        increment = None
-        if since is not None or until is not None or changes:
-            keyed, names = bool(self.primary_key), self.schema.names
-            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
-            columns = names if columns is None else columns
         options = ReadOptions(
             columns=columns,
             where=where,
@@ -274,15 +269,18 @@ class Table(ForEngines):
             timestamp_unit=_time_unit(timestamp_unit),
             text=text,
             char_padding=char_padding,
+            since=since,
+            until=until,
+            changes=changes,
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
             self._name,
             lambda: self.schema,
+            lambda: self.primary_key,
             options,
             self._connection.storage,
             timezone=zone,
-            increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(

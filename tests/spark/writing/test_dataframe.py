@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 Names = Callable[[str], str]
 
 
-@pytest.mark.spark
-def test_year_month_intervals_are_written_as_months(
-    spark: SparkSession, odps: Connection, new_name: Names
-) -> None:
-    name = new_name("months")
-    odps.create_table(name, "`row` bigint, w interval_year_month")
-    frame = spark.sql(
-        "select 0L row, interval '1-2' year to month w union all select 1L, null "
-        "union all select 2L, interval '-1-2' year to month"
-    )
-    odps_nb.spark.write(frame, odps, name)
-    rows = odps.table(name).read().to_arrow().sort_by("row").to_pylist()
-    assert [row["w"] for row in rows] == [14, None, -14]
-
-
 # -- what Spark does with tasks -----------------------------------------------------------------
 
 

@@ -16,9 +16,8 @@ from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.spark.writing import commit
 from odps_nb.spark.writing import dataframe as writer
-from odps_nb.spark.writing.commit import check_written
 from odps_nb.spark.writing.dataframe import write_target
-from odps_nb.spark.writing.task import WriteTask, Written, write_partition
+from odps_nb.spark.writing.task import WriteTask, Written, check_written, write_partition
 from odps_nb.terms import SessionStatus, TableName
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
         {**odps_nb.spark.options(odps), "table": by_day, "max_partitions": "1"}
     )
     schema = StructType().add("id", LongType()).add("ds", StringType()).add("hour", LongType())
-    made = OdpsWriter(settings, schema, "append")
+    made = OdpsWriter(settings, schema, overwrite=False)
     opened = [WriteStream(odps.storage, made.session, str(n)) for n in range(2)]
     streams = [stream.start().close() for stream in opened]
     messages = [
