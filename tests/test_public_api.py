@@ -33,7 +33,7 @@ NEEDED = object()
 NONE_OF = dict.fromkeys
 
 SETTINGS = ["source", "root", "endpoint", "tunnel_endpoint", "project", "schema", "access_id"]
-SETTINGS += ["access_key", "sts_token", "bearer_token", "region", "quota", "api_version"]
+SETTINGS += ["access_key", "region", "quota", "api_version"]
 READ = ["columns", "where", "partitions", "limit", "splits", "split_bytes", "compression"]
 READ += ["progress"]
 
@@ -52,8 +52,6 @@ CONTRACT = [
                 "schema",
                 "access_id",
                 "access_key",
-                "sts_token",
-                "bearer_token",
                 "region",
                 "quota",
                 "api_version",
