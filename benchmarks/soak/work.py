@@ -21,7 +21,7 @@ from odps_nb.wire.calls import WireRequest
 odps = %odps connect
 def misbehave(*rules):
     body = json.dumps({"rules": rules}).encode()
-    odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+    odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
 """
 

@@ -66,7 +66,7 @@ class Connection:
         address: Address | None = None,
     ) -> None:
         self._profile, self._service = profile, service
-        self._storage: StorageClient | None = None
+        self._client: StorageClient | None = None
         self._closed = False
         self._made_address = address
         remember(self)
@@ -101,15 +101,15 @@ class Connection:
         return self._made_address
 
     @property
-    def storage(self) -> StorageClient:
-        """The Storage API client, for protocol-level work."""
+    def _storage(self) -> StorageClient:
+        """The Storage API client."""
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
-        if self._storage is None:
+        if self._client is None:
             from odps_nb.client.calls.storage import StorageClient
 
-            self._storage = StorageClient(self.profile)
-        return self._storage
+            self._client = StorageClient(self.profile)
+        return self._client
 
     @property
     def blob_cache(self) -> BlobCache | None:
@@ -118,7 +118,7 @@ class Connection:
         See `odps_nb.Blob.open`. ``clear()`` removes all of them, ``folder`` is where they are,
         ``size`` and ``limit`` are in bytes.
         """
-        return self.storage.blob_cache
+        return self._storage.blob_cache
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Connection:
 
     def tables(self, pattern: str | None = None) -> list[str]:
         """Return the names of the project's tables, sorted; of a pattern such as ``ord*``."""
-        return list_tables(self.storage, pattern)
+        return list_tables(self._storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
         """Return the names of the project's schemas, sorted; of a pattern, as for `tables`.
@@ -144,11 +144,11 @@ class Connection:
         ServiceError
             The project has no schemas.
         """
-        return list_schemas(self.storage, pattern)
+        return list_schemas(self._storage, pattern)
 
     def projects(self, pattern: str | None = None) -> list[str]:
         """Return the names of the projects that the key may list, as for `tables`."""
-        return list_projects(self.storage, pattern)
+        return list_projects(self._storage, pattern)
 
     def create_table(
         self,
@@ -237,7 +237,7 @@ class Connection:
             rows = WriteOptions(index=index, progress=progress)
             create_and_write(table, columns, partitioned_by, options, rows)
             return table
-        create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
+        create_table(self._storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 
     def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:
@@ -248,7 +248,7 @@ class Connection:
         NotFoundError
             No such table, and ``if_exists`` is not set.
         """
-        drop_table(self.storage, self.table(name).name, if_exists=if_exists)
+        drop_table(self._storage, self.table(name).name, if_exists=if_exists)
 
     def write_files(
         self,
@@ -383,7 +383,7 @@ class Connection:
         """Return the handle of a blob, by a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
-        self.storage  # noqa: B018  # raises if the connection is closed
+        self._storage  # noqa: B018  # raises if the connection is closed
         return Blob(self, reference_of(reference))
 
     def blobs(
@@ -550,7 +550,7 @@ class Connection:
     def _fetch(self, compression: str | Compression | None, progress: Progress) -> Fetch:
         from odps_nb.access.blobs.many import Fetch
 
-        return Fetch(self.storage, Compression.of(compression), progress)
+        return Fetch(self._storage, Compression.of(compression), progress)
 
     # -- SQL ----------------------------------------------------------------------------------
 
@@ -611,18 +611,18 @@ class Connection:
         shown = TextOptions.of(text, char_padding=char_padding)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
         if not wait:
-            return Result(self, submit_sql(self.storage, query, settings=settings), text=shown)
+            return Result(self, submit_sql(self._storage, query, settings=settings), text=shown)
         listener = listener_of(progress)
         title = shorten(" ".join(query.split()), 80)
         with ProgressTracker("sql", title, listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
-                self.storage,
+                self._storage,
                 query,
                 settings=settings,
                 timeout=timeout,
                 tracker=tracker,
-                cancel=self.storage.operation(),
+                cancel=self._storage.operation(),
             )
         return Result(self, instance, text=shown)
 
@@ -651,7 +651,7 @@ class Connection:
         from odps_nb.client.sql.query import find_sql
 
         shown = TextOptions.of(text, char_padding=char_padding)
-        return Result(self, find_sql(self.storage, instance_id), text=shown)
+        return Result(self, find_sql(self._storage, instance_id), text=shown)
 
     def sql_cost(
         self,
@@ -665,7 +665,7 @@ class Connection:
         from odps_nb.client.sql.query import estimate_sql
 
         text = bind_query(query, params, settings, timezone=self.profile.timezone)
-        return estimate_sql(self.storage, text, settings=settings)
+        return estimate_sql(self._storage, text, settings=settings)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -675,8 +675,8 @@ class Connection:
         Reads, writes, queries and blobs raise `CancelledError` and close their sockets; a write
         that has not begun its commit is aborted. The connection stays usable.
         """
-        if self._storage is not None:
-            self._storage.cancel()
+        if self._client is not None:
+            self._client.cancel()
 
     def close(self) -> None:
         """Cancel what runs (see `cancel`), close the sockets, stop an embedded service. Idempotent.
@@ -684,8 +684,8 @@ class Connection:
         In a forked child this does not affect the parent.
         """
         self._closed = True
-        if self._storage is not None:
-            self._storage.close()
+        if self._client is not None:
+            self._client.close()
         if self._service is not None:
             self._service.stop()
 

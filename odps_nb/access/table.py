@@ -104,7 +104,7 @@ class Table(ForEngines):
         """All metadata: owner, comment, times, size; one request, then remembered."""
         with self._lock:
             if self._info is None:
-                self._info = fetch_table(self._connection.storage, self._name)
+                self._info = fetch_table(self._connection._storage, self._name)
             return self._info
 
     @property
@@ -123,7 +123,7 @@ class Table(ForEngines):
         """Columns of the primary key, empty without one; one request, then remembered."""
         with self._lock:
             if self._primary_key is None:
-                self._primary_key = fetch_primary_key(self._connection.storage, self._name)
+                self._primary_key = fetch_primary_key(self._connection._storage, self._name)
             return self._primary_key
 
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
@@ -132,7 +132,7 @@ class Table(ForEngines):
         ``under`` is a partial spec that they are inside of, e.g. ``ds=2024-01-01`` of ``ds, hour``.
         Raises `ArgumentError` if the table has no partitions.
         """
-        spec, storage = self._under(under), self._connection.storage
+        spec, storage = self._under(under), self._connection._storage
         found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
         if not spec.items:
             self._partition_count = len(found)
@@ -143,7 +143,7 @@ class Table(ForEngines):
 
         ``under`` and errors are as for `partitions`.
         """
-        return fetch_details(self._connection.storage, self._name, self._under(under))
+        return fetch_details(self._connection._storage, self._name, self._under(under))
 
     def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
@@ -158,7 +158,7 @@ class Table(ForEngines):
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
         """Whether the table, or the given partition, exists now; one request each time."""
-        storage = self._connection.storage
+        storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
         return table_exists(storage, self._name, self._one_partition(partition))
@@ -229,7 +229,7 @@ class Table(ForEngines):
             a terminal; ``False`` disables it.
         since, until
             Read only changes after ``since`` and up to ``until``: each is a version
-            (``scan.session.latest_version`` is the ``since`` of the next read), or a time in the
+            (`Scan.latest_version` is the ``since`` of the next read), or a time in the
             project's time zone, as a naive datetime or text. With a primary key: the last state of
             each row that was added or updated, without deleted rows.
         changes
@@ -280,7 +280,7 @@ class Table(ForEngines):
             self._name,
             lambda: self.schema,
             options,
-            self._connection.storage,
+            self._connection._storage,
             timezone=zone,
             increment=increment,
         )
@@ -313,7 +313,7 @@ class Table(ForEngines):
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         specs: tuple[PartitionSpec, ...] = ()
         if partitions is not None:
-            storage = self._connection.storage
+            storage = self._connection._storage
             specs = choose_partitions(partitions, self.schema, self._name, storage)
         shown = TextOptions.of(text, char_padding=char_padding)
         listener = listener_of(progress)
@@ -654,7 +654,7 @@ class Table(ForEngines):
     def truncate(self, partition: PartitionLike | None = None) -> None:
         """Delete all rows of the table or of one partition, which stays, empty."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
-        truncate_table(self._connection.storage, self._name, spec)
+        truncate_table(self._connection._storage, self._name, spec)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
@@ -666,7 +666,7 @@ class Table(ForEngines):
             The partition exists, and ``if_not_exists`` is not set.
         """
         spec = self._one_partition(partition)
-        add_partition(self._connection.storage, self._name, spec, if_not_exists=if_not_exists)
+        add_partition(self._connection._storage, self._name, spec, if_not_exists=if_not_exists)
         self.reload()
 
     def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
@@ -678,7 +678,7 @@ class Table(ForEngines):
             No such partition, and ``if_exists`` is not set.
         """
         spec = self._one_partition(partition)
-        drop_partition(self._connection.storage, self._name, spec, if_exists=if_exists)
+        drop_partition(self._connection._storage, self._name, spec, if_exists=if_exists)
         self.reload()
 
     def _one_partition(self, partition: PartitionLike) -> PartitionSpec:

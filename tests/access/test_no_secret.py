@@ -143,7 +143,7 @@ def told(caplog, monkeypatch, request):
 
 def journeys(told: Told, odps) -> None:
     """Everything that a connection does, whatever comes of it."""
-    for thing in (odps, odps.profile, odps.storage, odps.table("orders")):
+    for thing in (odps, odps.profile, odps._storage, odps.table("orders")):
         told.thing(thing)
     told.attempt(lambda: odps.profile.keys)
     told.attempt(lambda: list(odps.tables("*")))

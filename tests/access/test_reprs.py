@@ -18,12 +18,12 @@ def untouched(odps: Connection, token: str) -> list[Any]:
     return [
         odps,
         odps.profile,
-        odps.storage,
+        odps._storage,
         odps.table("orders"),
         odps.table("no_such_table"),
         odps.table("orders").read(),
         odps.table("orders").read(limit=3, progress=False),
-        odps.table("orders").read().plan,
+        odps.table("orders").read()._plan,
         odps.blob(token),
         odps_nb.NewBlob(b"x"),
     ]
@@ -44,7 +44,7 @@ def used(odps: Connection, name: str) -> list[Any]:
     return [
         table,
         scan,
-        scan.session,
+        scan._opened(),
         blobs,
         *blobs,
         *odps.blobs([blobs[0].reference]),

@@ -36,7 +36,7 @@ NUMPY = b"\x93NUMPY\x01\x00v\x00"
 def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
     def make(columns: str, partitioned_by: str | None = None) -> Writer:
         table = odps.create_table(new_name("evb"), columns, partitioned_by=partitioned_by)
-        return Writer(odps.storage, table.name)
+        return Writer(odps._storage, table.name)
 
     return make
 
@@ -70,7 +70,7 @@ def fetch(
     """Return the body of a BlobRead as it came, and its coding."""
     references = tuple(BlobReference.from_text(text) for text in texts)
     request = calls.ReadBlobs(references=references, compression=coding)
-    with odps.storage.open(request) as response:
+    with odps._storage.open(request) as response:
         body = b"".join(response.chunks())
         return body, response.headers.get("Content-Encoding")
 

@@ -109,7 +109,7 @@ class BlobColumn(Sequence[Blob]):
         wanted = References(self._blobs)
         return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
 
-    def glances(
+    def _glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at some places, with their heads and first bytes.

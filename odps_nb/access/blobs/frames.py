@@ -101,7 +101,7 @@ class FrameBlobs:
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
-            token = self._open().storage.operation()
+            token = self._open()._storage.operation()
             with ExitStack() as stack:
                 if seconds is not None:
                     alarm = Timer(seconds, token.cancel)
@@ -165,7 +165,7 @@ class FrameBlobs:
         from odps_nb.client.parallel.fan_out import fan_out
 
         connection = self._open()
-        storage = connection.storage
+        storage = connection._storage
         listener = listener_of(progress)
         with ProgressTracker("blobs", f"{len(wanted)} heads", listener=listener) as tracker:
             tracker.plan(items_total=len(wanted))

@@ -144,9 +144,9 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     """
     from odps_nb.client.calls.storage import StorageClient
 
-    session = cut_session(scan.session, scan.plan)
-    with StorageClient(scan.profile) as storage:
-        return count_from_facts(session_dataframe(spark, storage, session, scan.plan, progress))
+    session = cut_session(scan._opened(), scan._plan)
+    with StorageClient(scan.connection.profile) as storage:
+        return count_from_facts(session_dataframe(spark, storage, session, scan._plan, progress))
 
 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:

@@ -184,7 +184,7 @@ def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     interrupted(other, asked, folder, name, "5.txt")
     (journal,) = state.iterdir()
     session = json.loads(journal.read_text().splitlines()[0])["session"]
-    abort_write(odps.storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
+    abort_write(odps._storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
     receipt = other.write_files(folder, name, resume=True, progress=events)
     assert (receipt.rows, receipt.resumed, len(asked.names)) == (COUNT, 0, COUNT)
     assert any("was aborted, all is sent again" in line for line in events.end.events)

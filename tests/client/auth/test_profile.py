@@ -10,6 +10,7 @@ import pytest
 from odps import ODPS
 from odps.accounts import AppAccount
 
+import odps_nb
 from odps_nb.client.auth.accounts import AccessKey, BearerToken, StsToken
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError, ConfigError

@@ -74,7 +74,7 @@ def test_what_a_function_does_wrong_is_said_without_java(
 
 def _task(odps: Connection, fn: Callable[[Any], Any], added: pa.Schema) -> BlobTask:
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="content",
         fn=fn,

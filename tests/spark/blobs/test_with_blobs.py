@@ -132,7 +132,7 @@ def _task(
 ) -> BlobTask:
     added = pa.schema([("size", kind or pa.int64())])
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="content",
         fn=fn,
