@@ -80,7 +80,7 @@ _LAZY = {
 
 
 # Available as attributes, so that ``odps_nb.spark.session()`` needs no second import.
-_PARTS = ("notebook", "spark", "stream_io", "torch")
+_PARTS = ("notebook", "spark", "stream_io", "torch", "types")
 
 
 def __getattr__(name: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import blob_dtypes, gather_blobs, learn_heads
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.notebook.explore.explorer import Explorer
+    from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.wire.control import TableInfo
 
 _SHOWN_COLUMNS = 60
@@ -491,6 +494,131 @@ class Table(ForEngines):
         receipt = write_table(self, data, options, create=create, partitioned_by=partitioned_by)
         self.reload()
         return receipt
+
+    def write_files(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        pattern: str | Sequence[str] = "*",
+        recursive: bool = True,
+        hidden: bool = False,
+        follow_links: bool = False,
+        partition: PartitionLike | None = None,
+        overwrite: Overwrite = False,
+        create: bool = True,
+        compression: str | Compression | None = None,
+        resume: bool = False,
+        progress: Progress = None,
+    ) -> Receipt:
+        """Write the files of a folder to this table, one row each, in one commit.
+
+        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
+        (bytes), ``mime_type`` STRING (by the first bytes, or by the name if they leave it open, as
+        of ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
+
+        A missing table is created. An existing one needs a BLOB column ``content``; of the other
+        columns above it may have any.
+
+        Files are streamed in the order of their paths, in bounded memory. After an error nothing is
+        written.
+
+        Parameters
+        ----------
+        pattern
+            Which files: ``"*.jpg"`` matches names, ``"2024/*.jpg"`` paths (where ``*`` also matches
+            ``/``). One or several; case matters.
+        recursive, hidden
+            Include files of folders inside; include names that begin with a dot.
+        follow_links
+            Follow symbolic links; otherwise one is an error.
+        partition, overwrite, compression, progress
+            As for `write`.
+        create
+            ``False``: the table must exist.
+        resume
+            Keep the write session open if the call ends early, by an error, an interrupt or the
+            death of the kernel. The same call on this machine then sends only changed files and
+            those that had not arrived (by groups of 64 MiB or 256 files), and commits all once. If
+            the session has expired, it says so and sends all again. A created table stays.
+
+        Raises
+        ------
+        ConflictError
+            With ``resume``: another process is writing the same, or it is unknown whether an
+            earlier call committed.
+        ConfigError
+            No folder, or it has a link, an unreadable file or a pipe; nothing was written.
+        ArgumentError
+            No file matches ``pattern``.
+        FramingError
+            A file changed while it was written.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("a.txt", "b.txt"):
+        ...         _ = pathlib.Path(folder, name).write_text(f"this is {name}")
+        ...     odps.table("doc_files").write_files(folder).blobs
+        2
+        >>> odps.table("doc_files").read(["path", "size", "mime_type"]).to_pandas()
+            path  size   mime_type
+        0  a.txt    13  text/plain
+        1  b.txt    13  text/plain
+        >>> odps.drop_table("doc_files")
+        """
+        from odps_nb.access.writing.files import write_files
+        from odps_nb.access.writing.folder_files import FolderFiles
+        from odps_nb.access.writing.resumable import write_files_resumable
+
+        files = FolderFiles(
+            folder=Path(folder).expanduser(),
+            patterns=(pattern,) if isinstance(pattern, str) else tuple(pattern),
+            recursive=recursive,
+            hidden=hidden,
+            follow_links=follow_links,
+        )
+        options = WriteOptions(
+            partition=PartitionSpec.of(partition),
+            overwrite=overwrite,
+            compression=Compression.of(compression),
+            progress=progress,
+        )
+        write = write_files_resumable if resume else write_files
+        receipt = write(files, self, options, create=create)
+        self.reload()
+        return receipt
+
+    def upload(
+        self,
+        *,
+        partition: PartitionLike | None = None,
+        overwrite: Overwrite = False,
+        create: bool = True,
+        accept: str = "",
+    ) -> Uploader:
+        """Return a file picker for a notebook: files chosen in the browser become rows.
+
+        The browser sends pieces of 1 MiB into a temporary folder of the kernel, while no cell runs;
+        then all files are written in one commit. It shows progress and errors; after an error
+        nothing is written.
+
+        Parameters
+        ----------
+        partition, overwrite, create
+            As for `write_files`; a missing table is created with the first files.
+        accept
+            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; does not check the files.
+
+        Returns
+        -------
+        Uploader
+            Displays itself as the last line of a cell; ``receipt`` is that of the last commit.
+        """
+        from odps_nb.notebook.upload.uploader import Uploader
+
+        options = WriteOptions(partition=PartitionSpec.of(partition), overwrite=overwrite)
+        return Uploader(self, options, create=create, accept=accept)
 
     def open_write(
         self,

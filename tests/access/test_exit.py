@@ -39,11 +39,11 @@ HALVES = {
     "reader": "reader = odps.table(table).read(splits=4).reader(); reader.read_next_batch()",
     "sql": "it = odps.sql(f'select * from {table} limit 200000').batches(); next(it)",
     "blob file": (f"blob = odps.blob({MEDIA}[0]).open(); blob.read(10)"),
-    "blobs": f"it = odps.blobs({MEDIA}); next(it)",
+    "blobs": f"it = odps.blobs({MEDIA}).fetch(); next(it)",
     "passing blobs": (
         "def work():\n"
-        f"    odps.each_blob({MEDIA}, lambda blob: begun.set() or"
-        " threading.Event().wait(600))\n"
+        f"    for blob in odps.blobs({MEDIA}).stream():\n"
+        "        begun.set(); threading.Event().wait(600)\n"
         "begun = threading.Event()\n"
         "threading.Thread(target=work, daemon=True).start(); assert begun.wait(60)"
     ),

@@ -47,7 +47,7 @@ def used(odps: Connection, name: str) -> list[Any]:
         scan._opened(),
         blobs,
         *blobs,
-        *odps.blobs([blobs[0].reference]),
+        *odps.blobs([blobs[0].reference]).fetch(),
         result,
         result.first(1),
         odps.sql("select 2 as two", wait=False),

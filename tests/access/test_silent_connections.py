@@ -165,7 +165,7 @@ def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
             client.table(name).write(rows, progress=False)
         with before(odps, "stalled", "BlobRead") as (client, _):
             rows = client.table(name).read(progress=False).to_arrow().to_pydict()
-            found = client.blobs(rows["b"], progress=False)
+            found = client.blobs(rows["b"]).fetch(progress=False)
             assert dict(zip(rows["id"], (one.data for one in found), strict=True)) == content
     finally:
         odps.drop_table(name)

@@ -163,7 +163,7 @@ def blobs_down(odps: Connection, world: World, place: Any) -> list[bytes]:
 
 def blobs_into_files(odps: Connection, world: World, folder: Path) -> list[bytes]:
     texts = [reference.token for reference in world.references]
-    paths = odps.save_blobs(pa.chunked_array([texts]), folder, progress=False)
+    paths = odps.blobs(pa.chunked_array([texts])).save(folder, progress=False)
     return [Path(one).read_bytes() for one in paths]
 
 

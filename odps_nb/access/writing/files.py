@@ -55,7 +55,7 @@ _HEAD = 64 * 2**10
 
 
 def write_files(files: Files, table: Table, options: WriteOptions, *, create: bool) -> Receipt:
-    """Write all files, one row each; see `Connection.write_files`."""
+    """Write all files, one row each; see `Table.write_files`."""
     count, size = files.check()
     storage = table.connection._storage
     if not create or table_exists(storage, table.name):

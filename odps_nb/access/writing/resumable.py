@@ -54,7 +54,7 @@ _OLD = 30 * 86400.0  # seconds
 def write_files_resumable(
     files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
 ) -> Receipt:
-    """Write what an earlier call has not, and commit all once; see `Connection.write_files`."""
+    """Write what an earlier call has not, and commit all once; see `Table.write_files`."""
     files.check()
     if create and not table_exists(table.connection._storage, table.name):
         make_table(table, options)

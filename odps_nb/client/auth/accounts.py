@@ -53,7 +53,7 @@ class _Account:
                 hint="pass app=AccessKey(id, key)",
             )
 
-    def as_settings(self) -> Mapping[str, str]:
+    def _as_settings(self) -> Mapping[str, str]:
         """Return the fields of a `Profile`, **secrets included**."""
         named = hidden((setting, getattr(self, field)) for field, setting in self._settings)
         if self.app is not None:

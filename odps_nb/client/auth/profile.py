@@ -145,7 +145,7 @@ class Profile:
         if any(getattr(self, name) for name in sources.CREDENTIAL_FIELDS if name != "credentials"):
             raise _excluded()
         object.__setattr__(self, "credentials", None)
-        for name, value in account.as_settings().items():
+        for name, value in account._as_settings().items():
             object.__setattr__(self, name, value)
 
     def _make_source(self) -> CredentialSource | None:
@@ -156,7 +156,7 @@ class Profile:
         if ask is not None:
             if isinstance(ask, Account) or not callable(ask):
                 raise ConfigError(
-                    f"credentials is a {type(ask).__name__}",
+                    "credentials is neither a function nor one of the kinds of credentials",
                     option="credentials",
                     hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
                     "CredentialProcess(…), or a function that returns the keys",

@@ -52,7 +52,7 @@ class ReadFacts:
     expires_at: float | None = None
 
     @classmethod
-    def of(cls, session: ReadSession) -> ReadFacts:
+    def _of(cls, session: ReadSession) -> ReadFacts:
         """Take the statistics of an open session."""
         return cls(
             table=session.table,
@@ -90,7 +90,7 @@ def facts(df: DataFrame) -> ReadFacts:
 
 def attach_facts(df: DataFrame, session: ReadSession) -> DataFrame:
     """Attach the statistics that `facts` returns; return the same DataFrame."""
-    vars(df)[_KEPT] = ReadFacts.of(session)
+    vars(df)[_KEPT] = ReadFacts._of(session)
     return df
 
 

@@ -49,7 +49,7 @@ def test_digests_equal_those_of_the_blobs_and_nulls_are_kept(
     assert len(rows) == odps.table("media").read().row_count
     references = [row.content for row in rows if row.content is not None]
     assert len(references) < len(rows)
-    records = iter(odps.blobs(references))
+    records = iter(odps.blobs(references).fetch())
     for row in rows:
         if row.content is None:
             assert (row.digest, row.size, row.mime) == (None, None, None)
