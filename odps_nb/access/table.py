@@ -104,7 +104,7 @@ class Table(ForEngines):
 
     @property
     def info(self) -> TableInfo:
-        """All metadata: owner, comment, times, size; one request, then remembered."""
+        """All metadata: owner, comment, times, size; one request, then cached."""
         with self._lock:
             if self._info is None:
                 self._info = fetch_table(self._connection._storage, self._name)
@@ -112,7 +112,7 @@ class Table(ForEngines):
 
     @property
     def schema(self) -> TableSchema:
-        """Columns and partition columns; one request, then remembered.
+        """Columns and partition columns; one request, then cached.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Table(ForEngines):
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """Columns of the primary key, empty without one; one request, then remembered."""
+        """Columns of the primary key, empty without one; one request, then cached."""
         with self._lock:
             if self._primary_key is None:
                 self._primary_key = fetch_primary_key(self._connection._storage, self._name)
