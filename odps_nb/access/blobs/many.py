@@ -93,14 +93,17 @@ def save_blobs(
     references: References,
     folder: str | os.PathLike[str],
     *,
-    file_name: Callable[[int, BlobHead], str | None] | None,
-    overwrite: bool,
+    file_name: Callable[[int, BlobHead], str | None] | None = None,
+    overwrite: bool = False,
 ) -> list[Path | None]:
     """Write each distinct blob to a file of its own; see `BlobColumn.save`."""
     target = Folder(Path(folder).expanduser(), overwrite=overwrite)
     paths: list[Path | None] = [None] * references.total
 
-    with contextlib.closing(stream_blobs(fetch, references)) as blobs:
+    with (
+        fetch.tracker(len(references.positions)) as tracker,
+        contextlib.closing(_files(fetch, references, tracker)) as blobs,
+    ):
         for blob in blobs:
             try:
                 saved = target.save(blob.pieces(), _name_of(blob, file_name))
@@ -126,18 +129,25 @@ def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | N
 
 def stream_blobs(fetch: Fetch, references: References) -> Generator[StreamedBlob, None, None]:
     """Iterate over each distinct blob as a file; see `BlobColumn.stream`."""
+    with (
+        fetch.tracker(len(references.positions)) as tracker,
+        contextlib.closing(_files(fetch, references, tracker)) as blobs,
+    ):
+        yield from blobs
+
+
+def _files(
+    fetch: Fetch, references: References, tracker: ProgressTracker
+) -> Generator[StreamedBlob, None, None]:
     from odps_nb.client.blob.streamed import iter_streamed_blobs
 
-    with fetch.tracker(len(references.positions)) as tracker:
-        blobs = iter_streamed_blobs(
-            fetch.storage,
-            references.positions,
-            compression=fetch.compression,
-            tracker=tracker,
-            cancel=fetch.storage.operation(),
-        )
-        with contextlib.closing(blobs):
-            yield from blobs
+    return iter_streamed_blobs(
+        fetch.storage,
+        references.positions,
+        compression=fetch.compression,
+        tracker=tracker,
+        cancel=fetch.storage.operation(),
+    )
 
 
 def _note_place(error: BaseException, place: int) -> None:
