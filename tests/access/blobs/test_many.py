@@ -12,6 +12,8 @@ import pandas as pd
 import pytest
 
 import odps_nb
+import odps_nb.convert.blob_columns.blob_series  # registers ``series.odps``
+from odps_nb.access import saving
 from odps_nb.access.blobs.many import Fetch, References, save_blobs, stream_blobs
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
@@ -194,13 +196,19 @@ def test_a_link_in_the_folder_leads_nowhere(odps, hostile, tmp_path):
     assert not (tmp_path / "missing").exists()
 
 
-def test_ten_thousand_files_of_one_name_are_no_obstacle(tmp_path):
-    from odps_nb.access.saving import Folder
+def test_many_files_of_one_name_try_each_number_once(tmp_path, monkeypatch):
+    tried, with_number = [], saving._with_number
 
-    folder = Folder(tmp_path)
-    names = [folder.save([b""], "image.jpg").name for _ in range(10_500)]
-    assert names[-1] == "image-10500.jpg"
+    def counting(name: str, number: int) -> str:
+        tried.append(number)
+        return with_number(name, number)
+
+    monkeypatch.setattr(saving, "_with_number", counting)
+    folder = saving.Folder(tmp_path)
+    names = [folder.save([b""], "image.jpg").name for _ in range(500)]
+    assert names[-1] == "image-500.jpg"
     assert len(set(names)) == len(names)
+    assert tried == list(range(1, 501))
 
 
 def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
