@@ -269,7 +269,7 @@ class Profile:
         keywords = hidden(keywords)
         settings = sources.from_pyodps(entry)
         if keywords.get("credentials"):
-            settings = without_account(settings)
+            settings = _without_account(settings)
         settings.update((key, value) for key, value in keywords.items() if value is not None)
         return cls._of(settings)
 
@@ -325,7 +325,7 @@ class Profile:
 Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign]
 
 
-def without_account(settings: Mapping[str, Any]) -> Hidden:
+def _without_account(settings: Mapping[str, Any]) -> Hidden:
     """Return the settings apart from credentials."""
     return hidden((k, v) for k, v in settings.items() if k not in sources.CREDENTIAL_FIELDS)
 
