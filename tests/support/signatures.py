@@ -50,7 +50,8 @@ def callables(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
         yield f"{name}.__init__", make
     for member in sorted(dir(thing)):
         raw = inspect.getattr_static(thing, member)
-        if member.startswith("_"):
+        of_base = issubclass(thing, BaseException) and member not in vars(thing)
+        if member.startswith("_") or of_base:
             continue
         found = getattr(raw, "__func__", getattr(raw, "fget", raw))
         if inspect.isfunction(found) and found.__module__.startswith("odps_nb"):
