@@ -49,7 +49,7 @@ class BlobSeries:
     def thumbnails(self, limit: int = 24, *, connection: Any = None) -> Any:
         """Return the first blobs as a gallery, which reads them when it is shown.
 
-        ``odps.blobs(df).fetch(column, caption=…)`` adds other columns to the tiles.
+        ``odps.blobs(df, column, caption=…)`` adds other columns to the tiles.
         """
         index = self._index()
         labels = list(range(len(self._series)) if index is None else index)
