@@ -15,7 +15,7 @@ from enum import Enum
 from struct import Struct
 from typing import Any, NamedTuple
 
-from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
+from odps_nb.errors import ChecksumError, FramingError, OversizeError
 from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.crc32 import crc32
@@ -65,7 +65,7 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
     if size > limit:
-        raise LimitExceededError(
+        raise OversizeError(
             f"the {what} of frame {index} has {size} bytes, more than {limit}",
             limit=limit,
             actual=size,
@@ -79,7 +79,7 @@ def check_data_size(size: int, limit: int, index: int) -> int:
     if size < 0:
         raise FramingError(f"the data of frame {index} has the length {size}")
     if size > limit:
-        raise LimitExceededError(
+        raise OversizeError(
             f"blob {index} has {size} bytes, more than {limit}",
             limit=limit,
             actual=size,

@@ -19,7 +19,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
+from odps_nb.errors import FramingError, OversizeError, StateError, TruncatedError
 from odps_nb.wire._frame_parts import (
     DEFAULT_MAX_BLOB,
     DEFAULT_MAX_HEADER,
@@ -160,7 +160,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
                     self._offset += len(piece)
                 at += len(piece)
                 at += self._take_whole(data, at, events)
-        except (FramingError, LimitExceededError) as error:
+        except (FramingError, OversizeError) as error:
             error.offset = self._offset
             raise
         return events

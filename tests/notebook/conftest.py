@@ -80,7 +80,7 @@ def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
 
     def misbehave(*rules: dict[str, object]) -> None:
         body = json.dumps({"rules": rules}).encode()
-        moody_odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        moody_odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
     misbehave(STALL)
     yield misbehave

@@ -143,9 +143,9 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     """Return the DataFrame of a `Scan`: of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
-    session = cut_session(scan.session, scan.plan)
-    with StorageClient(scan.profile) as storage:
-        frame = session_dataframe(spark, storage, session, scan.plan, progress)
+    session = cut_session(scan._opened(), scan._plan)
+    with StorageClient(scan.connection.profile) as storage:
+        frame = session_dataframe(spark, storage, session, scan._plan, progress)
         return with_known_count(frame, session)
 
 

@@ -430,7 +430,7 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
         " def __init__(self, data): self.data, self.size = data, len(data)\n"
         " def open(self): return File(self.data)\n"
         "class Column(list):\n    title = 't.c'\n    def caption(self, index): return 'blob'\n"
-        "    def glances(self, places, token): yield from (self[place] for place in places)\n"
+        "    def _glances(self, places, token): yield from (self[place] for place in places)\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
         "mimebundle(blobs, view='list', render=True)\n"
