@@ -13,8 +13,8 @@ from odps_nb.client.write.session import StreamReceipt, open_write_session
 from odps_nb.errors import ArgumentError
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
-from odps_nb.spark.writing import commit
 from odps_nb.spark.writing import dataframe as writer
+from odps_nb.spark.writing import task as writing_task
 from odps_nb.spark.writing.dataframe import write_target
 from odps_nb.spark.writing.task import WriteTask, Written, check_written, write_partition
 from odps_nb.terms import SessionStatus, TableName
@@ -150,7 +150,7 @@ def test_more_tasks_than_a_session_takes_streams_are_brought_down(
 def test_too_many_streams_are_never_committed(
     spark: SparkSession, odps: Connection, by_day: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "MAX_STREAMS", 2)
+    monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
         with pytest.raises(ArgumentError, match=r"3 tasks wrote into .* takes 2 streams"):
