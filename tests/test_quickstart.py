@@ -61,7 +61,7 @@ def slow_service() -> Iterator[LocalService]:
             "times": 0,
         }
         body = json.dumps({"rules": [rule]}).encode()
-        odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
         yield running
 
 

@@ -155,7 +155,7 @@ def test_a_guid_of_another_key_names_no_instance(tmp_path: Path) -> None:
         analyst_of(service) as analyst,
     ):
         sent = SubmitSql(project="ours", sql="select 1;", unique_id=str(uuid4()))
-        first, second = (one.storage.submit(sent) for one in (owner, analyst))
+        first, second = (one._storage.submit(sent) for one in (owner, analyst))
     assert first.instance_id != second.instance_id
 
 

@@ -248,9 +248,9 @@ def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
             split_mode=SplitMode.ROW_OFFSET,
             split_number=100,
         )
-        session_id = odps.storage.call(request).session_id
-        session = replace(table.read(text="binary").session, session_id=session_id)
-        return sum(b.num_rows for b in iter_split(odps.storage, session, RowRangeSplit(0, 6)))
+        session_id = odps._storage.call(request).session_id
+        session = replace(table.read(text="binary")._opened(), session_id=session_id)
+        return sum(b.num_rows for b in iter_split(odps._storage, session, RowRangeSplit(0, 6)))
 
     with pytest.raises(InvalidRequestError, match="filter predicate cannot be applied"):
         preds("upper(s) = 'A'")
@@ -260,8 +260,8 @@ def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
 def test_the_document_of_a_result_has_the_bytes_as_they_are(odps: Connection, stored: str) -> None:
     result = odps.sql(f"select s from {stored} where id = 2")
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
-    assert odps.storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'
+    assert odps._storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'
     result = odps.sql(f"select s from {stored} where id = 1")
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
-    assert odps.storage.call(wanted).tasks[0].text == '"s"\n"caf\ufffd"\n'
-    assert open_result(odps.storage, result._instance).row_count == 1
+    assert odps._storage.call(wanted).tasks[0].text == '"s"\n"caf\ufffd"\n'
+    assert open_result(odps._storage, result._instance).row_count == 1

@@ -361,7 +361,7 @@ def test_an_instance_that_is_over_cannot_be_stopped_and_our_client_takes_that(
     result.cancel()
     unknown = SqlInstance(project=peer.service.project, instance_id="2024nope")
     with pytest.raises(NotFoundError):
-        cancel_sql(odps.storage, unknown)
+        cancel_sql(odps._storage, unknown)
 
 
 NESTED = (
