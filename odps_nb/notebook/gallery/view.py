@@ -135,7 +135,7 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save what is selected into ``folder``, which is made; see `Connection.save_blobs`."""
+        """Save what is selected into ``folder``, which is made; see `BlobColumn.save`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:

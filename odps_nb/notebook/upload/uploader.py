@@ -1,4 +1,4 @@
-"""`Uploader`: the file picker of ``odps.upload(table)``.
+"""`Uploader`: the file picker of ``table.upload()``.
 
 The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
 so that neither side holds more; then all files are written in one commit, in a thread. The saved
@@ -84,7 +84,7 @@ class PickedFiles:
             raise ArgumentError(
                 f"{len(announced):,} files were chosen",
                 argument="files",
-                hint=f"choose 1 to {MAX_FILES:,}; a folder of more is for odps.write_files(folder)",
+                hint=f"choose 1 to {MAX_FILES:,}; a folder of more is for Table.write_files",
             )
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
@@ -150,7 +150,7 @@ class Uploader(LiveView):
 
     Examples
     --------
-    >>> picker = odps.upload("photos", accept="image/*")
+    >>> picker = odps.table("photos").upload(accept="image/*")
     >>> picker.receipt is None
     True
     >>> picker.close()

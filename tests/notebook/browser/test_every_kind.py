@@ -14,9 +14,9 @@ from playwright.sync_api import expect
 
 import odps_nb
 from fuzz import document_files, media_files
-from odps_nb.local.samples import documents
 from tests.notebook.browser.test_drawn_pages import Listener
 from tests.support.lab import close_notebook, exported, notebook, open_notebook, run_all, save
+from tests.support.samples import sample_file
 
 pytestmark = pytest.mark.browser
 
@@ -85,7 +85,9 @@ def table(odps, listener):
     files += [(name, mime, good[name]) for name, mime in KINDS.items()]
     cut = [name for name, mime in KINDS.items() if mime.startswith(("audio", "video"))]
     files += [(name, KINDS[name], good[name][: len(good[name]) // 2]) for name in cut]
-    files += [(name, KINDS[name], documents.HOSTILE_HTML) for name in ("clip.mp4", "page.pdf")]
+    files += [
+        (name, KINDS[name], sample_file("you_have_won.html")) for name in ("clip.mp4", "page.pdf")
+    ]
     name = f"every_kind_{os.getpid()}"
     content = [odps_nb.NewBlob(data, mime_type=mime, file_name=file) for file, mime, data in files]
     made = odps.create_table(name, "id bigint, content blob")

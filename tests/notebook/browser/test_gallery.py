@@ -21,7 +21,7 @@ NASTY = '"><img src=/beacon/value onerror="odpsNbProbe=1"><script>odpsNbProbe=1<
 CELLS = [
     "import odps_nb\nodps = odps_nb.connect()\n"
     "media = odps.table('media').read(['id', 'name', 'content']).to_pandas().set_index('id')",
-    "gallery = odps.gallery(media, 'content', caption='name')\ngallery",
+    "gallery = odps.blobs(media, 'content', caption='name')\ngallery",
     "few = odps.table('media').blobs(where=\"declared = 'text/plain'\")\n"
     "few.pick([n % len(few) for n in range(10_000)])",
     "odps.table('TABLE').blobs()",

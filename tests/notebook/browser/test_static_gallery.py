@@ -11,11 +11,11 @@ import threading
 import pytest
 
 from fuzz import document_files, media_files
-from odps_nb.local.samples import documents
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery import page as gallery
 from odps_nb.notebook.preview import tile as preview
 from tests.support import previews
+from tests.support.samples import sample_file
 
 pytestmark = pytest.mark.browser
 
@@ -136,21 +136,21 @@ def probe(page):
 
 def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
     # without the redirect, which would leave the page before it can be asked
-    body = documents.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
+    body = sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"")
     page = visit(body)
     assert probe(page) in ("html script", "html parent", "html onerror")
     assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
 
 
 def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
-    source = escape(documents.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
+    source = escape(sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"").decode())
     page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
     assert probe(page) in ("html parent", "html onerror")
     assert "/beacon/script" in page.asked
 
 
 def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
-    page = visit(documents.HOSTILE_SVG, "image/svg+xml")
+    page = visit(sample_file("script_inside.svg"), "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
     assert "/beacon/svg-script" in page.asked
 

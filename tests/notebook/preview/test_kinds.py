@@ -15,11 +15,11 @@ from odps_nb.errors import (
     OdpsNbError,
     TruncatedError,
 )
-from odps_nb.local.samples import pictures
 from odps_nb.notebook.preview.drawing import Excerpt
 from odps_nb.notebook.preview.shared import GRID, SINGLE
 from odps_nb.notebook.preview.tile import mimebundle, tile
 from tests.support.previews import Seen, Value, seen
+from tests.support.samples import encode
 
 # -- every kind ---------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ def test_thumbnails_hold_no_byte_of_the_original():
     secret = b"GPS: 52.5 N 13.4 E"
     exif = Image.Exif()
     exif[0x010E] = secret.decode()
-    data = pictures.encode(Image.effect_noise((64, 64), 80).convert("RGB"), "JPEG", exif=exif)
+    data = encode(Image.effect_noise((64, 64), 80).convert("RGB"), "JPEG", exif=exif)
     assert secret in data
     page = seen(data)
     (source,) = page.values("src")

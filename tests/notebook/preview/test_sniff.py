@@ -62,8 +62,7 @@ def kind_of(data: bytes) -> Format:
 
 
 def test_every_sample_is_what_it_is_whatever_it_is_called(files):
-    optional = {"melody.mp3", "drift.mp4"}  # made only where an encoder is at hand
-    assert set(WHAT) - set(files) <= optional
+    assert set(WHAT) <= set(files)
     for name, blob in files.items():
         if name in WHAT:
             assert kind_of(blob.data).mime == WHAT[name], name
