@@ -33,10 +33,12 @@ def main() -> int:
         table, client = odps.table(TABLE), pyodps_client(odps)
 
         def read(where: str, *, again: bool) -> int:
-            session = open_read_session(odps.storage, table.read(columns=COLUMNS, where=where).plan)
+            session = open_read_session(
+                odps._storage, table.read(columns=COLUMNS, where=where)._plan
+            )
             if not again:
                 session = replace(session, filter=None, hidden=())
-            return sum(batch.num_rows for batch in iter_batches(odps.storage, session))
+            return sum(batch.num_rows for batch in iter_batches(odps._storage, session))
 
         def theirs(where: str) -> int:
             session = client.create_table_read_session(

@@ -53,7 +53,7 @@ def peer_arrow(client) -> pa.Table:
 
 def raw_bodies(connection: Connection, splits: int | None = None) -> int:
     """The bytes of all splits, thrown away; one after another, or so many side by side."""
-    storage = connection.storage
+    storage = connection._storage
     name = TableName(project=connection.profile.project, table=TABLE)
     session = open_read_session(storage, ReadPlan(table=name, columns=COLUMNS, splits=splits))
 

@@ -112,4 +112,4 @@ def test_every_setting_that_a_hint_names_is_one_that_a_user_can_set(reachable: s
 def test_the_hints_are_found() -> None:
     told = " ".join(text for _, text in hints())
     assert "ClientOptions(read_timeout=…, deadline=…)" in told
-    assert "sts_token=" in told
+    assert "credentials=" in told

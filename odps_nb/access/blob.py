@@ -61,7 +61,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 class Blob:
     """Handle of one blob; made by ``odps.blob(reference)``.
 
-    `size`, `mime_type` and `file_name` cost one small request at their first use.
+    `size`, `mime_type` and `file_name` cost one small request together, at the first use.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Blob:
     @property
     def _storage(self) -> StorageClient:
         source: Any = self._source
-        storage: StorageClient = getattr(source, "storage", source)
+        storage: StorageClient = getattr(source, "_storage", source)
         return storage
 
     @property
@@ -96,17 +96,23 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Number of bytes; one request at the first use, unless it is known already."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
-        """The media type stated by the uploader; empty if none. Not verified."""
+        """The media type stated by the uploader; one request at the first use.
+
+        Empty if there is none. Not verified.
+        """
         return self._fetch_head().mime_type
 
     @property
     def file_name(self) -> str:
-        """The file name stated by the uploader; empty if none. Not verified."""
+        """The file name stated by the uploader; one request at the first use.
+
+        Empty if there is none. Not verified.
+        """
         return self._fetch_head().file_name
 
     @property
@@ -385,7 +391,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn.glances`."""
+    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn._glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:

@@ -96,7 +96,7 @@ class RowForms(ABC):
         workers: int | None = None,
         read_ahead: int | None = None,
         progress: Progress = None,
-    ) -> Batches:
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in batches, in order, in bounded memory.
 
         Leaving the iterator early stops the read and closes its connections.

@@ -45,7 +45,7 @@ _LOOK_BYTES, _LOOK_FILES = 16, 1000  # kept since the folder was looked at: part
 _log = logging.getLogger("odps_nb")
 
 
-class StoredBlob:
+class CachedBlob:
     """The bytes of a blob in a file; stays readable when the file is removed."""
 
     def __init__(self, file: io.BytesIO | io.FileIO, size: int) -> None:
@@ -94,7 +94,7 @@ class BlobCache:
         """Bytes of all files now; looks at each of them."""
         return sum(found.st_size for _, found in self._entries())
 
-    def find(self, reference: BlobReference) -> StoredBlob | None:
+    def find(self, reference: BlobReference) -> CachedBlob | None:
         """Return the blob's bytes, checked again, or ``None``; the caller closes them."""
         key = self._key(reference)
         path = self._path(key)
@@ -109,7 +109,7 @@ class BlobCache:
             found = _checked(file, key)
             if found is not None:
                 _touch(path)
-                return StoredBlob(file, found)
+                return CachedBlob(file, found)
         except OSError as error:
             _log.info("a cached blob is not readable: %s", error)
         except BaseException:

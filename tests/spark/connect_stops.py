@@ -101,7 +101,7 @@ def _stopped_write(spark: SparkSession, odps: Connection, waiting: _Stalled) -> 
     table = TableName(project=waiting.service.project, table="unwritten")
     session = WriteSessionRef(table=table, session_id=str(end.session_id))
     told["phase"] = end.phase.value
-    told["status"] = fetch_write_status(odps.storage, session)
+    told["status"] = fetch_write_status(odps._storage, session)
     return told
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from odps_nb.local.samples import documents
+from tests.support.samples import sample_file
 
 HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
@@ -100,8 +100,8 @@ HOSTILE = {
 }
 
 PLAIN = {
-    "rose": documents.rose().decode(),
-    "script": documents.HOSTILE_SVG.decode(),
+    "rose": sample_file("rose.svg").decode(),
+    "script": sample_file("script_inside.svg").decode(),
     "few uses": nested('<use href="#l2"/>', levels=2),
     "document type": '<?xml version="1.0" standalone="no"?><!DOCTYPE svg PUBLIC '
     '"-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">'

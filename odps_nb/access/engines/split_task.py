@@ -91,7 +91,7 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
     """Open the session of a scan, and return one task for each of its splits."""
     shown = scan._shown_columns()
     require_arrow_types(shown, "a read in tasks")
-    session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
+    session, schema, settings = scan._opened(), scan.arrow_schema, settings_of(scan, storage())
     return [
         SplitTask(
             settings=settings,
@@ -106,5 +106,5 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
 
 def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ...]:
     """Return what another process needs to connect as this one does, without keys."""
-    settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
+    settings = {**scan.connection.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
     return tuple(settings.items())

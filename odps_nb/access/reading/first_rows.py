@@ -53,7 +53,7 @@ def preview_rows(
         partition=specs[0] if specs and specs[0].items else None,
         columns=() if columns is None else names,
     )
-    storage = table.connection.storage
+    storage = table.connection._storage
     expected = [column for name in names if (column := schema.find(name)) is not None]
     shown = text_as_binary(schema) if text.mode is TextMode.BINARY else schema
     try:

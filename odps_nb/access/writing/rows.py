@@ -125,7 +125,7 @@ class _Write:
     def run(self, given: WriteInput) -> Receipt:
         from odps_nb.client.write.session import open_write_session
 
-        began, storage = time.monotonic(), self.table.connection.storage
+        began, storage = time.monotonic(), self.table.connection._storage
         self.tracker.plan(rows_total=given.rows, bytes_total=given.blob_bytes or None)
         token = storage.operation(self.options.cancel)
         remainder = Remainder.of(storage, self.target, self.options.overwrite)
@@ -174,7 +174,7 @@ class _Write:
         from odps_nb.client.write.stream import WriteStream
 
         connection = self.table.connection
-        opened = WriteStream(connection.storage, session, name, tracker=self.tracker, cancel=token)
+        opened = WriteStream(connection._storage, session, name, tracker=self.tracker, cancel=token)
         with opened.start() as stream:
             uploader = CellUploader(stream, self.target, connection)
             stamp = Stamp() if self.options.change is None else self.options.change.stamp

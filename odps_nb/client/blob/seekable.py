@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.blob.file import BlobFile, open_blob
-from odps_nb.client.blob_cache import StoredBlob
+from odps_nb.client.blob_cache import CachedBlob
 from odps_nb.errors import (
     ChecksumError,
     ConfigError,
@@ -30,7 +30,7 @@ MEMORY = 8 << 20
 _PIECE = 1 << 20
 
 
-class Spool(StoredBlob):
+class Spool(CachedBlob):
     """Bytes that arrive front to back: some in memory, more in an unnamed file."""
 
     def __init__(self, *, memory: int = MEMORY) -> None:
@@ -106,7 +106,7 @@ class SeekableBlob(io.RawIOBase):
     def __init__(
         self,
         reference: BlobReference,
-        kept: StoredBlob,
+        kept: CachedBlob,
         *,
         fetch: Callable[[], BlobFile] | None = None,
         ask_size: Callable[[], int] | None = None,

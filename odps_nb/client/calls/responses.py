@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from odps_nb.errors import ConnectError, LimitExceededError, ServiceError
+from odps_nb.errors import ConnectError, OversizeError, ServiceError
 from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
@@ -58,7 +58,7 @@ def document(response: HttpResponse) -> bytes:
     for piece in response.chunks():
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
-            raise LimitExceededError(
+            raise OversizeError(
                 "the response is longer than a document may be",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,

@@ -20,7 +20,7 @@ from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import (
     FramingError,
-    LimitExceededError,
+    OversizeError,
     ProtocolError,
     StateError,
     TruncatedError,
@@ -281,7 +281,7 @@ class RowStream:
             with self.named_in_errors():
                 yield
         except MemoryError as error:
-            raise LimitExceededError(
+            raise OversizeError(
                 f"not enough memory for the next message of the Arrow stream: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,

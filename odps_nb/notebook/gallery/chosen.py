@@ -167,7 +167,7 @@ class Chosen:
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
         """Ask for what a choice has to know of some blobs; iterate over those that are known."""
-        with closing(self.column.glances(places, cancel)) as blobs:
+        with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
                 yield index

@@ -25,11 +25,12 @@ _SHOWN = 200
 def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
     """Return the plan of a read; one request for the table's schema, if names are checked."""
     from odps_nb.access.reading.planning import plan_read
-    from odps_nb.client.catalog import fetch_table
+    from odps_nb.client.catalog import fetch_primary_key, fetch_table
 
     return plan_read(
         table,
         lambda: fetch_table(storage, table).schema,
+        lambda: fetch_primary_key(storage, table),
         replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark has no other
         storage,
         timezone=storage.profile.timezone or "UTC",

@@ -71,4 +71,4 @@ def test_without_a_region_nothing_is_asked(odps):
         with StorageClient(without) as storage:
             assert console_of(storage) is None
         assert asked == []
-    assert odps.sql("select 1 as one").page is None
+    assert odps.sql("select 1 as one").console_page() is None
