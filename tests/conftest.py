@@ -22,6 +22,7 @@ from tests.support.gate import (  # noqa: F401  # hooks
     pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
+    pytest_runtest_setup,
     pytest_runtest_teardown,
     pytest_sessionfinish,
     pytest_terminal_summary,

@@ -380,6 +380,8 @@ def test_what_is_no_error_document_is_no_error_of_the_service(body: bytes) -> No
     assert find_error({}, body) is None
 
 
-def test_a_damaged_coding_is_shown_as_it_came() -> None:
-    whole = gzip.compress(encode_error_json("NoSuchTable", "not there", "0AF1"))
-    assert error_of(503, whole[:12] + b"\xff" * 20).code is None
+@pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
+def test_a_damaged_coding_is_shown_as_it_came(begin: bytes) -> None:
+    error = error_of(503, begin + b"\xff" * 40 + b" no code")
+    assert (error.code, type(error)) == (None, ServerFaultError)
+    assert error.message.endswith("no code")

@@ -108,8 +108,7 @@ def _register(connection: Any, name: str, rows: StoredRows) -> None:
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
     relation = connection.sql(sql)
     found = {"columns": relation.columns, "types": [str(spelled) for spelled in relation.types]}
-    empty = connection.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
-    _send(answers, found, _stream(empty.schema, []))
+    _send(answers, found, _stream(relation.limit(0).to_arrow_table().schema, []))
 
 
 def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:

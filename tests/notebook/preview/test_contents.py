@@ -79,7 +79,7 @@ def test_of_a_large_file_that_describes_them_later_the_tile_says_so():
 def test_of_many_datasets_the_first_are_listed():
     out = io.BytesIO()
     with h5py.File(out, "w") as file:
-        for number in range(3000):
+        for number in range(2100):
             file.create_dataset(f"d{number}", (1,), "i1")
     made = drawn(out.getvalue())
     assert "HDF5 · first datasets" in made.text

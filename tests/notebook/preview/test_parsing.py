@@ -421,7 +421,6 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
             (tmp_path / f"{number:02}").write_bytes(blob.data)
     done = script(
         "import io, sys\nfrom pathlib import Path\n"
-        "from odps_nb.notebook.gallery.page import mimebundle\n"
         "from odps_nb.notebook.gallery.view import Gallery\n"
         "from odps_nb.notebook.preview import tile as preview\n"
         "class File(io.BytesIO): verified = True\n"
@@ -433,7 +432,6 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
         "    def _glances(self, places, token): yield from (self[place] for place in places)\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
-        "mimebundle(blobs, view='list', render=True)\n"
         "Gallery(blobs).bundle()\n"
         "html = ''.join(preview.mimebundle(blob, render=True)['text/html'] for blob in blobs)\n"
         "assert html.count('<img') > 15 and html.count('<table') > 5\n"

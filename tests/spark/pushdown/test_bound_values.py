@@ -43,13 +43,15 @@ def ask(few_tasks, odps, table):
     few_tasks.conf.set("spark.sql.session.timeZone", before)
 
 
-def sampled(cases: list[Case], kind: Callable[[Case], object]) -> Iterator[object]:
-    """Yield the cases; all but the first of each kind run at night."""
+def sampled(cases: list[Case], kind: Callable[[Case], object]) -> list[object]:
+    """Return the cases; all but the first of each kind run at night."""
     seen: set[object] = set()
+    marked = []
     for case in cases:
         marks = [pytest.mark.nightly] if kind(case) in seen else []
         seen.add(kind(case))
-        yield pytest.param(case, marks=marks, id=str(case))
+        marked.append(pytest.param(case, marks=marks, id=str(case)))
+    return marked
 
 
 def test_every_value_means_its_row_to_spark(few_tasks, odps, table):

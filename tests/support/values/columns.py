@@ -60,7 +60,7 @@ def columns(
     count = draw(st.integers(0, rows))
     make, _ = SOURCES[source]
     found = {}
-    for number in range(draw(st.integers(3, 8))):
+    for number in range(draw(st.integers(1, 6))):
         drawn = leaves if draw(st.booleans()) else kinds
         kind = draw(drawn.filter(lambda one: takes(source, one) and accept(one)))
         far = any(leaf.name in TIMES for leaf in kind.leaves()) and draw(st.booleans())
