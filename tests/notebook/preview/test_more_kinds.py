@@ -22,7 +22,7 @@ SAYS = {
     "weights.safetensors": ("safetensors · 2 tensors · 49,153 parameters", "encoder.weight F16"),
     "model.onnx": ("ONNX · IR version 9", "producer: pytorch"),
     "scene.glb": ("glTF · version 2.0", "2 nodes 2 meshes a <b>tool</b>"),
-    "area.geojson": ("JSON · 2 keys", "features : 3 items"),
+    "area.geojson": ("GeoJSON · 3 features · 3° W to 13° E, 46.02° N to 53.98° N", ""),
     "report.ipynb": ("notebook · python · 2 cells · 1 output", "print('<b>1</b>')"),
     "sound.wav": ("WAV · 0:03 · 8 kHz · stereo", ""),
     "sound.flac": ("FLAC · 1:30 · 44.1 kHz · mono", "1:30 44.1 kHz mono"),  # no sound inside

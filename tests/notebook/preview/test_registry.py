@@ -20,7 +20,7 @@ def test_kinds_are_asked_in_this_order():
     """First what may be readable and is no text, then texts, then the rest."""
     assert [kind.name for kind in kinds()] == [
         *("dicom", "empty", "mesh", "message", "pdf", "raw"),
-        *("svg", "markup", "notebook", "json", "table", "code", "text"),
+        *("svg", "markup", "notebook", "map", "json", "table", "code", "text"),
         *(
             "array",
             "arrow",
