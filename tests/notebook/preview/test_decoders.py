@@ -26,11 +26,11 @@ from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import containers
 from odps_nb.notebook.preview.parsers.workbook import MAX_UNPACKED
 from odps_nb.notebook.preview.registry import kinds, sniff
-from odps_nb.notebook.preview.shared import GRID, SINGLE
+from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client
 from odps_nb.parsing.values import Limits, UnshowableError
-from tests.notebook.preview.test_more_kinds import Page
+from tests.notebook.preview.test_more_kinds import Page, words
 from tests.support.previews import Seen, Value
 from tests.support.sockets.peers import own_address
 

@@ -70,6 +70,10 @@ SAYS = {
         "HDF5 · 6 datasets",
         "title: Heat <b> name shape type attributes heat 3 × 4 float32 units: K",
     ),
+    "grid.nc": (
+        "netCDF-3 · 2 variables · 2 dimensions",
+        "title: Tide <b> name shape type attributes tide time 5 × place 4 int16",
+    ),
     "names.rar": ("RAR · 2 files", "tea.txt · 4 B dir/<b>.txt · 4 B"),
     "photo.jp2": ("JPEG 2000 · 64 × 48", ""),
     "photo.ppm": ("PPM · 64 × 48", ""),
