@@ -153,7 +153,6 @@ NAMED = {
     "pcap": (b"\xd4\xc3\xb2\xa1\2\0\4\0" + bytes(9), "pcap"),
     "pcapng": (b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a" + bytes(9), "pcapng"),
     "HDF4": (b"\x0e\3\x13\1" + bytes(9), "HDF4"),
-    "FITS": (b"SIMPLE  =                    T".ljust(2880) + b"\0\7" * 9, "FITS"),
     "7z": (b"7z\xbc\xaf\x27\x1c" + bytes(9), "7z"),
 }
 

@@ -40,6 +40,7 @@ SAYS = {
     "book.ods": ("OpenDocument sheet · 1 sheet · 2 rows × 2 columns", "name price tea 3"),
     "book.xls": ("Excel 97 · 1 sheet · 2 rows × 2 columns", "name price <b>tea 3"),
     "page.pdf": ("PDF · version 1.7 · 1 page", ""),
+    "sky.fits": ("FITS · 60 × 40", ""),
     "scan.dcm": ("DICOM · MR · 48 × 32", ""),
     "notes.md": ("Markdown · 7 lines", "# Notes"),
     "tool.py": ("Python · 7 lines", "def main (name):"),

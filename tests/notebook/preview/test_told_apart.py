@@ -154,6 +154,26 @@ def test_four_bytes_prove_no_font():
     assert sniff(font, len(font)).label == "TrueType"
 
 
+def test_fits_with_a_table_behind_an_empty_header_shows_the_table():
+    def unit(*cards, data=b""):
+        header = "".join(card.ljust(80) for card in (*cards, "END")).encode()
+        return header + b" " * (-len(header) % 2880) + data + bytes(-len(data) % 2880)
+
+    empty = unit("SIMPLE  =                    T", "BITPIX  =                    8", "NAXIS   = 0")
+    table = unit(
+        "XTENSION= 'BINTABLE'",
+        "BITPIX  =                    8",
+        "NAXIS   =                    2",
+        "NAXIS1  =                    4",
+        "NAXIS2  =                    3",
+        "TTYPE1  = 'flux    '",
+        data=bytes(12),
+    )
+    made = tile(Value(empty + table))
+    assert "FITS · table of 3 rows · 2 units" in made.text
+    assert "flux" in Seen(made.html).text
+
+
 # -- films and sound ------------------------------------------------------------------------------
 
 

@@ -40,7 +40,6 @@ _FORMATS = (
     Format("application/x-riff", "RIFF", starts=(b"RIFF",)),
     Format("application/vnd.las", "LAS", aliases=("application/vnd.laszip",), starts=(b"LASF",)),
     Format("application/x-hdf", "HDF4", starts=(b"\x0e\x03\x13\x01",)),
-    Format("image/fits", "FITS", aliases=("application/fits",), starts=(b"SIMPLE  =     ",)),
     Format(
         "application/vnd.tcpdump.pcap",
         "pcap",
