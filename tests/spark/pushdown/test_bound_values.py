@@ -43,13 +43,17 @@ def ask(few_tasks, odps, table):
     few_tasks.conf.set("spark.sql.session.timeZone", before)
 
 
-def sampled(cases: list[Case], kind: Callable[[Case], object]) -> Iterator[object]:
-    """Yield the cases; all but the first of each kind run at night."""
-    seen: set[object] = set()
-    for case in cases:
-        marks = [pytest.mark.nightly] if kind(case) in seen else []
-        seen.add(kind(case))
-        yield pytest.param(case, marks=marks, id=str(case))
+def sampled(cases: list[Case], kind: Callable[[Case], object]) -> list[object]:
+    """Return the cases as parameters; all but the first of each kind run at night."""
+    first = {kind(case): case for case in reversed(cases)}
+    return [
+        pytest.param(
+            case,
+            marks=[] if first[kind(case)] is case else [pytest.mark.nightly],
+            id=str(case),
+        )
+        for case in cases
+    ]
 
 
 def test_every_value_means_its_row_to_spark(few_tasks, odps, table):
