@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from PIL import Image
 
 import odps_nb
 from odps_nb.access.binding.text import bind
@@ -223,8 +225,8 @@ NEW: list[tuple[str, list[Any]]] = [
         [pd.Series(["a"]), pd.array(["a"], "string"), pa.array(["a"])],
     ),
     (
-        "`category`, Arrow dictionaries",
-        [pd.Categorical(["a"]), pa.array(["a"]).dictionary_encode()],
+        "`category`, Arrow dictionaries: the type of the categories",
+        [pd.Categorical(["a"]), pa.array(["a"]).dictionary_encode(), pd.Categorical([1])],
     ),
     (
         "`datetime64[s]`, `[ms]`; Arrow `timestamp` of these",
@@ -246,8 +248,13 @@ NEW: list[tuple[str, list[Any]]] = [
     ("Python `Decimal`", [pd.Series([Decimal("1.25"), Decimal("123.5")], dtype=object)]),
     ("bytes", [pd.Series([b"a"], dtype=object), pa.array([b"a"])]),
     (
-        "`Path`, `NewBlob`, files, handles of blobs",
-        [pd.Series([None, Path(__file__)]), pd.Series([odps_nb.NewBlob(b"a")])],
+        "`Path`, `NewBlob`, files, handles of blobs; Pillow pictures, arrays of two or more "
+        "dimensions",
+        [
+            pd.Series([None, Path(__file__)]),
+            pd.Series([odps_nb.NewBlob(b"a")]),
+            pd.Series([Image.new("RGB", (2, 2)), np.zeros((2, 2, 3), np.uint8)]),
+        ],
     ),
     ("a column of blobs (`blob`)", [pd.Series([None], dtype=BlobDtype())]),
     ("lists; Arrow lists", [pd.Series([[1]]), pa.array([[1]])]),

@@ -37,15 +37,15 @@ def ask(moody: Connection) -> Iterator[Ask]:
     """Put rules in force until the test ends."""
 
     def put(*rules: dict[str, Any]) -> None:
-        body = json.dumps({"seed": 7, "rules": rules}).encode()
-        moody.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        body = json.dumps({"rules": rules}).encode()
+        moody._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
     yield put
-    moody.storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
+    moody._storage.rest(WireRequest(method="DELETE", path="/misbehaviour"))
 
 
 def _struck(moody: Connection) -> list[int]:
-    _, body = moody.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+    _, body = moody._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
     return [rule["struck"] for rule in json.loads(body)["rules"]]
 
 

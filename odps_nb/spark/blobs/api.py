@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.wire.frames import BlobRecord
 
 NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
 """Spark's type of a blob with its bytes: `with_blobs` makes it, `odps_nb.spark.write` uploads it.

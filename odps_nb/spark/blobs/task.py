@@ -34,8 +34,8 @@ from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob.many import BlobRecord
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.wire.frames import BlobRecord
 
 __all__ = ["LARGEST_VALUE", "BlobTask", "Row", "map_batches"]
 
@@ -196,7 +196,8 @@ def _fetch(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
     """Iterate over one blob per distinct reference, in order, or the error about it."""
-    from odps_nb.client.blob.many import MAX_BLOB, iter_blobs_or_errors
+    from odps_nb.client.blob.many import iter_blobs_or_errors
+    from odps_nb.client.blob.response import MAX_BLOB
 
     task, tracker = resources.task, resources.tracker
     fetched = iter_blobs_or_errors(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.client.read.increments import Bound
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
 
@@ -143,9 +143,9 @@ def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> 
     """Return the DataFrame of a `Scan`: of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
-    session = cut_session(scan.session, scan.plan)
-    with StorageClient(scan.profile) as storage:
-        frame = session_dataframe(spark, storage, session, scan.plan, progress)
+    session = cut_session(scan._opened(), scan._plan)
+    with StorageClient(scan.connection.profile) as storage:
+        frame = session_dataframe(spark, storage, session, scan._plan, progress)
         return with_known_count(frame, session)
 
 

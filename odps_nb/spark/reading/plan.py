@@ -15,7 +15,7 @@ from odps_nb.terms import TableName, TimeUnit, shorten
 if TYPE_CHECKING:
     from odps_nb.access.reading.planning import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
 
 #: Rows of a task at most that reads a BLOB column: at 1 MB a blob, some seconds of work.
 BLOB_ROWS = 256

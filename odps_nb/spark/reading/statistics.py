@@ -14,7 +14,7 @@ from odps_nb.type_facts import TYPE_FACTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.read.plan import ReadSession
 
 #: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
 LARGEST = 8 << 30

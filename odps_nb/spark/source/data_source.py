@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import Progress
-    from odps_nb.client.write.session import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.writing.replacing import Remainder
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan
+    from odps_nb.client.read.plan import ReadPlan
     from odps_nb.spark.writing.task import WriteTask
 
 #: What to use in place of options of other formats.

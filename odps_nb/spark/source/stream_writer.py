@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import (
-    WriteSessionRef,
     abort_write,
     commit_write,
     fetch_write_status,

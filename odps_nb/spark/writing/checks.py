@@ -12,7 +12,7 @@ from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.client.catalog import fetch_table, table_exists
-from odps_nb.client.table_changes import create_table
+from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import match_columns, refuse_twins
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (

@@ -301,7 +301,7 @@ def _as_batch(written: Written) -> pa.RecordBatch:
 
 
 def _of_text(text: bytes) -> Written:
-    from odps_nb.client.write.session import StreamReceipt
+    from odps_nb.client.write.operations import StreamReceipt
 
     found = json.loads(text)
     stream = StreamReceipt(**found.pop("stream"))

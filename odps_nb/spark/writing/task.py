@@ -24,13 +24,9 @@ from odps_nb.access.writing.sources import (
     with_partitions,
 )
 from odps_nb.access.writing.uploading import CellUploader
-from odps_nb.client.write.operations import Stamp
-from odps_nb.client.write.session import (
-    StreamReceipt,
-    WriteSessionRef,
-    abort_write,
-    open_write_stream,
-)
+from odps_nb.client.write.operations import Stamp, StreamReceipt, WriteSessionRef
+from odps_nb.client.write.session import abort_write
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.convert.arrow_schema import fit_batch, match_names
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
@@ -141,7 +137,7 @@ def write_partition(
             counted(task.counter) as tracker,
             task.profile.open() as storage,
         ):
-            stream = open_write_stream(storage, task.session, name, tracker=tracker)
+            stream = WriteStream(storage, task.session, name, tracker=tracker).start()
             with stream:
                 uploader = CellUploader(stream, task.target, storage)
                 named: set[str] = set()

@@ -60,7 +60,7 @@ def _task(odps: Connection, **more: Any) -> BlobTask:
     added = pa.schema([("size", pa.int64())])
     last = [pa.field(more["error_column"], pa.string())] if "error_column" in more else []
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="pic",
         fn=_size,
@@ -116,13 +116,13 @@ def test_unknown_blobs_cost_the_others_of_their_request_one_more_at_most(
     odps: Connection, references: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    opened = odps.storage.__class__.open
+    opened = odps._storage.__class__.open
 
     def counting(self: Any, request: Any, **more: Any) -> Any:
         sent.append(len(set(request.references)))
         return opened(self, request, **more)
 
-    monkeypatch.setattr(odps.storage.__class__, "open", counting)
+    monkeypatch.setattr(odps._storage.__class__, "open", counting)
     monkeypatch.setattr(blob_tasks, "REFERENCES_PER_REQUEST", 64)
     good = [references[0], references[3], references[5]]
     rows = _run(_task(odps, goes_on=True), [UNKNOWN, UNKNOWN + "0A==", *good])

@@ -49,7 +49,7 @@ def test_digests_equal_those_of_the_blobs_and_nulls_are_kept(
     assert len(rows) == odps.table("media").read().row_count
     references = [row.content for row in rows if row.content is not None]
     assert len(references) < len(rows)
-    records = iter(odps.blobs(references))
+    records = iter(odps.blobs(references).fetch())
     for row in rows:
         if row.content is None:
             assert (row.digest, row.size, row.mime) == (None, None, None)
@@ -74,7 +74,7 @@ def test_what_a_function_does_wrong_is_said_without_java(
 
 def _task(odps: Connection, fn: Callable[[Any], Any], added: pa.Schema) -> BlobTask:
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="content",
         fn=fn,

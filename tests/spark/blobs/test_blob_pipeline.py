@@ -234,12 +234,12 @@ def _work(job: dict[str, Any], tokens: list[str]) -> None:
         {"id": pa.array(range(len(tokens))), "content": pa.array(tokens)}
     )
     with odps_nb.connect(**job["profile"]) as odps:
-        profile = TaskProfile.of(odps.storage)
+        profile = TaskProfile.of(odps._storage)
         if job["work"] == "copy":
             target, _ = write_target(
-                odps.storage, odps.profile.table(job["table"]), None, overwrite=False
+                odps._storage, odps.profile.table(job["table"]), None, overwrite=False
             )
-            with open_write_session(odps.storage, target.table) as session:
+            with open_write_session(odps._storage, target.table) as session:
                 task = WriteTask(profile=profile, session=session.ref, target=target)
                 assert write_partition(task, [batch], "0") is not None
             return

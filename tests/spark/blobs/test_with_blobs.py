@@ -39,7 +39,7 @@ def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
     assert whole.columns == [*media.columns, "file"]
     rows = whole.collect()
     assert len(rows) == odps.table("media").read().row_count
-    records = iter(odps.blobs([row.content for row in rows if row.content is not None]))
+    records = iter(odps.blobs([row.content for row in rows if row.content is not None]).fetch())
     for row in rows:
         if row.content is None:
             assert row.file is None
@@ -132,7 +132,7 @@ def _task(
 ) -> BlobTask:
     added = pa.schema([("size", kind or pa.int64())])
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="content",
         fn=fn,

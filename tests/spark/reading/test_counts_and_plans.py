@@ -132,7 +132,7 @@ def test_a_plan_names_what_is_read_and_no_key(
 
 def test_a_name_in_a_plan_is_one_bounded_line(odps: Connection, shop: str) -> None:
     scan = odps.table(shop).read(where="kind in ('" + "x" * 5000 + "',\n\n'\x1b[31m')")
-    name = read_name(scan.session, scan.plan)
+    name = read_name(scan._opened(), scan._plan)
     assert len(name) < 500
     assert "\n" not in name
     assert "\x1b" not in name

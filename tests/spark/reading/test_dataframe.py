@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import odps_nb.spark
-from odps_nb.client.read.splits import plan_ranges
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.errors import (
     ArgumentError,
     InvalidRequestError,
@@ -265,8 +265,8 @@ def test_a_session_that_is_gone_says_so_and_is_never_opened_again(
     spark: SparkSession, odps: Connection
 ) -> None:
     scan = odps.table("types_all").read()
-    gone = dataclasses.replace(scan.session, session_id="gone")
-    frame = frames.session_dataframe(spark, odps.storage, gone, scan.plan)
+    gone = dataclasses.replace(scan._opened(), session_id="gone")
+    frame = frames.session_dataframe(spark, odps._storage, gone, scan._plan)
     with pytest.raises(Exception, match="read the table again") as caught:
         frame.count()
     error = from_spark(caught.value)

@@ -87,7 +87,7 @@ def test_a_job_that_fails_leaves_nothing(
 
 
 def _task(odps: Connection, name: str) -> tuple[Any, WriteTask]:
-    storage = odps.storage
+    storage = odps._storage
     target, _ = write_target(storage, odps.profile.table(name), None, overwrite=False)
     session = open_write_session(storage, target.table)
     profile = TaskProfile.of(storage)
@@ -103,7 +103,7 @@ def test_what_another_attempt_wrote_is_in_no_commit(odps: Connection, new_name: 
     loser = write_partition(task, [batch], "000000-8")
     assert winner is not None
     assert loser is not None
-    commit_write(odps.storage, session.ref, [winner.stream])
+    commit_write(odps._storage, session.ref, [winner.stream])
     assert _ids(odps, name) == list(range(10))
 
 
@@ -116,7 +116,7 @@ def test_an_attempt_that_comes_after_the_commit_changes_nothing(
     batch = pa.RecordBatch.from_pydict({"id": pa.array(range(10), pa.int64())})
     written = write_partition(task, [batch], "000000-7")
     assert written is not None
-    commit_write(odps.storage, session.ref, [written.stream])
+    commit_write(odps._storage, session.ref, [written.stream])
     with pytest.raises(Exception, match="stream 000000-8"):
         write_partition(task, [batch], "000000-8")
     assert _ids(odps, name) == list(range(10))

@@ -40,10 +40,10 @@ def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: 
     first = table.upsert(numbers)
     assert (first.rows, first.verb) == (100, "upserted")
     assert len(rows(table)) == 100
-    before = table.read().session.latest_version
+    before = table.read().latest_version
     gone = table.delete(numbers.where("id >= 4"))
     assert (gone.rows, gone.verb) == (96, "deleted")
-    assert table.read().session.latest_version == before + 1
+    assert table.read().latest_version == before + 1
     table.delete(spark.range(2), partition="ds=odd")  # 0 is in another partition
     mixed = spark.sql(
         "select 2L id, 'new' v, 'w' w, false gone union all select 0L, null, '', true"
