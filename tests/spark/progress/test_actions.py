@@ -237,14 +237,15 @@ def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
 ) -> None:
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
     first = gate.with_name("first")
-    later = gated(gated(frame, first), gate, free=1).repartition(1)  # stages, and jobs with AQE
-    action = Action(frame.repartition(1).union(later).count)
-    listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
+    now = gated(frame, gate, free=1).repartition(1)
+    later = gated(gated(frame, first), gate, free=1).repartition(1)  # another stage of the query
+    action = Action(now.union(later).count)
+    listener.wait_until(lambda snapshot: snapshot.rows == ROWS // 2)
     runs = runs_of(spark.sparkContext)
     runs.settle()  # the cell of the action ends, and the next one is interrupted
     runs.settle(KeyboardInterrupt())
     first.touch()
-    listener.wait_until(lambda snapshot: snapshot.rows == ROWS + ROWS // 2)
+    listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     gate.touch()
     assert action.result() == 2 * ROWS
     assert listener.wait_end().phase is Phase.DONE
