@@ -235,17 +235,14 @@ def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_ye
 def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
 ) -> None:
-    frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=listener)
-    first = gate.with_name("first")
-    now = gated(frame, gate, free=1).repartition(1)
-    later = gated(gated(frame, first), gate, free=1).repartition(1)  # another stage of the query
-    action = Action(now.union(later).count)
-    listener.wait_until(lambda snapshot: snapshot.rows == ROWS // 2)
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    later = gated(frame, gate).repartition(1)  # a stage of its own, and a job with AQE
+    action = Action(frame.repartition(1).union(later).count)
+    listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     runs = runs_of(spark.sparkContext)
+    assert spark.sparkContext.statusTracker().getActiveJobsIds()
     runs.settle()  # the cell of the action ends, and the next one is interrupted
     runs.settle(KeyboardInterrupt())
-    first.touch()
-    listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
     gate.touch()
     assert action.result() == 2 * ROWS
     assert listener.wait_end().phase is Phase.DONE
