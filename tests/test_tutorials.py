@@ -109,7 +109,7 @@ def _production(shown: Texts) -> None:
     assert "session-expiry" in _of(shown, "print(*odps_nb_command")
     assert "credentials=<function>" in _of(shown, "import tempfile")
     assert shown["days"].count("<td>5</td>") == 2
-    assert "5 rows are there still" in _of(shown, "import pandas as pd")
+    assert "5 rows are still there" in _of(shown, "import pandas as pd")
     errors = _of(shown, "def told(error)")
     for name in ("NotFoundError", "AccessDeniedError", "LimitExceededError"):
         assert name in errors
