@@ -1,9 +1,9 @@
 """Run every ``bench_*`` module of this directory, each in a separate process.
 
 ``python -m benchmarks [NAME …] [--json FILE]``: all, or those named (``wire``, ``tables``); with
-``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` reports what became slower between two such files by more
-than their noise, without running benchmarks. ``--readme FILE`` prints the speed table of the README
-from such a file, without running benchmarks.
+``--json`` all samples go into a file. ``python -m benchmarks --compare OLD NEW`` reports what
+became slower between two such files by more than their noise, without running benchmarks.
+``--readme FILE`` prints the speed table of the README from such a file, without running benchmarks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A simple server of large bodies in a separate process, so that it shares no memory or lock.
 
 ``/blob/<MiB>`` one raw blob in CRC blocks; ``/arrow/<MiB>`` an Arrow stream; both chunked.
-``/upload`` accepts any body and responds like the service to a blob. It implements a subset of HTTP.
+``/upload`` accepts any body and responds like the service to a blob. Only a subset of HTTP is
+implemented.
 """
 
 from __future__ import annotations
