@@ -40,7 +40,7 @@ def test_what_is_not_ok_says_what_to_do(profile):
         assert check.ok or check.to_do
 
 
-def test_an_endpoint_where_nobody_listens():
+def test_an_endpoint_without_a_server():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

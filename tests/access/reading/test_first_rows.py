@@ -140,7 +140,7 @@ def test_the_first_rows_of_a_table_with_a_key_are_merged(odps, new_name):
     odps.drop_table(table.name)
 
 
-def test_columns_that_were_added_meanwhile_are_shown(odps, new_name):
+def test_columns_that_were_added_in_the_meantime_are_shown(odps, new_name):
     table = odps.create_table(new_name("grown"), "id bigint")
     table.write(pa.table({"id": [1]}))
     assert list(table.head(1)) == ["id"]

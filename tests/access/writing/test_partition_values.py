@@ -137,7 +137,7 @@ def travelled(odps: Connection) -> Iterator[Table]:
 
 
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
-def test_each_road_replaces_only_what_it_names(
+def test_each_kind_of_overwrite_replaces_only_the_named_partitions(
     travelled: Table, road: Callable[[Table, str, int], None]
 ) -> None:
     expected = state(travelled)

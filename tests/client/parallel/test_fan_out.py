@@ -67,7 +67,7 @@ def test_the_budget_bounds_what_waits():
     total_bytes=st.integers(0, 300),
     ordered=st.booleans(),
 )
-def test_a_total_loses_nothing_for_a_consumer_that_goes_on(lists, workers, total_bytes, ordered):
+def test_a_total_is_complete_for_a_consumer_that_continues(lists, workers, total_bytes, ordered):
     items = fan_out(
         jobs_of(lists), size=int, workers=workers, total_bytes=total_bytes, ordered=ordered
     )
@@ -202,7 +202,7 @@ def test_jobs_that_cannot_be_made_are_an_error_in_their_turn():
         next(items)
 
 
-def test_a_system_without_more_threads_goes_on_with_those_that_run(monkeypatch):
+def test_a_system_without_more_threads_continues_with_the_running_ones(monkeypatch):
     start, started = threading.Thread.start, []
 
     def start_two(thread):

@@ -110,7 +110,7 @@ def rows_in(body: bytes) -> pa.Table:
     return pa.ipc.open_stream(body).read_all()
 
 
-def test_a_long_body_is_whole_and_its_connection_goes_on(peer: Peer) -> None:
+def test_a_long_body_is_whole_and_its_connection_continues(peer: Peer) -> None:
     wire = request_of(peer)
     for _ in range(3):
         assert rows_in(peer.ok(wire).content) == ROWS

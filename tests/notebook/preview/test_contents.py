@@ -102,7 +102,7 @@ def test_netcdf_3_that_is_being_written_has_no_records_yet():
     assert "time 0 × place 4" in Seen(drawn(netcdf3(records=0xFFFFFFFF)).html).text
 
 
-def test_every_cut_of_a_netcdf_3_header_is_told():
+def test_every_cut_of_a_netcdf_3_header_is_reported():
     whole = netcdf3()[:-200]
     for end in range(8, len(whole)):
         notes = drawn(whole[:end]).notes

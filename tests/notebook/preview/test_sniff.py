@@ -141,7 +141,7 @@ def test_a_character_cut_by_the_end_of_the_blob_is_no_utf_8():
         (b"< 3 is a heart", "text/plain"),
     ],
 )
-def test_markup_is_told_apart(start, mime):
+def test_markup_is_distinguished(start, mime):
     assert kind_of(start).mime == mime
 
 
@@ -162,7 +162,7 @@ def test_markup_is_told_apart(start, mime):
         ("a\tb\n1\t2\n3\t4", "text/tab-separated-values"),
     ],
 )
-def test_data_in_text_is_told_apart(text, mime):
+def test_data_in_text_is_distinguished(text, mime):
     assert kind_of(text.encode()).mime == mime
 
 
@@ -194,7 +194,7 @@ def test_the_brand_tells_films_from_pictures_and_sound():
     assert kind_of(media_file(b"xxxx")).kind == "binary"
 
 
-def test_containers_are_told_apart_by_what_is_inside():
+def test_containers_are_distinguished_by_what_is_inside():
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84webm" + bytes(9)).mime == "video/webm"
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x88matroska").mime == "video/x-matroska"
     assert kind_of(b"\x1a\x45\xdf\xa3\x9f\x42\x82\x84some").kind == "binary"

@@ -107,7 +107,7 @@ def _pipeline(files: DataFrame, odps: Connection) -> DataFrame:
 
 
 @pytest.mark.spark
-def test_thumbnails_and_texts_are_stored_beside_copies_of_the_originals(
+def test_thumbnails_and_texts_are_stored_with_copies_of_the_originals(
     odps: Connection, files: DataFrame, new_name: Names
 ) -> None:
     name = new_name("made")
