@@ -1,4 +1,4 @@
-"""The names, parameters and defaults that people write in their notebooks stay as they are.
+"""The public names, parameters and defaults do not change.
 
 More may be added; what is listed here may not go, be renamed, or change its default. Each line
 of the second half is one that a user writes, run against the embedded service.

@@ -1,4 +1,4 @@
-"""Every tutorial runs as it is saved: a copy in an empty home, a real kernel, a service of its own.
+"""Every tutorial runs unchanged: a copy in an empty home, a real kernel, a separate service.
 
 A new file in ``notebooks/`` is taken by itself; what else must hold of it goes into `FACTS`.
 """

@@ -1,4 +1,4 @@
-"""The doctor: every check says what it found, and what is wrong says what to do."""
+"""The doctor: every check reports its result, and every problem has a hint."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""The zone of a connection: where it is said, and that every road of a table knows it."""
+"""The time zone of a connection: how it is set, and that every way to use a table honours it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Through a proxy of the environment all is as without one; its password is nobody's business."""
+"""Requests through a proxy of the environment work as without one; its password is never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report shows no name, secret, id or value of the person who made it."""
+"""A report contains no name, secret, id or value of its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that users reported as changed or refused, each with what has to happen.
+"""Values that users reported as changed or rejected, each with the expected result.
 
 The properties of this folder draw these kinds as well; here they stand by themselves.
 """

@@ -1,4 +1,4 @@
-"""A blob as a file that seeks: what libraries make of it, what is fetched, what is kept on disk."""
+"""A blob as a seekable file: use by libraries, fetched bytes, and the cache on disk."""
 
 import io
 import os

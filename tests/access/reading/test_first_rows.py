@@ -1,4 +1,4 @@
-"""`Table.head`: one request where a preview tells the rows, a short read where it cannot.
+"""`Table.head`: one request if a preview has the rows, otherwise a short read.
 
 And read sessions that another process goes on with by their id.
 """

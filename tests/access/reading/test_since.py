@@ -1,4 +1,4 @@
-"""`Table.read(since=…, until=…, changes=…)`: what came after a version or a moment."""
+"""`Table.read(since=…, until=…, changes=…)`: the rows after a version or a time."""
 
 from __future__ import annotations
 

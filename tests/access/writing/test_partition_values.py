@@ -1,4 +1,4 @@
-"""A write reaches the partition that it names, or none: whatever stands in its value.
+"""A write reaches exactly the partition that it names, whatever its value contains.
 
 One table holds a partition of each value, made by SQL on the service. What a request can name is
 written, read and replaced by every road; what it cannot is refused before anything is sent.

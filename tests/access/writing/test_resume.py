@@ -1,4 +1,4 @@
-"""A folder whose upload ended early: the same call goes on, and every file is there once."""
+"""An interrupted upload of a folder: the same call resumes it, and every file is written once."""
 
 from __future__ import annotations
 

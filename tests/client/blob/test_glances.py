@@ -1,4 +1,4 @@
-"""Blobs that are looked at: heads and first bytes in few requests, and no more than is wanted."""
+"""First bytes of blobs in few requests, without transferring more than needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that refuses for haste gets fewer connections, and all rows still come in order."""
+"""A throttling service gets fewer connections, and all rows still arrive in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterators side by side: order, budget, and nobody left behind."""
+"""Parallel iterators: order, byte budget, and no leaked threads."""
 
 from __future__ import annotations
 

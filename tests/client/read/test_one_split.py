@@ -1,4 +1,4 @@
-"""One split gives every row once and in order, whatever happens on the way."""
+"""One split returns every row once and in order, despite any fault."""
 
 from __future__ import annotations
 

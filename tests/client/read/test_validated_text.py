@@ -1,4 +1,4 @@
-"""Text is looked at in one pass where it is ASCII, and value by value where it is not."""
+"""ASCII text is validated in one pass, other text value by value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``SET`` above a query: what is taken off its text, and what the service sees."""
+"""``SET`` above a query: the settings that are removed, and the text that is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long answers of the embedded service, whatever their client does meanwhile."""
+"""Long responses of the embedded service, whatever the client does in the meantime."""
 
 from __future__ import annotations
 

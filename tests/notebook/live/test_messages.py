@@ -1,4 +1,4 @@
-"""Messages of a browser that are not as our scripts send them: told in words, never raised."""
+"""Unexpected messages from a browser are reported in words and never raised."""
 
 from __future__ import annotations
 

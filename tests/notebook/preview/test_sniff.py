@@ -1,4 +1,4 @@
-"""What a blob is: told from its bytes, by our own table, never from the label."""
+"""The kind of a blob is detected from its bytes with our own table, never from the label."""
 
 import codecs
 import gzip

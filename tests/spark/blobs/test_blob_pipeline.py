@@ -1,4 +1,4 @@
-"""From a table of files to a table of what was made of them: new blobs beside copied ones."""
+"""From a table of files to a table of results: new blobs and copied ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pyspark says and the person has been told already, or need not know, is left out."""
+"""Messages of pyspark that repeat known facts are hidden."""
 
 from __future__ import annotations
 

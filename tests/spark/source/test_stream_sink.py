@@ -1,4 +1,4 @@
-"""Micro-batches are committed once, whoever dies when; driven as Spark drives a sink."""
+"""Micro-batches are committed once, whichever process dies; called as Spark calls a sink."""
 
 from __future__ import annotations
 
