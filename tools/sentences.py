@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import random
 import re
 import tokenize
@@ -86,8 +87,11 @@ def messages(path: Path) -> Iterator[Sentence]:
 
 
 def pages(path: Path) -> Iterator[Sentence]:
-    """Yield the sentences of a page, without code blocks, table rules and headings."""
+    """Yield the sentences of a page or notebook, without code blocks, table rules and headings."""
     text = path.read_text("utf-8")
+    if path.suffix == ".ipynb":
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells)
     blank = lambda match: "\n" * match[0].count("\n")  # noqa: E731  # keeps line numbers
     text = re.sub(r"^```.*?^```$|<!--.*?-->", blank, text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"\]\([^)]*\)", "]", text)
@@ -105,7 +109,8 @@ def every() -> Iterator[tuple[str, str, int, str]]:
         for kind, line, sentence in (*docstrings(path), *messages(path)):
             yield kind, str(path.relative_to(ROOT)), line, sentence
     names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
-    for path in [*(ROOT / name for name in names), *sorted((ROOT / "docs").rglob("*.md"))]:
+    found = [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    for path in [*(ROOT / name for name in names), *found]:
         for kind, line, sentence in pages(path):
             yield kind, str(path.relative_to(ROOT)), line, sentence
 
