@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 
-from odps_nb.client.read.splits import plan_ranges
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.schema import TableSchema
 from odps_nb.terms import RowRangeSplit, SplitMode, TableName
 from odps_nb.wire import calls

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 import odps_nb
 from benchmarks._measure import Case, Goal, compare, header, summary
 from benchmarks.bench_tables import COLUMNS, TABLE, pyodps_client
-from odps_nb.client.read.splits import iter_batches, open_read_session
+from odps_nb.client.read.session import open_read_session
+from odps_nb.client.read.splits import iter_batches
 
 ROUNDS = 9
 CONDITIONS = {
@@ -32,10 +33,12 @@ def main() -> int:
         table, client = odps.table(TABLE), pyodps_client(odps)
 
         def read(where: str, *, again: bool) -> int:
-            session = open_read_session(odps.storage, table.read(columns=COLUMNS, where=where).plan)
+            session = open_read_session(
+                odps._storage, table.read(columns=COLUMNS, where=where)._plan
+            )
             if not again:
                 session = replace(session, filter=None, hidden=())
-            return sum(batch.num_rows for batch in iter_batches(odps.storage, session))
+            return sum(batch.num_rows for batch in iter_batches(odps._storage, session))
 
         def theirs(where: str) -> int:
             session = client.create_table_read_session(

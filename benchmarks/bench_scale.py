@@ -28,17 +28,18 @@ from benchmarks import _made_rows
 from benchmarks._measure import header
 from odps_nb.access.connection import Connection
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
-from odps_nb.client.write.session import commit_write, open_write_session, open_write_stream
+from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.spark.reading.task import ReadTask
 from odps_nb.spark.tasks.credentials import TaskProfile
-from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS
+from odps_nb.spark.writing.task import MAX_PARTITIONS, MAX_STREAMS
 from odps_nb.terms import IndexSplit, PartitionSpec, TableName, format_bytes
 from odps_nb.wire.calls import CommitWriteSession, CreateReadSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.read.plan import ReadSession
 
 SPLITS = 100_000
 TASKS = 2_000
@@ -89,10 +90,10 @@ def plan(made: Connection, splits: int) -> None:
     """Plan the splits of a table of one petabyte with `Table.read`."""
     header(f"planning {splits:,} splits of a table of {ROWS:,} rows")
     with timed() as took:
-        session = made.table("rows").read(splits=splits).session
+        session = made.table("rows").read(splits=splits)._opened()
     say("Table.read(splits=…), session and splits", f"{took.seconds:.2f} s")
     with weighed() as held:
-        session = made.table("rows").read(splits=splits).session
+        session = made.table("rows").read(splits=splits)._opened()
     say("memory of the driver's Python, at most", format_bytes(held.peak))
     say("  of which the session keeps", format_bytes(held.kept))
     say("without splits=, the client cuts", f"{len(made.table('rows').read().splits):,} splits")
@@ -106,7 +107,7 @@ def plan(made: Connection, splits: int) -> None:
 
 def carried(odps: Connection, session: ReadSession, kind: str) -> None:
     """Print the size of the session data in a task."""
-    task = ReadTask.of(TaskProfile.of(odps.storage), session)
+    task = ReadTask.of(TaskProfile.of(odps._storage), session)
     assert all(task.splits[n] == session.splits[n] for n in range(0, len(session.splits), 97))
     size, whole = len(pickle.dumps(task)), len(pickle.dumps(session.splits))
     note = f"{format_bytes(size)} (list: {format_bytes(whole)})"
@@ -209,17 +210,17 @@ def commit(odps: Connection, streams: int) -> None:
         say(f"body that names {count:,} streams", format_bytes(len(body)))
     odps.create_table("scale_lanes", "id bigint")
     name = odps.profile.table("scale_lanes")
-    session = open_write_session(odps.storage, name)
+    session = open_write_session(odps._storage, name)
 
     def lane(number: int) -> Any:
-        stream = open_write_stream(odps.storage, session.ref, f"{number:06d}-{number}")
-        return stream.close()
+        stream = WriteStream(odps._storage, session.ref, f"{number:06d}-{number}")
+        return stream.start().close()
 
     with timed() as took, ThreadPoolExecutor(4) as pool:
         receipts = list(pool.map(lane, range(streams)))
     say("streams opened and closed", f"{took.seconds:.1f} s")
     with timed() as took:
-        commit_write(odps.storage, session.ref, receipts)
+        commit_write(odps._storage, session.ref, receipts)
     say("committed", f"{took.seconds:.2f} s")
 
 

@@ -249,10 +249,10 @@ def bench_blobs(title: str, frame: DataFrame, profile: Profile, *goals: Goal) ->
     def here() -> DataFrame:
         return odps_nb.spark.blob_map(
             frame,
+            profile,
             "pic",
             lambda record: (record.data[0] + len(record.data),),
             "weight bigint",
-            odps=profile,
         )
 
     def as_column() -> DataFrame:

@@ -15,7 +15,8 @@ import odps_nb
 from benchmarks._measure import Case, Goal, compare, header, summary
 from benchmarks._slow_line import slow_line
 from odps_nb.access.connection import Connection
-from odps_nb.client.read.splits import ReadPlan, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
 from odps_nb.terms import Split, TableName
 from odps_nb.wire.calls import ReadRows
 
@@ -52,7 +53,7 @@ def peer_arrow(client) -> pa.Table:
 
 def raw_bodies(connection: Connection, splits: int | None = None) -> int:
     """The bytes of all splits, thrown away; one after another, or so many side by side."""
-    storage = connection.storage
+    storage = connection._storage
     name = TableName(project=connection.profile.project, table=TABLE)
     session = open_read_session(storage, ReadPlan(table=name, columns=COLUMNS, splits=splits))
 

@@ -55,7 +55,7 @@ def column_of_paths(connection: Connection, files: Files) -> None:
 
 def folder(connection: Connection, files: Files) -> None:
     """Write the folder, with the type of each file detected from its bytes."""
-    connection.write_files(files[0].parent, TABLE, progress=False)
+    connection.table(TABLE).write_files(files[0].parent, progress=False)
 
 
 def streamed(connection: Connection, files: Files) -> None:

@@ -75,9 +75,9 @@ def seeds() -> dict[str, bytes]:
     """Return a file of each kind, by name."""
     sys.path.insert(0, str(ROOT))  # run as a script, it finds its own folder alone
     from fuzz.preview_files import files
-    from odps_nb.local.samples import media
+    from tests.support.samples import media
 
-    found = {b.file_name: bytes(b.data) for b in media.blobs() if b is not None}
+    found = {b.file_name: bytes(b.data) for b in media() if b is not None}
     return {**found, **columns(), **pictures(), **packed(found), **papers(), **files()}
 
 

@@ -26,23 +26,28 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
+    from odps_nb.client.auth.accounts import AccessKey, BearerToken, CredentialProcess, StsToken
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import ProgressListener
     from odps_nb.client.options import ClientOptions
     from odps_nb.terms import Compression
 
 __all__ = [
+    "AccessKey",
+    "BearerToken",
     "Blob",
     "BlobColumn",
     "ClientOptions",
     "Compression",
     "Connection",
+    "CredentialProcess",
     "NewBlob",
     "Profile",
     "ProgressListener",
     "Receipt",
     "Result",
     "Scan",
+    "StsToken",
     "Table",
     "__version__",
     "connect",
@@ -54,24 +59,28 @@ __all__ = [
 __version__ = "0.1.0"
 
 _LAZY = {
+    "AccessKey": "odps_nb.client.auth.accounts",
+    "BearerToken": "odps_nb.client.auth.accounts",
     "Blob": "odps_nb.access.blob",
     "BlobColumn": "odps_nb.access.blobs.column",
     "ClientOptions": "odps_nb.client.options",
     "Compression": "odps_nb.terms",
     "Connection": "odps_nb.access.connection",
+    "CredentialProcess": "odps_nb.client.auth.accounts",
     "NewBlob": "odps_nb.access.blob",
     "Profile": "odps_nb.client.auth.profile",
     "ProgressListener": "odps_nb.client.calls.progress",
     "Receipt": "odps_nb.access.receipt",
     "Result": "odps_nb.access.sql",
     "Scan": "odps_nb.access.scan",
+    "StsToken": "odps_nb.client.auth.accounts",
     "Table": "odps_nb.access.table",
     "connect": "odps_nb.access.connect",
 }
 
 
 # Available as attributes, so that ``odps_nb.spark.session()`` needs no second import.
-_PARTS = ("notebook", "spark", "stream_io", "torch")
+_PARTS = ("notebook", "spark", "stream_io", "torch", "types")
 
 
 def __getattr__(name: str) -> Any:

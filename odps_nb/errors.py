@@ -7,7 +7,8 @@
     │   ├── ChecksumError        a CRC32C, CRC-32, MD5 or size does not match
     │   ├── TruncatedError       the bytes end too early
     │   ├── FramingError         lengths, JSON or order make no sense
-    │   └── LimitExceededError   a peer asks for more than we allow
+    │   └── OversizeError        a size in the bytes exceeds a limit; also a LimitExceededError
+    ├── LimitExceededError       more than a limit that the caller set, such as max_bytes
     ├── TransportError           no response, or an incomplete one
     │   ├── ConnectError         no server there, or the name is unknown
     │   │   └── CertificateError the server's certificate is not trusted
@@ -57,6 +58,7 @@ __all__ = [
     "NotFoundError",
     "OdpsNbError",
     "OdpsNbWarning",
+    "OversizeError",
     "ProtocolError",
     "QueryError",
     "RequestTimeoutError",
@@ -240,8 +242,16 @@ class FramingError(ProtocolError):
     lasts: bool = False
 
 
-class LimitExceededError(ProtocolError):
-    """A size chosen by the peer is over ``limit``; raise the named argument if you trust it."""
+class LimitExceededError(OdpsNbError):
+    """A result is larger than ``limit``, which an argument such as ``max_bytes`` sets."""
+
+    limit: int | None
+    actual: int | None
+    request_id: str | None
+
+
+class OversizeError(ProtocolError, LimitExceededError):
+    """A size that the peer chose exceeds ``limit``: the bytes are damaged, or the limit is low."""
 
     limit: int | None
     actual: int | None

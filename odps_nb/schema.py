@@ -27,6 +27,7 @@ __all__ = [
     "TypeCode",
     "UnknownType",
     "VectorType",
+    "children_of",
     "has_any",
     "has_blob",
     "has_timestamp",
@@ -253,15 +254,20 @@ def has_any(odps: OdpsType, codes: tuple[TypeCode, ...]) -> bool:
 def types_in(odps: OdpsType) -> Iterator[OdpsType]:
     """Yield a type and the types inside it."""
     yield odps
-    inner: tuple[OdpsType, ...] = ()
+    for _, inner in children_of(odps):
+        yield from types_in(inner)
+
+
+def children_of(odps: OdpsType) -> Iterator[tuple[str, OdpsType]]:
+    """Yield the types right inside of ARRAY, MAP and STRUCT, with their names on the wire."""
     if isinstance(odps, ArrayType):
-        inner = (odps.element,)
+        yield "element", odps.element
     elif isinstance(odps, MapType):
-        inner = (odps.key, odps.value)
+        yield "key", odps.key
+        yield "value", odps.value
     elif isinstance(odps, StructType):
-        inner = tuple(member.type for member in odps.fields)
-    for one in inner:
-        yield from types_in(one)
+        for member in odps.fields:
+            yield member.name, member.type
 
 
 def text_as_binary(schema: TableSchema) -> TableSchema:

@@ -48,6 +48,8 @@ def hidden(settings: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Hidden:
     for name in SECRET_NAMES:
         if isinstance(copied.get(name), str):
             copied[name] = Secret(copied[name])
+    if isinstance(copied.get("credentials"), (str, bytes, tuple, list, Mapping)):
+        copied["credentials"] = Secret("refused by Profile")  # it may hold a key
     return copied
 
 

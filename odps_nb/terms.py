@@ -146,7 +146,6 @@ class WriteMode(str, Enum):
     """How a write session makes rows visible (``docs/protocol.md`` section 7.1)."""
 
     BATCH = "Batch"
-    BATCH_COMPATIBLE = "BatchCompatible"
     STREAMING = "Streaming"
     STREAMING_REALTIME = "StreamingRealtime"
 

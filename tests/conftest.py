@@ -22,6 +22,7 @@ from tests.support.gate import (  # noqa: F401  # hooks
     pytest_collection_finish,
     pytest_collection_modifyitems,
     pytest_configure,
+    pytest_runtest_setup,
     pytest_runtest_teardown,
     pytest_sessionfinish,
     pytest_terminal_summary,
@@ -37,11 +38,16 @@ if TYPE_CHECKING:
     from odps_nb.local.server.launch import LocalService
 
 # Two shared cores make single examples slow at times; that is no defect of the code under test.
-# The gate tries the same examples each time; `make explore` draws new ones, and what it finds
-# becomes an @example.
+# The gate tries the same examples each time, half of the usual number; `make explore` draws new
+# ones, and what it finds becomes an @example.
 _slow = [HealthCheck.too_slow]
 settings.register_profile(
-    "gate", derandomize=True, database=None, deadline=None, suppress_health_check=_slow
+    "gate",
+    max_examples=50,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=_slow,
 )
 settings.register_profile("explore", deadline=None, suppress_health_check=_slow, print_blob=True)
 if os.environ.get("ODPS_NB_EXPLORE"):

@@ -48,7 +48,8 @@ TREE = {
     "ChecksumError": "ProtocolError",
     "TruncatedError": "ProtocolError",
     "FramingError": "ProtocolError",
-    "LimitExceededError": "ProtocolError",
+    "OversizeError": "ProtocolError",
+    "LimitExceededError": "OdpsNbError",
     "TransportError": "OdpsNbError",
     "ConnectError": "TransportError",
     "CertificateError": "ConnectError",
@@ -163,6 +164,7 @@ def test_misuse_is_in_the_tree_and_also_a_runtime_error() -> None:
 #: error, or a caller in the package catches it.
 BUILT_IN = {
     "__init__.py": "AttributeError",
+    "types.py": "AttributeError",
     "torch/datasets.py": "TypeError",  # len() of a dataset whose length is not known
     "access/engines/expression.py": "LookupError",  # caught: not pushed down
     "client/blob/seekable.py": "ValueError",  # as files raise it
@@ -294,6 +296,12 @@ def test_a_wrong_argument_is_a_value_error_of_ours() -> None:
     assert not isinstance(error, errors.ServiceError)
     with pytest.raises(ValueError, match="not a blob reference"):
         BlobReference.from_text("!")
+
+
+def test_a_limit_of_the_caller_is_no_damage_and_an_excess_of_the_peer_is_both() -> None:
+    assert not issubclass(errors.LimitExceededError, errors.ProtocolError)
+    assert issubclass(errors.OversizeError, errors.ProtocolError)
+    assert issubclass(errors.OversizeError, errors.LimitExceededError)
 
 
 def test_missing_library_names_what_to_install() -> None:

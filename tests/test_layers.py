@@ -46,7 +46,7 @@ BELOW: dict[str, set[str]] = {
     "local": VALUES_AND_LIFE | {"wire", "arrow", "sql_parser", "child_process"},
     "stream_io": VALUES_AND_LIFE | {"wire", "http", "client"},
 }
-FACES = {"__init__", "cli", "torch"}  # above all layers
+FACES = {"__init__", "cli", "torch", "types"}  # above all layers
 
 # (importing module, imported package): why it is allowed
 CROSSINGS = {
@@ -70,21 +70,21 @@ UPWARD = {
     ("odps_nb.access.blob", "odps_nb.notebook.preview.registry"): "Blob.to_pil and the like",
     ("odps_nb.access.connect", "odps_nb.local.server.launch"): 'connect("local")',
     ("odps_nb.access.connection", "odps_nb.local.server.launch"): "the type of its service",
-    ("odps_nb.access.connection", "odps_nb.notebook.upload.uploader"): "Connection.upload",
+    ("odps_nb.access.table", "odps_nb.notebook.upload.uploader"): "Table.upload",
     ("odps_nb.access.elsewhere", "odps_nb.local.server.launch"): "keys of an embedded service",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.cards"): "a card in a notebook",
     ("odps_nb.access.progress", "odps_nb.notebook.display.output"): "the end of a cell",
     ("odps_nb.access.progress", "odps_nb.notebook.progress.line"): "a line in a terminal",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.explorer"): "Scan.explore",
     ("odps_nb.access.row_forms", "odps_nb.notebook.explore.static"): "rows are displayed",
-    ("odps_nb.access.scan", "odps_nb.spark"): "Scan.to_spark",
+    ("odps_nb.access.scan", "odps_nb.spark.reading.dataframe"): "Scan.to_spark",
     ("odps_nb.access.sql", "odps_nb.spark.reading.dataframe"): "Result.to_spark",
     ("odps_nb.access.table", "odps_nb.notebook.display.listing"): "a table is displayed",
     ("odps_nb.access.table", "odps_nb.notebook.explore.explorer"): "the type of Table.explore",
     (
         "odps_nb.access.writing.files",
         "odps_nb.notebook.preview.registry",
-    ): "Connection.write_files",
+    ): "Table.write_files",
     ("odps_nb.access.writing.columns", "odps_nb.spark.writing.checks"): "columns of Spark",
     ("odps_nb.access.writing.rows", "odps_nb.spark.writing.dataframe"): "a DataFrame of Spark",
 }
@@ -399,7 +399,7 @@ LOADS = [
     ("arrow", ("requests", *FOREVER_LAZY)),
     ("http", ("pyarrow", *FOREVER_LAZY)),
     ("client", FOREVER_LAZY),
-    ("local", ("requests", "pyspark", "IPython", "ipywidgets")),
+    ("local", ("requests", "PIL", "pyspark", "IPython", "ipywidgets")),
 ]
 
 

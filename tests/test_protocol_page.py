@@ -184,11 +184,6 @@ DOCUMENTS = {
         size=11,
         md5="5eb63bbbe01eeed093cb22bb8f5acdc3",
     ).encode()[0],
-    "block session": calls.CreateBlockSession(
-        table=TABLE, partition=PartitionSpec((("ds", "x"),)), overwrite=True
-    )
-    .encode()
-    .body,
     "error": encode_error_json("InvalidArgument", "there is no column 'x'", "0AF1"),
     "error, REST": encode_error_xml("NoSuchTable", "ODPS-0130131:[1,1] Table not found", "0AF1"),
     "tenant": control.TenantInfo(

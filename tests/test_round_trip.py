@@ -193,7 +193,7 @@ def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
         assert not blob.verified
         assert blob.bytes() == content(size)
         assert (blob.size, blob.verified) == (size, True)
-    records = list(odps.blobs(found))
+    records = list(odps.blobs(found).fetch())
     assert [len(record.data) for record in records] == SIZES
     assert [hashlib.md5(record.data).digest() for record in records] == [
         hashlib.md5(content(size)).digest() for size in SIZES
@@ -203,7 +203,7 @@ def test_blobs_of_every_size_are_equal_byte_for_byte(odps, blobs):
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_compressed_fetches_are_equal_too(odps, blobs, compression):
     blobs.write(pa.table({"id": [0, 1], "data": [b"abc" * 5000, b""]}))
-    found = list(odps.blobs(references(blobs), compression=compression))
+    found = list(odps.blobs(references(blobs)).fetch(compression=compression))
     assert [record.data for record in found] == [b"abc" * 5000, b""]
 
 
@@ -263,7 +263,7 @@ def test_arrow_batches_of_bytes_are_uploaded_as_they_stream(odps, blobs):
     batches = [pa.record_batch({"id": [n], "data": [bytes([n]) * (n * 1000)]}) for n in range(5)]
     receipt = blobs.write(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
     assert (receipt.rows, receipt.blobs, receipt.blob_bytes) == (5, 5, 10_000)
-    data = [record.data for record in odps.blobs(references(blobs))]
+    data = [record.data for record in odps.blobs(references(blobs)).fetch()]
     assert data == [bytes([n]) * (n * 1000) for n in range(5)]
 
 
@@ -273,5 +273,5 @@ def test_blobs_may_come_without_any_other_column(odps, blobs, kind):
     assert (receipt.rows, receipt.blobs) == (2, 2)
     table = blobs.read(["id", "data"]).to_arrow()
     assert table.column("id").to_pylist() == [None, None]
-    data = [record.data for record in odps.blobs(table.column("data").to_pylist())]
+    data = [record.data for record in odps.blobs(table.column("data").to_pylist()).fetch()]
     assert sorted(data) == [b"1", b"2"]

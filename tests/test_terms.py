@@ -310,7 +310,6 @@ def test_words_are_spelled_as_the_wire_spells_them() -> None:
     assert [mode.value for mode in SplitMode] == ["Size", "RowOffset", "Parallelism", "Bucket"]
     assert [mode.value for mode in WriteMode] == [
         "Batch",
-        "BatchCompatible",
         "Streaming",
         "StreamingRealtime",
     ]

@@ -65,7 +65,7 @@ def _writing(shown: Texts) -> None:
 
 def _blobs(shown: Texts) -> None:
     assert "7 blobs" in _of(shown, "odps.drop_table")
-    gallery = _of(shown, "odps.gallery")
+    gallery = _of(shown, "odps.blobs(shoebox")
     assert gallery.count("<figure") == 7
     assert "8 notes" in gallery
     assert "14 notes" in gallery

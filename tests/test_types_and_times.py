@@ -225,8 +225,8 @@ NEW: list[tuple[str, list[Any]]] = [
         [pd.Series(["a"]), pd.array(["a"], "string"), pa.array(["a"])],
     ),
     (
-        "`category`, Arrow dictionaries",
-        [pd.Categorical(["a"]), pa.array(["a"]).dictionary_encode()],
+        "`category`, Arrow dictionaries: the type of the categories",
+        [pd.Categorical(["a"]), pa.array(["a"]).dictionary_encode(), pd.Categorical([1])],
     ),
     (
         "`datetime64[s]`, `[ms]`; Arrow `timestamp` of these",
@@ -248,12 +248,12 @@ NEW: list[tuple[str, list[Any]]] = [
     ("Python `Decimal`", [pd.Series([Decimal("1.25"), Decimal("123.5")], dtype=object)]),
     ("bytes", [pd.Series([b"a"], dtype=object), pa.array([b"a"])]),
     (
-        "`Path`, `NewBlob`, files, blob handles; Pillow images, arrays of two or more dimensions",
+        "`Path`, `NewBlob`, files, handles of blobs; Pillow pictures, arrays of two or more "
+        "dimensions",
         [
             pd.Series([None, Path(__file__)]),
             pd.Series([odps_nb.NewBlob(b"a")]),
-            pd.Series([Image.new("L", (2, 2))]),
-            pd.Series([np.zeros((2, 2), "uint8")]),
+            pd.Series([Image.new("RGB", (2, 2)), np.zeros((2, 2, 3), np.uint8)]),
         ],
     ),
     ("blobs (dtype `blob`)", [pd.Series([None], dtype=BlobDtype())]),

@@ -22,6 +22,8 @@ SHARES = {"docstring": 0.5, "page": 0.35, "message": 0.15}
 #: The end of a sentence: punctuation before a space and a capital letter, a digit or a code span.
 _END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*0-9])")
 _CODE = re.compile(r"\\[\w(]|\(\?|^<|[{};]$")
+#: What a comment says to a tool.
+_LINTERS = re.compile(r"(noqa|type: ignore|pragma)[^#]*#?\s*")
 _WORDS = re.compile(r"[A-Za-z]{2,}")
 
 Sentence = tuple[str, int, str]
@@ -30,6 +32,8 @@ Sentence = tuple[str, int, str]
 def split(text: str) -> Iterator[str]:
     """Yield the sentences of a text that have at least four words."""
     text = re.sub(r"^.*\n\s*-{3,}$", "", text, flags=re.MULTILINE)  # headings of numpydoc
+    text = re.sub(r"^ *>>> (.*\n?)(\S.*\n?)*", "\n\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^[^\s-][^\n]*\n(?= {4})", "\n\n", text, flags=re.MULTILINE)  # parameters' names
     for paragraph in re.split(r"\n\s*\n|\n(?=\S+\n\s)", text):
         for sentence in _END.split(" ".join(paragraph.split())):
             if len(_WORDS.findall(sentence)) >= 4:
@@ -46,10 +50,19 @@ def docstrings(path: Path) -> Iterator[Sentence]:
             for sentence in split(text or ""):
                 yield "docstring", line, sentence
     with tokenize.open(path) as file:
-        for token in tokenize.generate_tokens(file.readline):
-            if token.type == tokenize.COMMENT:
-                for sentence in split(token.string.lstrip("#: ")):
-                    yield "docstring", token.start[0], sentence
+        found = [t for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.COMMENT]
+    comments: list[tuple[int, str]] = []
+    below = None
+    for token in found:
+        text = _LINTERS.sub("", token.string.lstrip("#: "))
+        if below == token.start and comments:
+            comments[-1] = (comments[-1][0], f"{comments[-1][1]} {text}")
+        else:
+            comments.append((token.start[0], text))
+        below = (token.start[0] + 1, token.start[1])
+    for line, text in comments:
+        for sentence in split(text):
+            yield "docstring", line, sentence
 
 
 def messages(path: Path) -> Iterator[Sentence]:

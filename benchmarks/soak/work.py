@@ -21,7 +21,7 @@ from odps_nb.wire.calls import WireRequest
 odps = %odps connect
 def misbehave(*rules):
     body = json.dumps({"rules": rules}).encode()
-    odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+    odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 STALL = {"action": "TableRead", "fault": "stall", "at": 5_000_000, "seconds": 600, "times": 0}
 """
 
@@ -112,7 +112,7 @@ def explorer(front: Front, turn: int) -> None:
 def uploader(front: Front, turn: int) -> None:
     """Write two files with a file picker into a new table."""
     files = {"a.txt": b"text " * 1000, "b.bin": bytes(range(256)) * 4096}
-    front.run(f"shown = odps.upload('picked_{turn % 3}')\ndisplay(shown)")
+    front.run(f"shown = odps.table('picked_{turn % 3}').upload()\ndisplay(shown)")
     (widget,) = front.opened
     front.tell(widget, {"do": "ready"}, until=["ready"])
     listed = [{"name": name, "size": len(data), "modified": 1.7e12} for name, data in files.items()]
@@ -155,8 +155,8 @@ def blobs(front: Front, _: int) -> None:
         "import os, shutil, zipfile\n"
         "column = odps.table('media').read(['name', 'content'], limit=20).to_pandas()\n"
         "os.mkdir('saved')\n"
-        "odps.save_blobs(column['content'], 'saved')\n"
-        "odps.write_files('saved', 'soak_files', create=True)\n"
+        "odps.blobs(column['content']).save('saved')\n"
+        "odps.table('soak_files').write_files('saved', create=True)\n"
         "odps.drop_table('soak_files')\n"
         "shutil.rmtree('saved')\n"
         "archive = odps.table('media').blobs('content', where=\"name = 'bundle.zip'\")[0]\n"

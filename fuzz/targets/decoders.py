@@ -168,7 +168,7 @@ def arrow_stream(data: bytes) -> None:
             outcomes.append(type(error))
             continue
         assert not check.complete or stream.endswith(END_MARKER)
-        outcomes.append((check.complete, check.batches, check.rows, check.total))
+        outcomes.append((check.complete, check.rows, check.total))
     assert outcomes[0] == outcomes[1]
 
 

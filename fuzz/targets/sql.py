@@ -11,7 +11,7 @@ from functools import cache
 import duckdb
 import pyarrow as pa
 
-from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.client.sql.settings import split_settings
 from odps_nb.errors import ArgumentError, InvalidRequestError, OdpsNbError
 from odps_nb.filters.row_filter import RowFilter
 from odps_nb.local.duck import Duck, looks_outside

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobFile
+    from odps_nb.client.blob.file import BlobFile
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.seekable import SeekableBlob
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
@@ -61,7 +61,7 @@ def reference_of(value: str | bytes | BlobReference | Blob) -> BlobReference:
 class Blob:
     """Handle of one blob; made by ``odps.blob(reference)``.
 
-    `size`, `mime_type` and `file_name` cost one small request at their first use.
+    `size`, `mime_type` and `file_name` cost one small request together, at the first use.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Blob:
     @property
     def _storage(self) -> StorageClient:
         source: Any = self._source
-        storage: StorageClient = getattr(source, "storage", source)
+        storage: StorageClient = getattr(source, "_storage", source)
         return storage
 
     @property
@@ -96,17 +96,23 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Number of bytes; one request at the first use, unless it is known already."""
         return self._size if self._size is not None else self._fetch_head().size
 
     @property
     def mime_type(self) -> str:
-        """The media type stated by the uploader; empty if none. Not verified."""
+        """The media type stated by the uploader; one request at the first use.
+
+        Empty if there is none. Not verified.
+        """
         return self._fetch_head().mime_type
 
     @property
     def file_name(self) -> str:
-        """The file name stated by the uploader; empty if none. Not verified."""
+        """The file name stated by the uploader; one request at the first use.
+
+        Empty if there is none. Not verified.
+        """
         return self._fetch_head().file_name
 
     @property
@@ -169,7 +175,7 @@ class Blob:
             return open_seekable(
                 self._storage, self._reference, cache=kept, ask_size=self._ask_size
             )
-        from odps_nb.client.blob.many import open_blob
+        from odps_nb.client.blob.file import open_blob
 
         return open_blob(self._storage, self._reference, cancel=self._storage.operation())
 
@@ -342,7 +348,7 @@ class Blob:
 
     def _fetch_head(self, *, receive_buffer: int | None = None) -> BlobHead:
         if self._head is None:
-            from odps_nb.client.blob.head import fetch_blob_head
+            from odps_nb.client.blob.response import fetch_blob_head
 
             storage, token = self._storage, self._storage.operation()
             return self._learn(
@@ -385,7 +391,7 @@ def _picture(data: bytes, mime: str, max_pixels: int, *, trusted: bool) -> Image
 def iter_glances(
     blobs: Sequence[Blob], cancel: CancelToken | None = None
 ) -> Generator[StreamedBlob, None, None]:
-    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn.glances`."""
+    """Iterate over blobs to look at; the handles learn the heads; see `BlobColumn._glances`."""
     from odps_nb.client.blob import streamed
 
     if not blobs:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.auth.profile import Profile
+from odps_nb.client.auth.sources import CREDENTIAL_FIELDS
 from odps_nb.errors import ConfigError
 from odps_nb.secret import hidden, hides_secrets
 
 if TYPE_CHECKING:
+    from odps_nb.client.auth.accounts import CredentialsLike
     from odps_nb.client.options import ClientOptions
 
 
@@ -27,12 +29,7 @@ def connect(
     schema: str | None = None,
     access_id: str | None = None,
     access_key: str | None = None,
-    sts_token: str | None = None,
-    bearer_token: str | None = None,
-    app_id: str | None = None,
-    app_key: str | None = None,
-    credential_process: str | None = None,
-    credentials: Callable[[], Mapping[str, Any]] | None = None,
+    credentials: CredentialsLike | None = None,
     region: str | None = None,
     quota: str | None = None,
     timezone: str | None = None,
@@ -52,9 +49,13 @@ def connect(
         `Profile`, or a pyodps ``ODPS`` object: its settings.
     root
         With ``"local"``: the folder that keeps the tables. Default: a temporary one.
-    endpoint, tunnel_endpoint, project, schema, access_id, access_key, sts_token, bearer_token, \
-app_id, app_key, region, quota, api_version
+    endpoint, tunnel_endpoint, project, schema, access_id, access_key, region, quota, api_version
         Settings that override those of the source; see `odps_nb.Profile`.
+    credentials
+        Instead of ``access_id`` and ``access_key``: an `odps_nb.AccessKey` (with an application),
+        `odps_nb.StsToken`, `odps_nb.BearerToken` or `odps_nb.CredentialProcess`; or a function that
+        returns the keys as a mapping, called again before they expire. Replaces the credentials of
+        the source.
     timezone
         A zone such as ``"Asia/Shanghai"`` for DATETIME, TIMESTAMP and naive times. Default: UTC.
     blob_cache
@@ -63,9 +64,6 @@ app_id, app_key, region, quota, api_version
     client_options
         Retries, time-outs and connections; replaces all of those in the environment and the
         profile. See `odps_nb.ClientOptions`.
-    credential_process, credentials
-        A program that prints temporary keys as JSON, or a function that returns them; called again
-        before they expire.
 
     Raises
     ------
@@ -99,7 +97,8 @@ def _profile(source: Any, said: Mapping[str, Any]) -> Profile:
     if source is None or isinstance(source, str):
         return Profile.resolve(source, **said)
     if isinstance(source, Profile):
-        return dataclasses.replace(source, **said)
+        replaced = dict.fromkeys(CREDENTIAL_FIELDS) if "credentials" in said else {}
+        return dataclasses.replace(source, **{**replaced, **said})
     # Recognised by its class name: pyodps is never imported here.
     if any(one.__module__.split(".")[0] == "odps" for one in type(source).__mro__):
         return Profile.from_pyodps(source, **said)

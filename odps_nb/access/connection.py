@@ -5,21 +5,18 @@ Methods import what they need, so that a script loads no notebook code and no Sp
 
 from __future__ import annotations
 
-import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from odps_nb.access.checks import Overwrite, PartitionLike
 from odps_nb.access.elsewhere import Address, connect_again, remember
 from odps_nb.access.progress import listener_of
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.client.catalog import list_projects, list_schemas, list_tables
-from odps_nb.client.table_changes import create_table, drop_table
-from odps_nb.errors import StateError
-from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName, TextOptions, shorten
+from odps_nb.client.sql.definitions import create_table, drop_table
+from odps_nb.errors import ArgumentError, StateError
+from odps_nb.terms import BlobReference, TableName, TextOptions, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,17 +24,11 @@ if TYPE_CHECKING:
     from odps_nb.access.blob import Blob
     from odps_nb.access.blobs.column import BlobColumn
     from odps_nb.access.blobs.frames import FrameBlobs
-    from odps_nb.access.blobs.many import Fetch, Reference
-    from odps_nb.access.receipt import Receipt
     from odps_nb.access.sql import Result
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobRecord
-    from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.local.server.launch import LocalService
-    from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.schema import TableSchema
     from odps_nb.wire.control import SqlCost
 
@@ -66,7 +57,7 @@ class Connection:
         address: Address | None = None,
     ) -> None:
         self._profile, self._service = profile, service
-        self._storage: StorageClient | None = None
+        self._client: StorageClient | None = None
         self._closed = False
         self._made_address = address
         remember(self)
@@ -101,15 +92,15 @@ class Connection:
         return self._made_address
 
     @property
-    def storage(self) -> StorageClient:
-        """The Storage API client, for protocol-level work."""
+    def _storage(self) -> StorageClient:
+        """The Storage API client."""
         if self._closed:
             raise StateError("the connection is closed", hint="connect again")
-        if self._storage is None:
+        if self._client is None:
             from odps_nb.client.calls.storage import StorageClient
 
-            self._storage = StorageClient(self.profile)
-        return self._storage
+            self._client = StorageClient(self.profile)
+        return self._client
 
     @property
     def blob_cache(self) -> BlobCache | None:
@@ -118,7 +109,7 @@ class Connection:
         See `odps_nb.Blob.open`. ``clear()`` removes all of them, ``folder`` is where they are,
         ``size`` and ``limit`` are in bytes.
         """
-        return self.storage.blob_cache
+        return self._storage.blob_cache
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -134,7 +125,7 @@ class Connection:
 
     def tables(self, pattern: str | None = None) -> list[str]:
         """Return the names of the project's tables, sorted; of a pattern such as ``ord*``."""
-        return list_tables(self.storage, pattern)
+        return list_tables(self._storage, pattern)
 
     def schemas(self, pattern: str | None = None) -> list[str]:
         """Return the names of the project's schemas, sorted; of a pattern, as for `tables`.
@@ -144,11 +135,11 @@ class Connection:
         ServiceError
             The project has no schemas.
         """
-        return list_schemas(self.storage, pattern)
+        return list_schemas(self._storage, pattern)
 
     def projects(self, pattern: str | None = None) -> list[str]:
         """Return the names of the projects that the key may list, as for `tables`."""
-        return list_projects(self.storage, pattern)
+        return list_projects(self._storage, pattern)
 
     def create_table(
         self,
@@ -237,7 +228,7 @@ class Connection:
             rows = WriteOptions(index=index, progress=progress)
             create_and_write(table, columns, partitioned_by, options, rows)
             return table
-        create_table(self.storage, table.name, schema_of(columns, partitioned_by), options)
+        create_table(self._storage, table.name, schema_of(columns, partitioned_by), options)
         return table
 
     def drop_table(self, name: str | TableName, *, if_exists: bool = False) -> None:
@@ -248,134 +239,7 @@ class Connection:
         NotFoundError
             No such table, and ``if_exists`` is not set.
         """
-        drop_table(self.storage, self.table(name).name, if_exists=if_exists)
-
-    def write_files(
-        self,
-        folder: str | os.PathLike[str],
-        table: str | TableName,
-        *,
-        pattern: str | Sequence[str] = "*",
-        recursive: bool = True,
-        hidden: bool = False,
-        follow_links: bool = False,
-        partition: PartitionLike | None = None,
-        overwrite: Overwrite = False,
-        create: bool = True,
-        compression: str | Compression | None = None,
-        resume: bool = False,
-        progress: Progress = None,
-    ) -> Receipt:
-        """Write the files of a folder to a table, one row each, in one commit.
-
-        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
-        (bytes), ``mime_type`` STRING (by the first bytes, or by the name if they leave it open, as
-        of ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
-
-        Files are streamed in the order of their paths, in bounded memory. After an error nothing is
-        written.
-
-        Parameters
-        ----------
-        table
-            Created if missing. An existing one needs a BLOB column ``content``; of the other
-            columns above it may have any.
-        pattern
-            Which files: ``"*.jpg"`` matches names, ``"2024/*.jpg"`` paths (where ``*`` also matches
-            ``/``). One or several; case matters.
-        recursive, hidden
-            Include files of folders inside; include names that begin with a dot.
-        follow_links
-            Follow symbolic links; otherwise one is an error.
-        partition, overwrite, compression, progress
-            As for `Table.write`.
-        create
-            ``False``: the table must exist.
-        resume
-            Keep the write session open if the call ends early, by an error, an interrupt or the
-            death of the kernel. The same call on this machine then sends only changed files and
-            those that had not arrived (by groups of 64 MiB or 256 files), and commits all once. If
-            the session has expired, it says so and sends all again. A created table stays.
-
-        Raises
-        ------
-        ConflictError
-            With ``resume``: another process is writing the same, or it is unknown whether an
-            earlier call committed.
-        ConfigError
-            No folder, or it has a link, an unreadable file or a pipe; nothing was written.
-        ArgumentError
-            No file matches ``pattern``.
-        FramingError
-            A file changed while it was written.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     for name in ("a.txt", "b.txt"):
-        ...         _ = pathlib.Path(folder, name).write_text(f"this is {name}")
-        ...     odps.write_files(folder, "doc_files").blobs
-        2
-        >>> odps.table("doc_files").read(["path", "size", "mime_type"]).to_pandas()
-            path  size   mime_type
-        0  a.txt    13  text/plain
-        1  b.txt    13  text/plain
-        >>> odps.drop_table("doc_files")
-        """
-        from odps_nb.access.writing.files import write_files
-        from odps_nb.access.writing.folder_files import FolderFiles
-        from odps_nb.access.writing.resumable import write_files_resumable
-        from odps_nb.access.writing.rows import WriteOptions
-
-        files = FolderFiles(
-            folder=Path(folder).expanduser(),
-            patterns=(pattern,) if isinstance(pattern, str) else tuple(pattern),
-            recursive=recursive,
-            hidden=hidden,
-            follow_links=follow_links,
-        )
-        options = WriteOptions(
-            partition=PartitionSpec.of(partition),
-            overwrite=overwrite,
-            compression=Compression.of(compression),
-            progress=progress,
-        )
-        write = write_files_resumable if resume else write_files
-        return write(files, self.table(table), options, create=create)
-
-    def upload(
-        self,
-        table: str | TableName,
-        *,
-        partition: PartitionLike | None = None,
-        overwrite: Overwrite = False,
-        create: bool = True,
-        accept: str = "",
-    ) -> Uploader:
-        """Return a file picker for a notebook: files chosen in the browser become rows of a table.
-
-        The browser sends pieces of 1 MiB into a temporary folder of the kernel, while no cell runs;
-        then all files are written in one commit. It shows progress and errors; after an error
-        nothing is written.
-
-        Parameters
-        ----------
-        table, partition, overwrite, create
-            As for `write_files`; a missing table is created with the first files.
-        accept
-            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; does not check the files.
-
-        Returns
-        -------
-        Uploader
-            Displays itself as the last line of a cell; ``receipt`` is that of the last commit.
-        """
-        from odps_nb.access.writing.rows import WriteOptions
-        from odps_nb.notebook.upload.uploader import Uploader
-
-        options = WriteOptions(partition=PartitionSpec.of(partition), overwrite=overwrite)
-        return Uploader(self.table(table), options, create=create, accept=accept)
+        drop_table(self._storage, self.table(name).name, if_exists=if_exists)
 
     # -- blobs -----------------------------------------------------------------------------------
 
@@ -383,48 +247,32 @@ class Connection:
         """Return the handle of a blob, by a value of a BLOB column; sends no request."""
         from odps_nb.access.blob import Blob, reference_of
 
-        self.storage  # noqa: B018  # raises if the connection is closed
+        self._storage  # noqa: B018  # raises if the connection is closed
         return Blob(self, reference_of(reference))
 
     def blobs(
         self,
-        references: Iterable[Reference],
-        *,
-        compression: str | Compression | None = None,
-        progress: Progress = None,
-    ) -> Iterator[BlobRecord]:
-        """Fetch many blobs in few requests: one record per reference, in order, verified.
-
-        Leaving the iterator early closes its connection. For blobs that do not fit into memory use
-        `save_blobs` and `each_blob`; to look at them, `gallery`. Errors: as for `save_blobs`.
-        """
-        from odps_nb.access.blobs.many import iter_records
-
-        return iter_records(self._fetch(compression, progress), references)
-
-    def gallery(
-        self,
-        frame: Any,
-        column: str,
+        references: Iterable[Any],
+        column: str | None = None,
         *,
         caption: str | Sequence[str] | None = None,
         limit: int | None = None,
     ) -> BlobColumn:
-        """Return the blobs of a frame's column as a gallery, each under its row.
+        """Return the handles of many blobs; sends no request. A gallery in Jupyter.
 
-        In Jupyter the user filters, sorts, searches and selects them (`BlobColumn.selected`). Blobs
-        are read when they come into view; the notebook keeps the first 64 tiles.
+        The column fetches, streams and saves its blobs in few requests.
 
         Parameters
         ----------
-        frame
-            A pandas or polars DataFrame or an Arrow table.
+        references
+            Values of a BLOB column (a list, a Series, an Arrow array) without nulls or with them;
+            or, with ``column``, a pandas or polars DataFrame or an Arrow table.
         column
-            The column with references; rows without a blob are left out.
+            The column of the frame with references; each blob is shown under its row.
         caption
-            Columns whose values the tiles show, beside the index of the row.
+            Columns of the frame whose values the tiles show, beside the index of the row.
         limit
-            Maximum number of blobs.
+            Maximum number of blobs; rows without one are left out.
 
         Raises
         ------
@@ -437,120 +285,27 @@ class Connection:
         --------
         >>> media = odps.table("media").read(["content", "declared"]).to_pandas()
         >>> pictures = media[media["declared"] == "image/png"]
-        >>> odps.gallery(pictures, "content", caption="declared", limit=2)
+        >>> odps.blobs(pictures, "content", caption="declared", limit=2)
         BlobColumn(2 blobs of content)
         """
-        from odps_nb.access.blobs.frames import frame_gallery
+        from odps_nb.access.blobs.frames import column_of_frame, column_of_values
 
-        return frame_gallery(self, frame, column, caption, limit)
+        self._storage  # noqa: B018  # raises if the connection is closed
+        if column is not None:
+            return column_of_frame(self, references, column, caption, limit)
+        if caption is not None:
+            raise ArgumentError(
+                "caption= names columns of a frame",
+                argument="caption",
+                hint="pass the frame and its column: odps.blobs(frame, 'content', caption=…)",
+            )
+        return column_of_values(self, references, limit)
 
     def _frame_blobs(self) -> FrameBlobs:
         """Return what ``series.odps`` fetches blobs with, for a column without a connection."""
         from odps_nb.access.blobs.frames import FrameBlobs
 
         return FrameBlobs(self)
-
-    def save_blobs(
-        self,
-        references: Iterable[Reference | None],
-        folder: str | os.PathLike[str],
-        *,
-        file_name: Callable[[int, BlobHead], str | None] | None = None,
-        overwrite: bool = False,
-        compression: str | Compression | None = None,
-        progress: Progress = None,
-    ) -> list[Path | None]:
-        """Save many blobs as files of a folder: one path per reference, in order.
-
-        Each distinct reference is fetched once and becomes one file, verified and complete, or
-        none. Memory is bounded. After an error or an interrupt the complete files stay.
-
-        Parameters
-        ----------
-        references
-            Values of a BLOB column (a list, a Series, an Arrow array) or a `BlobColumn`. The path
-            of a null is ``None``, so that the result fits beside the column.
-        folder
-            An existing folder; no file is created outside of it.
-        file_name
-            Called with the position of the reference and a `BlobHead` (``size``, ``mime_type``,
-            ``file_name``); returns a file name, or ``None`` for the stated one. Names are made safe
-            as in `Blob.save`, and numbered (``-2``) if taken, also if they differ only in case.
-        overwrite
-            Replace earlier files. Files of the same call never replace each other.
-        compression
-            ``"zstd"`` or ``"lz4"`` for the transfer.
-
-        Raises
-        ------
-        ArgumentError
-            A value is no reference; nothing was sent.
-        ConfigError
-            The folder does not exist, or no file can be made there.
-        NotFoundError, ChecksumError, TruncatedError
-            A blob does not exist, or stayed damaged; a note says which one.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> media = odps.table("media").head(3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     media["file"] = odps.save_blobs(media["content"], folder)
-        ...     [path.name for path in media["file"]]
-        ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
-        """
-        from odps_nb.access.blobs.many import References, save_blobs
-
-        fetch = self._fetch(compression, progress)
-        return save_blobs(
-            fetch, References(references), folder, file_name=file_name, overwrite=overwrite
-        )
-
-    def each_blob(
-        self,
-        references: Iterable[Reference | None],
-        fn: Callable[[StreamedBlob], object],
-        *,
-        compression: str | Compression | None = None,
-        progress: Progress = None,
-    ) -> int:
-        r"""Call a function with each blob in turn, as a readable file; return how many.
-
-        Blobs come in the order of their first position in ``references``, each distinct one once
-        (``blob.positions``), without nulls. The next ones are fetched meanwhile, in bounded memory.
-
-        Parameters
-        ----------
-        references, compression
-            As for `save_blobs`.
-        fn
-            Runs in this thread. The blob is a binary file (``read``, ``readinto``; no seeking) with
-            ``size``, ``mime_type``, ``file_name`` and ``reference``, closed when the function
-            returns; unread bytes are skipped. An error of the function ends the call.
-
-        Raises
-        ------
-        ArgumentError, NotFoundError, ChecksumError, TruncatedError
-            As for `save_blobs`, also if the function has caught the error.
-
-        Examples
-        --------
-        >>> def show(blob):
-        ...     print(blob.file_name, blob.positions, blob.read(4))
-        >>> one, other = odps.table("media").blobs("content", limit=2)
-        >>> odps.each_blob([one, other, one], show)
-        mountains.jpg (0, 2) b'\xff\xd8\xff\xe0'
-        mandelbrot.png (1,) b'\x89PNG'
-        2
-        """
-        from odps_nb.access.blobs.many import References, each_blob
-
-        return each_blob(self._fetch(compression, progress), References(references), fn)
-
-    def _fetch(self, compression: str | Compression | None, progress: Progress) -> Fetch:
-        from odps_nb.access.blobs.many import Fetch
-
-        return Fetch(self.storage, Compression.of(compression), progress)
 
     # -- SQL ----------------------------------------------------------------------------------
 
@@ -611,18 +366,18 @@ class Connection:
         shown = TextOptions.of(text, char_padding=char_padding)
         query = bind_query(query, params, settings, timezone=self.profile.timezone)
         if not wait:
-            return Result(self, submit_sql(self.storage, query, settings=settings), text=shown)
+            return Result(self, submit_sql(self._storage, query, settings=settings), text=shown)
         listener = listener_of(progress)
         title = shorten(" ".join(query.split()), 80)
         with ProgressTracker("sql", title, listener=listener) as tracker:
             tracker.phase(Phase.RUNNING)
             instance = run_sql(
-                self.storage,
+                self._storage,
                 query,
                 settings=settings,
                 timeout=timeout,
                 tracker=tracker,
-                cancel=self.storage.operation(),
+                cancel=self._storage.operation(),
             )
         return Result(self, instance, text=shown)
 
@@ -651,7 +406,7 @@ class Connection:
         from odps_nb.client.sql.query import find_sql
 
         shown = TextOptions.of(text, char_padding=char_padding)
-        return Result(self, find_sql(self.storage, instance_id), text=shown)
+        return Result(self, find_sql(self._storage, instance_id), text=shown)
 
     def sql_cost(
         self,
@@ -665,7 +420,7 @@ class Connection:
         from odps_nb.client.sql.query import estimate_sql
 
         text = bind_query(query, params, settings, timezone=self.profile.timezone)
-        return estimate_sql(self.storage, text, settings=settings)
+        return estimate_sql(self._storage, text, settings=settings)
 
     # -- life ---------------------------------------------------------------------------------
 
@@ -675,8 +430,8 @@ class Connection:
         Reads, writes, queries and blobs raise `CancelledError` and close their sockets; a write
         that has not begun its commit is aborted. The connection stays usable.
         """
-        if self._storage is not None:
-            self._storage.cancel()
+        if self._client is not None:
+            self._client.cancel()
 
     def close(self) -> None:
         """Cancel what runs (see `cancel`), close the sockets, stop an embedded service. Idempotent.
@@ -684,8 +439,8 @@ class Connection:
         In a forked child this does not affect the parent.
         """
         self._closed = True
-        if self._storage is not None:
-            self._storage.close()
+        if self._client is not None:
+            self._client.close()
         if self._service is not None:
             self._service.stop()
 

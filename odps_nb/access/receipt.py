@@ -14,7 +14,7 @@ class Receipt:
     ``bytes`` and ``blob_bytes`` are the sizes of rows (as Arrow, before compression) and blobs.
     ``partition`` is empty for a whole table or dynamic partitions. ``streams`` is the number of
     write streams, ``seconds`` the time from the first request to the confirmed commit. ``resumed``
-    rows had been sent by an earlier call (`Connection.write_files` with ``resume``). ``verb`` is
+    rows had been sent by an earlier call (`Table.write_files` with ``resume``). ``verb`` is
     ``added``, ``replaced``, ``upserted`` or ``deleted``; ``session_id`` is for support.
 
     Examples

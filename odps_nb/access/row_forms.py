@@ -14,7 +14,7 @@ from odps_nb.access.blobs.frames import blob_dtypes
 from odps_nb.access.checks import check_count, require
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
-from odps_nb.client.read.checks import asks_for_micro
+from odps_nb.client.read.resume import asks_for_micro
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.convert.warning import warn
 from odps_nb.errors import OdpsNbError
@@ -96,7 +96,7 @@ class RowForms(ABC):
         workers: int | None = None,
         read_ahead: int | None = None,
         progress: Progress = None,
-    ) -> Batches:
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Iterate over the rows in batches, in order, in bounded memory.
 
         Leaving the iterator early stops the read and closes its connections.

@@ -20,8 +20,9 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 
 # imported here, not where used: a fork while another thread imports leaves a child that hangs
-from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
-from odps_nb.client.read.splits import iter_batches, open_read_session, reopen_read_session
+from odps_nb.client.read.resume import asks_for_micro, refused_in_micro
+from odps_nb.client.read.session import open_read_session, reopen_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.convert.arrow_schema import arrow_schema
 from odps_nb.convert.references import present_batch
 from odps_nb.convert.warning import columns_with_types
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.connection import Connection
-    from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
 
 
 class Scan(RowForms, ForEngines):
@@ -95,28 +95,15 @@ class Scan(RowForms, ForEngines):
     # -- what it will give --------------------------------------------------------------------
 
     @property
-    def plan(self) -> ReadPlan:
-        """The arguments of the read, checked."""
-        return self._plan
-
-    @property
     def connection(self) -> Connection:
         """The connection of the table."""
         return self._connection
 
     @property
-    def profile(self) -> Profile:
-        """The profile of the connection: endpoint, project and credentials."""
-        return self._connection.profile
-
-    @property
-    def session(self) -> ReadSession:
-        """The read session; opened at the first use."""
-        return self._opened()
-
-    @property
     def session_id(self) -> str:
-        """The id of the read session: for support, or to read its snapshot in another process.
+        """The id of the read session; the first use opens the session (one request).
+
+        For support, or to read its snapshot in another process.
 
         Examples
         --------
@@ -125,43 +112,57 @@ class Scan(RowForms, ForEngines):
         >>> orders.read(["id"], limit=1, session_id=scan.session_id).to_arrow().to_pylist()
         [{'id': 1231073}]
         """
-        return self.session.session_id
+        return self._opened().session_id
+
+    @property
+    def latest_version(self) -> int:
+        """The version of the table in the snapshot; the first use opens the session (one request).
+
+        It is the ``since`` of the next incremental read; 0 if the service does not report it.
+        """
+        return self._opened().latest_version
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits, which can be read in parallel."""
-        return self.session.splits
+        """The splits, read in parallel; the first use opens the session (one request)."""
+        return self._opened().splits
 
     @property
     def row_count(self) -> int | None:
-        """Number of rows of the results; ``None`` if unknown before reading (a filter)."""
-        session = self.session
+        """Number of rows of the results; the first use opens the session (one request).
+
+        ``None`` if it is unknown before reading, as with a filter.
+        """
+        session = self._opened()
         if session.row_count is None or session.limit is None:
             return session.row_count
         return min(session.row_count, session.limit)
 
     @property
     def schema(self) -> TableSchema:
-        """The columns of the results; data columns and partition columns apart."""
-        return self.session.schema
+        """The columns of the results; the first use opens the session (one request).
 
-    @property
-    def table_schema(self) -> TableSchema:
-        """All columns of the table, with comments; one request, unless the plan has them."""
+        Data columns and partition columns are apart.
+        """
+        return self._opened().schema
+
+    def _all_columns(self) -> TableSchema:
+        """Return all columns of the table, with comments; one request, unless they are known."""
         if self._table_schema is None:
             self._table_schema = self._connection.table(self._plan.table).schema
         return self._table_schema
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the results in their order, as Arrow types.
+        """The columns of the results as Arrow types; the first use opens the session (one request).
 
         A column of a type that odps_nb does not know is ``null`` here; in the rows it has the type
         in which the service sends it, such as ``binary``.
         """
         schema = self._shown_columns()
-        unit = "us" if self.session.timestamp_unit is TimeUnit.MICRO else "ns"
-        return arrow_schema(schema, timestamp_unit=unit, timezone=self.profile.timezone)
+        unit = "us" if self._opened().timestamp_unit is TimeUnit.MICRO else "ns"
+        zone = self._connection.profile.timezone
+        return arrow_schema(schema, timestamp_unit=unit, timezone=zone)
 
     # -- results ------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class Scan(RowForms, ForEngines):
             The read has ``max_bytes``, which cannot be enforced because Spark tasks read the rows
             directly.
         """
-        from odps_nb.spark import read_scan
+        from odps_nb.spark.reading.dataframe import read_scan
 
         self._require_unbounded("Spark, whose tasks read the rows themselves", limit=False)
         with self._lock:
@@ -206,7 +207,7 @@ class Scan(RowForms, ForEngines):
         return self
 
     def _shown_columns(self) -> list[Column]:
-        schema = self.session.schema
+        schema = self._opened().schema
         found = map(schema.find, self._plan.columns or schema.names)
         return [column for column in found if column is not None]
 
@@ -221,7 +222,7 @@ class Scan(RowForms, ForEngines):
 
     def _split_tasks(self) -> list[SplitTask]:
         self._require_unbounded("tasks, which read the rows themselves")
-        return split_tasks(self, lambda: self._connection.storage)
+        return split_tasks(self, lambda: self._connection._storage)
 
     def _row_source(self, *, read_ahead: int, session_id: str | None = None) -> RowSource:
         self._require_unbounded("rows for learning, which are shuffled epoch after epoch")
@@ -256,7 +257,7 @@ class Scan(RowForms, ForEngines):
 
     @contextmanager
     def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
-        token = self._connection.storage.operation()
+        token = self._connection._storage.operation()
         listener = listener_of(progress, self._progress)
         with (
             self._registered(token),
@@ -308,7 +309,7 @@ class Scan(RowForms, ForEngines):
             plan = replace(self._plan, timestamp_unit=TimeUnit.MICRO)
             try:
                 session = open_read_session(
-                    self._connection.storage, plan, tracker=tracker, cancel=token
+                    self._connection._storage, plan, tracker=tracker, cancel=token
                 )
             except InvalidRequestError as again:
                 if asks_for_micro(again):
@@ -335,7 +336,7 @@ class Scan(RowForms, ForEngines):
         session = self._opened(tracker, token)
         tell_polars(session.schema)
         batches = iter_batches(
-            self._connection.storage,
+            self._connection._storage,
             session,
             workers=workers,
             read_ahead=read_ahead,
@@ -349,7 +350,7 @@ class Scan(RowForms, ForEngines):
 
     def _shown(self, batch: pa.RecordBatch, session: ReadSession) -> pa.RecordBatch:
         """Return a batch of a session as the results have it."""
-        shown = present_batch(batch, session.schema, timezone=self.profile.timezone)
+        shown = present_batch(batch, session.schema, timezone=self._connection.profile.timezone)
         # A session returns partition columns last, whatever the order of ``columns``.
         return shown.select(list(self._plan.columns)) if self._plan.columns else shown
 
@@ -359,7 +360,7 @@ class Scan(RowForms, ForEngines):
         """Return the read session, opened at the first use."""
         with self._lock:
             if self._session is None:
-                storage = self._connection.storage
+                storage = self._connection._storage
                 if self._reopens is not None:
                     self._session = reopen_read_session(storage, self._plan, self._reopens)
                     return self._session

@@ -100,11 +100,6 @@ class Result(RowForms):
         """The connection of the query."""
         return self._connection
 
-    @property
-    def session(self) -> ResultSession:
-        """The session over the rows; waits for the query, opened at the first use."""
-        return self._open(None)
-
     def _reopened(self) -> Result:
         """Return the same result with a new session, for one that has expired."""
         made = Result(self._connection, self._instance, text=self._text)
@@ -121,7 +116,7 @@ class Result(RowForms):
 
         One of ``running``, ``waiting``, ``suspended``, ``success``, ``failed``, ``cancelled``.
         """
-        return fetch_status(self._connection.storage, self._instance)
+        return fetch_status(self._connection._storage, self._instance)
 
     @property
     def sql(self) -> str:
@@ -133,28 +128,33 @@ class Result(RowForms):
         """The settings of the query, from its text and the argument."""
         return dict(self._instance.settings)
 
-    @property
-    def page(self) -> str | None:
-        """The address of the job's page in the console; ``None`` if there is none. One request."""
-        from odps_nb.client.sql.job_page import console_of, job_page
+    def console_page(self) -> str | None:
+        """Return the address of the job's page in the console; one request.
 
-        storage = self._connection.storage
+        ``None`` if the service has no console.
+        """
+        from odps_nb.client.sql.result import console_of, job_page
+
+        storage = self._connection._storage
         console = console_of(storage)
         return None if console is None else job_page(storage, console, self.instance_id)
 
     @property
     def schema(self) -> TableSchema:
-        """The columns of the result; waits for the query."""
+        """The columns of the result; waits for the query at the first use."""
         return self._opened(None).shown(self._text)
 
     @property
     def row_count(self) -> int:
-        """Number of rows; waits for the query. Raises if `is_cut`: the service reports no total."""
+        """Number of rows; waits for the query at the first use.
+
+        Raises `AccessDeniedError` if `is_cut`, because the service reports no total.
+        """
         return self._cut(self._open(None).row_count)
 
     @property
     def is_cut(self) -> bool:
-        """Whether the key may read only the `first` 10,000 rows; waits for the query.
+        """Whether the key may read only the `first` 10,000 rows; waits at the first use.
 
         True also for a result of exactly 10,000 rows, which the service does not distinguish.
         """
@@ -170,13 +170,13 @@ class Result(RowForms):
         RequestTimeoutError
             The query still runs after ``timeout``; it is not cancelled.
         """
-        storage = self._connection.storage
+        storage = self._connection._storage
         self._await(storage.operation(self._token), timeout=timeout)
         return self
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the result as Arrow types, as `Scan.arrow_schema`; waits for the query."""
+        """The columns of the result as Arrow types; waits for the query at the first use."""
         return self._columns(self._zone)
 
     def to_spark(self, spark: Any, *, progress: Progress = None) -> Any:
@@ -194,11 +194,11 @@ class Result(RowForms):
     def cancel(self) -> None:
         """Cancel the query on the service; calls that wait for it raise. Idempotent."""
         self._token.cancel()
-        cancel_sql(self._connection.storage, self._instance)
+        cancel_sql(self._connection._storage, self._instance)
 
     @contextmanager
     def _reading(self, progress: Progress) -> Iterator[tuple[ProgressTracker, CancelToken]]:
-        token, listener = self._connection.storage.operation(self._token), listener_of(progress)
+        token, listener = self._connection._storage.operation(self._token), listener_of(progress)
         with ProgressTracker("sql", self._instance.title, listener=listener) as tracker:
             yield tracker, token
 
@@ -239,7 +239,7 @@ class Result(RowForms):
         tracker.plan(session_id=self.instance_id, rows_total=self._cut(session.row_count))
         tracker.phase(Phase.READING)
         batches = iter_result(
-            self._connection.storage,
+            self._connection._storage,
             session,
             limit=self._limit,
             workers=workers,
@@ -274,7 +274,7 @@ class Result(RowForms):
     def _opened(self, tracker: ProgressTracker | None) -> ResultSession:
         if self._whole is not None:
             return self._whole._opened(tracker)
-        storage = self._connection.storage
+        storage = self._connection._storage
         with self._lock:
             if self._session is None:
                 token = storage.operation(self._token)
@@ -290,7 +290,7 @@ class Result(RowForms):
         tracker: ProgressTracker | None = None,
     ) -> None:
         """Wait for the query; cancel it on the service if the wait is cancelled."""
-        storage, instance = self._connection.storage, self._instance
+        storage, instance = self._connection._storage, self._instance
         try:
             wait_sql(storage, instance, timeout=timeout, tracker=tracker, cancel=token)
         except CancelledError:

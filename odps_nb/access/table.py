@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blobs.frames import blob_dtypes, gather_blobs, learn_heads
@@ -30,8 +32,8 @@ from odps_nb.access.writing.rows import WriteOptions
 from odps_nb.access.writing.upserting import change_rows
 from odps_nb.client.calls.progress import Progress, ProgressTracker
 from odps_nb.client.catalog import fetch_primary_key, fetch_table, iter_partitions, table_exists
-from odps_nb.client.read.increments import Bound, plan_increment
-from odps_nb.client.table_changes import add_partition, drop_partition, truncate_table
+from odps_nb.client.read.increments import Bound
+from odps_nb.client.sql.definitions import add_partition, drop_partition, truncate_table
 from odps_nb.convert.fitting.conversions import Conversions, DecimalConversion, TextConversion
 from odps_nb.convert.frame_options import Decimals, DtypeBackend, FrameOptions
 from odps_nb.errors import ArgumentError, OdpsNbError, explain, visible
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from odps_nb.access.receipt import Receipt
     from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.notebook.explore.explorer import Explorer
+    from odps_nb.notebook.upload.uploader import Uploader
     from odps_nb.wire.control import TableInfo
 
 _SHOWN_COLUMNS = 60
@@ -101,15 +104,15 @@ class Table(ForEngines):
 
     @property
     def info(self) -> TableInfo:
-        """All metadata: owner, comment, times, size; one request, then remembered."""
+        """All metadata: owner, comment, times, size; one request, then cached."""
         with self._lock:
             if self._info is None:
-                self._info = fetch_table(self._connection.storage, self._name)
+                self._info = fetch_table(self._connection._storage, self._name)
             return self._info
 
     @property
     def schema(self) -> TableSchema:
-        """Columns and partition columns; one request, then remembered.
+        """Columns and partition columns; one request, then cached.
 
         Raises
         ------
@@ -120,10 +123,10 @@ class Table(ForEngines):
 
     @property
     def primary_key(self) -> tuple[str, ...]:
-        """Columns of the primary key, empty without one; one request, then remembered."""
+        """Columns of the primary key, empty without one; one request, then cached."""
         with self._lock:
             if self._primary_key is None:
-                self._primary_key = fetch_primary_key(self._connection.storage, self._name)
+                self._primary_key = fetch_primary_key(self._connection._storage, self._name)
             return self._primary_key
 
     def partitions(self, under: PartitionLike | None = None) -> list[PartitionSpec]:
@@ -132,7 +135,7 @@ class Table(ForEngines):
         ``under`` is a partial spec that they are inside of, e.g. ``ds=2024-01-01`` of ``ds, hour``.
         Raises `ArgumentError` if the table has no partitions.
         """
-        spec, storage = self._under(under), self._connection.storage
+        spec, storage = self._under(under), self._connection._storage
         found = [one.spec for one in iter_partitions(storage, self._name, under=spec)]
         if not spec.items:
             self._partition_count = len(found)
@@ -143,7 +146,7 @@ class Table(ForEngines):
 
         ``under`` and errors are as for `partitions`.
         """
-        return fetch_details(self._connection.storage, self._name, self._under(under))
+        return fetch_details(self._connection._storage, self._name, self._under(under))
 
     def _under(self, partition: PartitionLike | None) -> PartitionSpec:
         if not self.schema.partition_columns:
@@ -158,7 +161,7 @@ class Table(ForEngines):
 
     def exists(self, partition: PartitionLike | None = None) -> bool:
         """Whether the table, or the given partition, exists now; one request each time."""
-        storage = self._connection.storage
+        storage = self._connection._storage
         if partition is None:
             return table_exists(storage, self._name)
         return table_exists(storage, self._name, self._one_partition(partition))
@@ -229,7 +232,7 @@ class Table(ForEngines):
             a terminal; ``False`` disables it.
         since, until
             Read only changes after ``since`` and up to ``until``: each is a version
-            (``scan.session.latest_version`` is the ``since`` of the next read), or a time in the
+            (`Scan.latest_version` is the ``since`` of the next read), or a time in the
             project's time zone, as a naive datetime or text. With a primary key: the last state of
             each row that was added or updated, without deleted rows.
         changes
@@ -257,11 +260,6 @@ class Table(ForEngines):
         0  1000081  2024-01-01
         1  1000100  2024-01-01
         """
-        increment = None
-        if since is not None or until is not None or changes:
-            keyed, names = bool(self.primary_key), self.schema.names
-            increment = plan_increment(since, until, changes=changes, keyed=keyed, names=names)
-            columns = names if columns is None else columns
         options = ReadOptions(
             columns=columns,
             where=where,
@@ -274,15 +272,18 @@ class Table(ForEngines):
             timestamp_unit=_time_unit(timestamp_unit),
             text=text,
             char_padding=char_padding,
+            since=since,
+            until=until,
+            changes=changes,
         )
         zone = self._connection.profile.timezone or "UTC"
         plan = plan_read(
             self._name,
             lambda: self.schema,
+            lambda: self.primary_key,
             options,
-            self._connection.storage,
+            self._connection._storage,
             timezone=zone,
-            increment=increment,
         )
         bound = check_count("max_bytes", max_bytes)
         return Scan(
@@ -313,7 +314,7 @@ class Table(ForEngines):
         options = FrameOptions(decimals=decimals, dtype_backend=dtype_backend, dtypes=dtypes)
         specs: tuple[PartitionSpec, ...] = ()
         if partitions is not None:
-            storage = self._connection.storage
+            storage = self._connection._storage
             specs = choose_partitions(partitions, self.schema, self._name, storage)
         shown = TextOptions.of(text, char_padding=char_padding)
         listener = listener_of(progress)
@@ -492,6 +493,131 @@ class Table(ForEngines):
         self.reload()
         return receipt
 
+    def write_files(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        pattern: str | Sequence[str] = "*",
+        recursive: bool = True,
+        hidden: bool = False,
+        follow_links: bool = False,
+        partition: PartitionLike | None = None,
+        overwrite: Overwrite = False,
+        create: bool = True,
+        compression: str | Compression | None = None,
+        resume: bool = False,
+        progress: Progress = None,
+    ) -> Receipt:
+        """Write the files of a folder to this table, one row each, in one commit.
+
+        Columns: ``path`` STRING (below the folder, with ``/``), ``name`` STRING, ``size`` BIGINT
+        (bytes), ``mime_type`` STRING (by the first bytes, or by the name if they leave it open, as
+        of ``.docx``), ``modified`` TIMESTAMP, ``content`` BLOB (with name and type).
+
+        A missing table is created. An existing one needs a BLOB column ``content``; of the other
+        columns above it may have any.
+
+        Files are streamed in the order of their paths, in bounded memory. After an error nothing is
+        written.
+
+        Parameters
+        ----------
+        pattern
+            Which files: ``"*.jpg"`` matches names, ``"2024/*.jpg"`` paths (where ``*`` also matches
+            ``/``). One or several; case matters.
+        recursive, hidden
+            Include files of folders inside; include names that begin with a dot.
+        follow_links
+            Follow symbolic links; otherwise one is an error.
+        partition, overwrite, compression, progress
+            As for `write`.
+        create
+            ``False``: the table must exist.
+        resume
+            Keep the write session open if the call ends early, by an error, an interrupt or the
+            death of the kernel. The same call on this machine then sends only changed files and
+            those that had not arrived (by groups of 64 MiB or 256 files), and commits all once. If
+            the session has expired, it says so and sends all again. A created table stays.
+
+        Raises
+        ------
+        ConflictError
+            With ``resume``: another process is writing the same, or it is unknown whether an
+            earlier call committed.
+        ConfigError
+            No folder, or it has a link, an unreadable file or a pipe; nothing was written.
+        ArgumentError
+            No file matches ``pattern``.
+        FramingError
+            A file changed while it was written.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("a.txt", "b.txt"):
+        ...         _ = pathlib.Path(folder, name).write_text(f"this is {name}")
+        ...     odps.table("doc_files").write_files(folder).blobs
+        2
+        >>> odps.table("doc_files").read(["path", "size", "mime_type"]).to_pandas()
+            path  size   mime_type
+        0  a.txt    13  text/plain
+        1  b.txt    13  text/plain
+        >>> odps.drop_table("doc_files")
+        """
+        from odps_nb.access.writing.files import write_files
+        from odps_nb.access.writing.folder_files import FolderFiles
+        from odps_nb.access.writing.resumable import write_files_resumable
+
+        files = FolderFiles(
+            folder=Path(folder).expanduser(),
+            patterns=(pattern,) if isinstance(pattern, str) else tuple(pattern),
+            recursive=recursive,
+            hidden=hidden,
+            follow_links=follow_links,
+        )
+        options = WriteOptions(
+            partition=PartitionSpec.of(partition),
+            overwrite=overwrite,
+            compression=Compression.of(compression),
+            progress=progress,
+        )
+        write = write_files_resumable if resume else write_files
+        receipt = write(files, self, options, create=create)
+        self.reload()
+        return receipt
+
+    def upload(
+        self,
+        *,
+        partition: PartitionLike | None = None,
+        overwrite: Overwrite = False,
+        create: bool = True,
+        accept: str = "",
+    ) -> Uploader:
+        """Return a file picker for a notebook: files chosen in the browser become rows.
+
+        The browser sends pieces of 1 MiB into a temporary folder of the kernel, while no cell runs;
+        then all files are written in one commit. It shows progress and errors; after an error
+        nothing is written.
+
+        Parameters
+        ----------
+        partition, overwrite, create
+            As for `write_files`; a missing table is created with the first files.
+        accept
+            What the browser offers: ``"image/*"``, ``".csv,.parquet"``; does not check the files.
+
+        Returns
+        -------
+        Uploader
+            Displays itself as the last line of a cell; ``receipt`` is that of the last commit.
+        """
+        from odps_nb.notebook.upload.uploader import Uploader
+
+        options = WriteOptions(partition=PartitionSpec.of(partition), overwrite=overwrite)
+        return Uploader(self, options, create=create, accept=accept)
+
     def open_write(
         self,
         partition: PartitionLike | None = None,
@@ -654,7 +780,7 @@ class Table(ForEngines):
     def truncate(self, partition: PartitionLike | None = None) -> None:
         """Delete all rows of the table or of one partition, which stays, empty."""
         spec = PartitionSpec() if partition is None else self._one_partition(partition)
-        truncate_table(self._connection.storage, self._name, spec)
+        truncate_table(self._connection._storage, self._name, spec)
         self.reload()
 
     def add_partition(self, partition: PartitionLike, *, if_not_exists: bool = False) -> None:
@@ -666,7 +792,7 @@ class Table(ForEngines):
             The partition exists, and ``if_not_exists`` is not set.
         """
         spec = self._one_partition(partition)
-        add_partition(self._connection.storage, self._name, spec, if_not_exists=if_not_exists)
+        add_partition(self._connection._storage, self._name, spec, if_not_exists=if_not_exists)
         self.reload()
 
     def drop_partition(self, partition: PartitionLike, *, if_exists: bool = False) -> None:
@@ -678,7 +804,7 @@ class Table(ForEngines):
             No such partition, and ``if_exists`` is not set.
         """
         spec = self._one_partition(partition)
-        drop_partition(self._connection.storage, self._name, spec, if_exists=if_exists)
+        drop_partition(self._connection._storage, self._name, spec, if_exists=if_exists)
         self.reload()
 
     def _one_partition(self, partition: PartitionLike) -> PartitionSpec:

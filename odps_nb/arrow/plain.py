@@ -21,7 +21,7 @@ import pyarrow.types as pt
 
 from odps_nb.arrow.leaves import columns_of, with_leaf_types, with_leaves
 from odps_nb.arrow.types import ARROW_TYPES
-from odps_nb.errors import ConversionError, LimitExceededError
+from odps_nb.errors import ConversionError, OversizeError
 from odps_nb.schema import (
     ArrayType,
     Column,
@@ -146,7 +146,7 @@ class _Budget:
     def spend(self, size: int) -> None:
         self._spent += size
         if self._spent > self._limit:
-            raise LimitExceededError(
+            raise OversizeError(
                 f"values of an Arrow batch that are sent once stand for {self._spent} bytes, "
                 f"more than {self._limit}",
                 limit=self._limit,

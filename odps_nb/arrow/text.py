@@ -141,61 +141,44 @@ class _Bad(NamedTuple):
 
 
 def _first_bad(array: pa.Array, kind: pa.DataType, name: str) -> _Bad | None:
-    rows = np.arange(len(array), dtype=np.int64)
-    found = [bad for cells in _cells(array, kind, name, rows) if (bad := _bad_in(*cells))]
-    return min(found, key=lambda bad: bad.row, default=None)
-
-
-def _bad_in(values: pa.Array, path: str, rows: np.ndarray) -> _Bad | None:
-    """Return the value of the least row that is not UTF-8; a row below 0 shows no value."""
-    order = np.argsort(rows, kind="stable")
-    for number in order[np.searchsorted(rows[order], 0) :]:
-        value = values[number].as_py()
-        try:
-            if value is not None:
-                value.decode()
-        except UnicodeDecodeError as error:
-            return _Bad(path, int(rows[number]), value, error.start)
+    """Return the first value that shall be text and is not UTF-8; what no row shows is none."""
+    if _TEXT.get(array.type) == kind and is_utf8(array.view(kind)):
+        return None
+    for row, value in enumerate(array):
+        if (bad := _bad_in(value, kind, name, row)) is not None:
+            return bad
     return None
 
 
-def _cells(
-    array: pa.Array, kind: pa.DataType, path: str, rows: np.ndarray
-) -> Iterator[tuple[pa.Array, str, np.ndarray]]:
-    """Yield the bytes that shall become text, with their path and the row of each value."""
-    if array.type.equals(kind):
-        return
-    if array.null_count:
-        rows = np.where(array.is_null().to_numpy(zero_copy_only=False), -1, rows)
+def _bad_in(value: pa.Scalar, kind: pa.DataType, path: str, row: int) -> _Bad | None:
+    if not value.is_valid or value.type.equals(kind):
+        return None
+    if _TEXT.get(value.type) == kind:
+        try:
+            value.as_py().decode()
+        except UnicodeDecodeError as error:
+            return _Bad(path, row, value.as_py(), error.start)
+        return None
+    found = (_bad_in(*part, row) for part in _parts(value, kind, path))
+    return next((bad for bad in found if bad is not None), None)
+
+
+def _parts(
+    value: pa.Scalar, kind: pa.DataType, path: str
+) -> Iterator[tuple[pa.Scalar, pa.DataType, str]]:
+    """Yield the values inside of one that is nested, with their types and paths."""
     if pt.is_struct(kind):
         for number, field in enumerate(kind):
-            yield from _cells(array.field(number), field.type, f"{path}.{field.name}", rows)
+            yield value[number], field.type, f"{path}.{field.name}"
     elif pt.is_dictionary(kind):
-        shows = np.full(len(array.dictionary), -1, dtype=np.int64)
-        used = array.indices.is_valid().to_numpy(zero_copy_only=False)
-        indices = array.indices.drop_null().to_numpy(zero_copy_only=False)
-        shows[indices[::-1]] = rows[used][::-1]  # the first row of each value is the last one set
-        yield from _cells(array.dictionary, kind.value_type, path, shows)
+        yield value.value, kind.value_type, path
+    elif pt.is_map(kind):
+        for pair in value.values:
+            yield pair[0], kind.key_type, f"{path}.key"
+            yield pair[1], kind.item_type, f"{path}.value"
     elif pt.is_nested(kind):
-        first, last, rows = _rows_inside(array, rows)
-        if pt.is_map(kind):
-            keys, items = array.keys[first:last], array.items[first:last]
-            yield from _cells(keys, kind.key_type, f"{path}.key", rows)
-            yield from _cells(items, kind.item_type, f"{path}.value", rows)
-        else:
-            values = array.values[first:last]
-            yield from _cells(values, kind.value_type, f"{path}.element", rows)
-    elif _TEXT.get(array.type) == kind:
-        yield array, path, rows
-
-
-def _rows_inside(array: pa.Array, rows: np.ndarray) -> tuple[int, int, np.ndarray]:
-    """Return where the values of lists or maps begin and end, and the row of each of them."""
-    if pt.is_fixed_size_list(array.type):
-        size, first = array.type.list_size, array.offset * array.type.list_size
-        return first, first + len(array) * size, np.repeat(rows, size)
-    ends = array.offsets.to_numpy(zero_copy_only=False)
-    return int(ends[0]), int(ends[-1]), np.repeat(rows, np.diff(ends))
+        for one in value.values:
+            yield one, kind.value_type, f"{path}.element"
 
 
 def _error(bad: _Bad, where: str, row: int, *, unprotected: bool) -> ConversionError:

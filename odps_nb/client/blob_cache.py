@@ -46,9 +46,9 @@ _log = logging.getLogger("odps_nb")
 
 
 class CachedBlob:
-    """The bytes of a blob in the cache; stays readable when the file is removed."""
+    """The bytes of a blob in a file; stays readable when the file is removed."""
 
-    def __init__(self, file: io.FileIO, size: int) -> None:
+    def __init__(self, file: io.BytesIO | io.FileIO, size: int) -> None:
         self._file = file
         self.size: int = size
 
@@ -264,7 +264,6 @@ def _remove(path: Path) -> bool:
 
 DEFAULT_LIMIT = 4 << 30
 """Bytes of cached blobs where nothing else is said."""
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,3})?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
 
 
@@ -288,10 +287,8 @@ def cache_limit(stated: str | None) -> int:
             option="blob_cache",
             hint='write e.g. "20 GB", or "off" to keep no blobs on disk',
         )
-    unit = _UNITS[match[2].lower()]
-    if match[3]:
-        unit = 1 << (10 * list(_UNITS).index(match[2].lower()))
-    return int(float(match[1]) * unit)
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** " kmgt".index(match[2].lower() or " "))
 
 
 def open_cache(profile: Profile, environ: Mapping[str, str] | None = None) -> BlobCache | None:

@@ -29,7 +29,6 @@ from odps_nb.errors import ConversionError
 from odps_nb.schema import (
     ArrayType,
     DecimalType,
-    LengthType,
     MapType,
     OdpsType,
     PrimitiveType,
@@ -198,8 +197,3 @@ def is_list(arrow: pa.DataType) -> bool:
         or pt.is_list_view(arrow)
         or pt.is_large_list_view(arrow)
     )
-
-
-def length_of(odps: OdpsType) -> int | None:
-    """Return the limit of CHAR(n) and VARCHAR(n) in characters, ``None`` for other types."""
-    return odps.length if isinstance(odps, LengthType) else None

@@ -289,16 +289,11 @@ def _collected(batches: Iterable[pa.RecordBatch], schema: pa.Schema, max_bytes: 
     kept, held = [], 0
     for batch in batches:
         validate(batch)
-        held += sum(_own_bytes(column) for column in batch.columns)
+        for column in batch.columns:  # without the dictionaries that batches share
+            held += (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         _require_unpacked(held, max_bytes)
         kept.append(batch)
     return pa.Table.from_batches(kept, kept[0].schema if kept else schema)
-
-
-def _own_bytes(column: pa.Array) -> int:
-    """Return the bytes of an array, without the dictionary that batches share."""
-    own = column.indices if isinstance(column, pa.DictionaryArray) else column
-    return int(own.nbytes)
 
 
 # -- errors ---------------------------------------------------------------------------------------

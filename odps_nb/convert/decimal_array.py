@@ -341,16 +341,12 @@ def _fitted(values: Any, kind: pa.DataType) -> Any:
                 example = f"{value} became {number}"
         numbers.append(number)
     if example:
-        _warn_of_rounding(kind, example)
+        warn(
+            f"floats were rounded to {kind.scale} decimal places, since the column is {kind}: "
+            f"{example}. To keep floats, convert the column with astype('float64') first",
+            through=("pandas",),
+        )
     return _recast(pa.array(numbers, from_pandas=True), kind)
-
-
-def _warn_of_rounding(kind: pa.DataType, example: str) -> None:
-    warn(
-        f"floats were rounded to {kind.scale} decimal places, since the column is {kind}: "
-        f"{example}. To keep floats, convert the column with astype('float64') first",
-        through=("pandas",),
-    )
 
 
 def _plain(other: Any) -> Any:

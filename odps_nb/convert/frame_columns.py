@@ -26,26 +26,6 @@ _FIRST_ROWS = 1 << 16  # where their number is unknown
 _MAX_FIRST_ROWS = 1 << 24  # the number is a peer's; space for more is made when they come
 _SETTLE_BYTES = 4 * 2**20
 
-_DTYPES = {
-    pa.int8(): "int8",
-    pa.int16(): "int16",
-    pa.int32(): "int32",
-    pa.int64(): "int64",
-    pa.uint8(): "uint8",
-    pa.uint16(): "uint16",
-    pa.uint32(): "uint32",
-    pa.uint64(): "uint64",
-    pa.bool_(): "bool",
-    pa.float32(): "float32",
-    pa.float64(): "float64",
-    pa.date32(): "datetime64[ms]",
-    pa.binary(): "object",
-    pa.large_binary(): "object",
-    **{pa.timestamp(unit): f"datetime64[{unit}]" for unit in ("s", "ms", "us", "ns")},
-    **{pa.duration(unit): f"timedelta64[{unit}]" for unit in ("s", "ms", "us", "ns")},
-}
-
-_MASKED = {kind for kind, name in _DTYPES.items() if np.dtype(name).kind in "iubf"}
 _USUAL = FrameOptions()
 
 
@@ -74,17 +54,25 @@ def frame_column(
         return _ArrowColumn(kind, pd.ArrowDtype)
     if pt.is_nested(kind):
         return _ObjectColumn(vector_values if is_vector(kind) else python_values)
+    dtype = _numpy_dtype(kind)
     if options.dtype_backend == "numpy_nullable":
         if pt.is_string(kind) or pt.is_large_string(kind):
             return _ArrowColumn(kind, lambda _: pd.StringDtype())
-        if kind in _MASKED:
-            return _NumpyColumn(np.dtype(_DTYPES[kind]), rows, masked=True)
-    if pt.is_timestamp(kind) and kind.tz is not None:
-        return _NumpyColumn(np.dtype(f"datetime64[{kind.unit}]"), rows, timezone=kind.tz)
-    dtype = _DTYPES.get(kind)
+        if dtype is not None and dtype.kind in "iubf":
+            return _NumpyColumn(dtype, rows, masked=True)
     if dtype is not None:
-        return _NumpyColumn(np.dtype(dtype), rows)
+        return _NumpyColumn(dtype, rows, timezone=getattr(kind, "tz", None))
     return _ArrowColumn(kind, None)
+
+
+def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
+    """Return the dtype of values of one width and of bytes; ``None`` for others."""
+    if pt.is_timestamp(kind):
+        return np.dtype(f"datetime64[{kind.unit}]")
+    is_number = pt.is_integer(kind) or pt.is_float32(kind) or pt.is_float64(kind)
+    is_other = pt.is_boolean(kind) or pt.is_date32(kind) or pt.is_duration(kind)
+    is_bytes = pt.is_binary(kind) or pt.is_large_binary(kind)
+    return np.dtype(kind.to_pandas_dtype()) if is_number or is_other or is_bytes else None
 
 
 def _decimal_column(kind: pa.DataType, rows: int | None, options: FrameOptions) -> FrameColumn:

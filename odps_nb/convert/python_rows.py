@@ -303,7 +303,8 @@ def with_index(frame: pd.DataFrame, names: Names, *, index: bool | None) -> pd.D
     named level where the table is to be made.
     """
     if index is None:
-        _refuse_index_columns(frame, names.for_index)
+        # any level of an index may be a column of a table that is to be made
+        _refuse_index_columns(frame, names.known or names.order or None)
         ignored = names.known is None and names.order  # a delete looks at nothing but the key
         if not ignored and _has_labels(frame.index):
             _warn_of_index(frame.index)

@@ -17,8 +17,3 @@ class Names:
     order: tuple[str, ...] = ()
     known: tuple[str, ...] | None = None
     single: bool = False
-
-    @property
-    def for_index(self) -> tuple[str, ...] | None:
-        """The columns that an index may hold; ``None``: any, for a table that is to be made."""
-        return self.known or self.order or None

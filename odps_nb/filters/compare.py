@@ -61,17 +61,8 @@ def is_among(value: Node, among: tuple[Node, ...], zone: ZoneInfo) -> Node:
     return AnyOf((*parts, *nulls))
 
 
-_LOOKED_UP = (
-    *(
-        ValueKind.INTEGER,
-        ValueKind.TEXT,
-        ValueKind.DATE,
-        ValueKind.DECIMAL,
-        ValueKind.INSTANT,
-        ValueKind.CLOCK,
-    ),
-    *(ValueKind.DURATION, ValueKind.BYTES),
-)
+_K = ValueKind
+_LOOKED_UP = {*_K} - {_K.BOOLEAN, _K.FLOAT, _K.DOUBLE, _K.CHAR, _K.NULL, _K.OTHER}
 
 
 def as_double(node: Node) -> Node:
@@ -176,17 +167,13 @@ def _of_columns(operator: str, left: Node, right: Node) -> Node:
     if ValueKind.OTHER in kinds:
         other = left if left.kind is ValueKind.OTHER else right
         raise refuse(f"{_name(other)} is {other.kind.value}")
-    if kinds <= {ValueKind.INTEGER} or kinds <= {ValueKind.INTEGER, ValueKind.DECIMAL}:
+    if kinds <= {ValueKind.INTEGER, ValueKind.DECIMAL}:
         return Compare(operator, left, right)
     if kinds <= {ValueKind.INTEGER, ValueKind.FLOAT, ValueKind.DOUBLE}:
         return Compare(operator, as_double(left), as_double(right))
-    if kinds <= {ValueKind.TEXT, ValueKind.CHAR}:
-        if len(kinds) == 2:
-            raise _do_not_meet(left, right, "cast the CHAR column to string")
-        return Compare(operator, left, right)
-    if len(kinds) == 1 and left.kind is not ValueKind.BOOLEAN:
-        return Compare(operator, left, right)
-    if len(kinds) == 1 and operator in ("=", "<>"):
+    if kinds == {ValueKind.TEXT, ValueKind.CHAR}:
+        raise _do_not_meet(left, right, "cast the CHAR column to string")
+    if len(kinds) == 1 and (left.kind is not ValueKind.BOOLEAN or operator in ("=", "<>")):
         return Compare(operator, left, right)
     raise _do_not_meet(left, right, "cast one of them to the type of the other")
 

@@ -283,9 +283,8 @@ def _cast(node: Cast, columns: Columns) -> Values:
         # Arrow's cast to more decimal places wraps around in 128 bits; in 256 bits all fit.
         exact = values.cast(pa.decimal128(19, 0)).cast(pa.decimal256(76, node.scale))
         return exact.cast(_decimal_type(node.precision, node.scale))
-    if (
-        node.kind is ValueKind.DOUBLE
-    ):  # whole numbers beyond 2^53 are rounded, in MaxCompute and here
+    if node.kind is ValueKind.DOUBLE:
+        # Whole numbers beyond 2^53 are rounded, in MaxCompute and here.
         return pc.cast(values, pa.float64(), safe=not pt.is_integer(values.type))
     return values.cast(_CASTS[node.code])
 

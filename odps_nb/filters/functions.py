@@ -16,12 +16,9 @@ from odps_nb.schema import TypeCode
 
 def call(tree: Any, read: Callable[[Any], Node]) -> Node | None:
     """Return a call that sqlglot parsed, or ``None`` for an unknown function."""
-    name = type(tree).__name__.casefold()
-    make = _KNOWN.get(name)
+    make, known = _KNOWN.get(type(tree).__name__.casefold(), (None, ()))
     given = {key for key, value in tree.args.items() if value not in (None, False, [])}
-    if make is None or not given <= _ARGUMENTS[name]:
-        return None
-    return make(tree, read)
+    return make(tree, read) if make is not None and given <= {*known} else None
 
 
 def _length(tree: Any, read: Callable[[Any], Node]) -> Node:
@@ -123,26 +120,17 @@ def _text(node: Node, name: str) -> Node:
     return node
 
 
-_KNOWN: dict[str, Callable[[Any, Callable[[Any], Node]], Node]] = {
-    "length": _length,
-    "abs": _abs,
-    "trim": _trim,
-    "substring": _substring,
-    "concat": _concat,
-    "chr": _character,
-    "unhex": _unhex,
-    "coalesce": _coalesce,
-    "year": _part_of_date("year"),
-    "month": _part_of_date("month"),
-    "day": _part_of_date("day"),
-}
-_ARGUMENTS: dict[str, set[str]] = {
-    **{name: {"this"} for name in ("length", "abs", "year", "month", "day", "unhex")},
-    "trim": {"this", "position"},
-    "substring": {"this", "start", "length"},
-    "concat": {"expressions", "safe"},
-    "chr": {"expressions"},
-    "coalesce": {"this", "expressions"},
+# By the name of sqlglot's node: what reads it, and the arguments that it may have.
+_KNOWN: dict[str, tuple[Callable[[Any, Callable[[Any], Node]], Node], tuple[str, ...]]] = {
+    "length": (_length, ("this",)),
+    "abs": (_abs, ("this",)),
+    "trim": (_trim, ("this", "position")),
+    "substring": (_substring, ("this", "start", "length")),
+    "concat": (_concat, ("expressions", "safe")),
+    "chr": (_character, ("expressions",)),
+    "unhex": (_unhex, ("this",)),
+    "coalesce": (_coalesce, ("this", "expressions")),
+    **{name: (_part_of_date(name), ("this",)) for name in ("year", "month", "day")},
 }
 
 

@@ -200,10 +200,8 @@ def _comparison(node: Compare) -> str | None:
     if column.code is TypeCode.DATETIME and isinstance(constant.value, int):
         return _around(node.operator, _name(column), constant.value)
     text = _literal(column, constant.value)
-    return None if text is None else f"{_name(column)} {_SIGNS[node.operator]} {text}"
-
-
-_SIGNS = {"=": "=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+    sign = "!=" if node.operator == "<>" else node.operator
+    return None if text is None else f"{_name(column)} {sign} {text}"
 
 
 def _around(sign: str, name: str, instant: int) -> str | None:

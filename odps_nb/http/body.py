@@ -15,7 +15,7 @@ from http.client import HTTPResponse, IncompleteRead, LineTooLong
 from io import BufferedReader
 from typing import Any
 
-from odps_nb.errors import LimitExceededError
+from odps_nb.errors import OversizeError
 from odps_nb.http.waiting import SlicedReader
 
 _BUFFER = 1 << 18
@@ -37,7 +37,7 @@ class _Head:
         self.last = self._file.readline(limit)
         self._heads += self.last.startswith(b"HTTP/")
         if self._heads > _MAX_HEADS:
-            raise LimitExceededError(
+            raise OversizeError(
                 "too many 1xx responses before the final one",
                 limit=_MAX_HEADS,
                 hint="check the proxies in between: no server needs so many 1xx responses",

@@ -28,9 +28,9 @@ from urllib3.poolmanager import PoolManager
 from urllib3.util import wait_for_read
 from urllib3.util.ssltransport import SSLTransport
 
-from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.waiting import (
+    Abort,
     bound_receiving,
     connect,
     receives_more,

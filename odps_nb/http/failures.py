@@ -20,8 +20,7 @@ from odps_nb.errors import (
     OdpsNbError,
     RequestTimeoutError,
 )
-from odps_nb.http.abort import Abort
-from odps_nb.http.waiting import SilentError, TooSlowError
+from odps_nb.http.waiting import Abort, SilentError, TooSlowError
 from odps_nb.secret import forget_locals
 from odps_nb.terms import shorten
 

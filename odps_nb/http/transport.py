@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 import requests
@@ -24,11 +23,11 @@ from odps_nb.errors import (
     ThrottledError,
     TransportError,
 )
-from odps_nb.http.abort import Abort
 from odps_nb.http.body import BodyResponse
 from odps_nb.http.connection import EXCHANGE, Adapter, Exchange
 from odps_nb.http.failures import CHECK_PROXY, translate
 from odps_nb.http.surroundings import ProxyEnvironment
+from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, renew_after_fork
 
 A = TypeVar("A")
@@ -62,7 +61,7 @@ class HttpResponse:
     """A response whose body is still on the socket; close it, or read it to its end.
 
     Leaving it early closes the connection; reading to the end gives it back to the pool.
-    Only `abort` and `arrived` may be used from another thread.
+    Only `abort` and `arriving` may be used from another thread.
     """
 
     def __init__(
@@ -77,6 +76,7 @@ class HttpResponse:
         self.is_delimited: bool = body.is_delimited
         self.wire_bytes: int = 0
         self._received = body.received  # when wire_bytes was counted
+        self._told = 0
         self._raw, self._body, self._request = raw, body, request
         self.closed: bool = False
         """Whether the connection was released, by `close` or at the end of the body."""
@@ -84,13 +84,18 @@ class HttpResponse:
         self._broken: BaseException | None = None
         self._home = Home()
 
+    def untold(self) -> int:
+        """Return by how much ``wire_bytes`` has grown since the last call, for progress."""
+        told, self._told = self._told, self.wire_bytes
+        return self._told - told
+
     @property
-    def arrived(self) -> int:
-        """``wire_bytes``, plus the bytes that a read in progress has received.
+    def arriving(self) -> int:
+        """Bytes that came since the last `untold`, those of a read in progress included.
 
         Excludes bytes still in the buffer of the socket's file, 256 KiB at most.
         """
-        return self.wire_bytes + self._body.received - self._received
+        return max(0, self.wire_bytes - self._told + self._body.received - self._received)
 
     def readinto(self, buffer: Any) -> int:
         """Fill ``buffer``, unless the body ends first; return the number of bytes."""
@@ -146,9 +151,7 @@ class HttpResponse:
     def __enter__(self) -> HttpResponse:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 from odps_nb.errors import BrokenStreamError, CancelledError, ServiceError, StateError
-from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, Transport
+from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Home, end_at_exit, start_thread
 
 _WAIT = 0.1  # seconds; what Ctrl-C may take
@@ -191,9 +190,7 @@ class Upload:
     def __enter__(self) -> Upload:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None or not self._finished:
             self.abort()
 

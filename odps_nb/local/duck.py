@@ -83,12 +83,12 @@ class Duck:
         try:
             yield connection
         except BaseException:
-            self._replace_if_invalid()
+            self.replace_if_invalid()
             raise
         finally:
             connection.close()
 
-    def _replace_if_invalid(self) -> None:
+    def replace_if_invalid(self) -> None:
         """Close the database if it refuses everything after text that is not UTF-8."""
         import duckdb
 

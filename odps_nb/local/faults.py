@@ -59,10 +59,12 @@ def parse_failed(
     return InvalidRequestError(text, status=400, code="ODPS-0130161")
 
 
-def lacks(what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1)) -> InvalidRequestError:
+def lacks(
+    what: str, *, is_sure: bool, at: tuple[int, int] = (1, 1), advice: str = ""
+) -> InvalidRequestError:
     """The embedded service does not run this; ``is_sure``: MaxCompute does."""
     message = f"the embedded service has no {what}; MaxCompute {'does' if is_sure else 'may'}"
-    advice = "write it without that, or run it in a project of MaxCompute"
+    advice = advice or "write it without that, or run it in a project of MaxCompute"
     return parse_failed(message, at=at, advice=advice)
 
 

@@ -38,9 +38,8 @@ WORKERS = 16
 class Settings:
     """Settings of a service.
 
-    ``verify`` off accepts every request (for experiments only). ``reads`` says how coarsely reads
-    are split and filtered; by default as the real service does. ``forms`` says what it sends where
-    the evidence about the real one is weak.
+    ``reads`` says how coarsely reads are split and filtered; by default as the real service does.
+    ``forms`` says what it sends where the evidence about the real one is weak.
     """
 
     project: str = DEFAULT_PROJECT
@@ -48,7 +47,6 @@ class Settings:
     bearer_tokens: Mapping[str, str] | None = None
     sts_tokens: Mapping[str, str] | None = None
     schemas: bool = False
-    verify: bool = True
     durable: bool = True
     max_body: int = 16 * 2**30
     query_limits: QueryLimits | None = None

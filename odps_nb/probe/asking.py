@@ -164,14 +164,12 @@ class _Request:
                 for key, value in self.body.items()
             }
         )
-        shown = {
+        return {
             "action": self.action,
             "target": self.target,
             "params": dict(self.params),
             "body": body,
         }
-        coding = self.headers.get("Accept-Encoding")
-        return {**shown, "accept_encoding": coding} if coding else shown
 
 
 class Asker:

@@ -19,8 +19,7 @@ from typing import Any
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError, OdpsNbError, explain
 from odps_nb.probe.question import AS_ASSUMED, Question
-from odps_nb.probe.questions import choose
-from odps_nb.probe.running import Finding, Prober
+from odps_nb.probe.running import Finding, Prober, choose
 from odps_nb.terms import TableName, shorten
 
 SCRATCH = "odps_nb_probe"

@@ -1,13 +1,12 @@
-"""Questions about read sessions, their refusals, ranges of rows, previews and filters."""
+"""Questions about read sessions, also incremental ones, ranges of rows, previews and filters."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from odps_nb.errors import ProtocolError
-from odps_nb.probe.asking import Asker
+from odps_nb.probe.asking import Asker, Response
 from odps_nb.probe.question import CannotTell, Observation, Questions
 from odps_nb.probe.scratch import PLAIN_ROWS
 from odps_nb.probe.steps import (
@@ -16,16 +15,14 @@ from odps_nb.probe.steps import (
     columns_of,
     count,
     counted_session,
-    filled_session,
     open_session,
     read,
 )
-from odps_nb.terms import Compression
-from odps_nb.wire.arrow_stream import sniff_body
 from odps_nb.wire.calls.core import table_target
 
 QUESTIONS = Questions()
 asks = QUESTIONS.asks
+NANO = {"TimestampUnit": "nano", "DatetimeUnit": "milli"}
 SIMPLE = {"BIGINT", "INT", "SMALLINT", "TINYINT", "STRING", "DOUBLE", "DATETIME", "DATE"}
 
 
@@ -72,12 +69,6 @@ def _empty_table(asker: Asker) -> Observation:
     return {"record_count": rows, "range": "refused" if found.is_refusal else "no rows"}
 
 
-@asks("How many splits by size has an empty table?", {"splits": (0, 1)}, "empty")
-def _empty_splits(asker: Asker) -> Observation:
-    members = open_session(asker, "empty", SplitOptions=SIZE).need().members
-    return {"splits": members.get("SplitsCount")}
-
-
 @asks(
     "What is in a range at or past the end?", {"at_end": "0 rows", "past_end": "refused"}, "table"
 )
@@ -119,6 +110,12 @@ def _key_table_modes(asker: Asker) -> Observation:
     return {"taken": ", ".join(taken)}
 
 
+@asks("Is a key table read merged?", {"refused": False, "rows": 1}, "keys")
+def _key_table_session(asker: Asker) -> Observation:
+    found = open_session(asker, "keys")
+    return {"refused": found.is_refusal, "rows": found.members.get("RecordCount")}
+
+
 @asks("Does a filtered RecordCount count stored or kept rows?", {"counted": "rows stored"}, "table")
 def _filter_record_count(asker: Asker) -> Observation:
     """Compare the rows of the table with those of a condition that no row satisfies."""
@@ -134,44 +131,6 @@ def _filter_record_count(asker: Asker) -> Observation:
 
 
 # -- refusals ---------------------------------------------------------------------------------
-
-
-def _session_outcome(asker: Asker, table: str, body: dict[str, Any]) -> Observation:
-    found = open_session(asker, table, **body)
-    if found.is_refusal:
-        return found.outcome()
-    return {"refused": False, "rows": found.members.get("RecordCount")}
-
-
-def _refused(id: str, text: str, table: str, **body: object) -> None:
-    asks(text, {"refused": True}, table, id=id)(partial(_session_outcome, table=table, body=body))
-
-
-def _refused_read(id: str, text: str, **body: Any) -> None:
-    def ask(asker: Asker) -> Observation:
-        session, _ = filled_session(asker, "table")
-        return read(asker, "table", session, (0, 1), **body).outcome()
-
-    asks(text, {"refused": True}, "table", id=id)(ask)
-
-
-_SMALL = {**SIZE, "SplitNumber": 1}
-_refused("refusal-split-size", "Are splits of one byte refused?", "table", SplitOptions=_SMALL)
-_BUCKET = {"SplitMode": "Bucket"}
-_refused("refusal-bucket", "Is Bucket refused for a plain table?", "plain", SplitOptions=_BUCKET)
-_refused("refusal-mode", "Is Size refused for a transactional table?", "blobs", SplitOptions=SIZE)
-_NONE = ["odps_nb_probe_no_such_column"]
-_refused("refusal-column", "Is a missing column refused?", "table", RequiredDataColumns=_NONE)
-_NOPE = ["p1=nope/p2=nope"]
-_refused("missing-partition", "Is a missing partition refused?", "parts", RequiredPartitions=_NOPE)
-_refused_read("refusal-batch-rows", "Are batches of 20,001 rows refused?", MaxBatchRows=20_001)
-_refused_read("refusal-batch-bytes", "Are batches of 1,024 bytes refused?", MaxBatchRawSize=1024)
-_FORM = {"Type": "arrow1", "Version": "V6"}
-_refused_read("refusal-format", "Is an unknown DataFormat refused?", DataFormat=_FORM)
-
-asks("Is a key table read merged?", {"refused": False, "rows": 1}, "keys", id="key-table-session")(
-    lambda asker: _session_outcome(asker, "keys", {})
-)
 
 
 @asks("How is a missing table refused?", {"refused": True}, "table")
@@ -196,20 +155,6 @@ def _refusal_filter(asker: Asker) -> Observation:
 # -- rows and previews ------------------------------------------------------------------------
 
 
-@asks("Which form has the body of a compressed TableRead?", {"known": True}, "table")
-def _read_compression(asker: Asker) -> Observation:
-    session, _ = filled_session(asker, "table")
-    seen = {}
-    for coding in ("zstd", "x-lz4-frame", "x-lz4-frame,zstd"):
-        data = read(asker, "table", session, (0, 1), coding=coding, kind="data").need().data
-        try:
-            form = sniff_body(data[:4], None)
-            seen[coding] = form.value if isinstance(form, Compression) else form
-        except ProtocolError:
-            seen[coding] = "unknown"
-    return {"known": "unknown" not in seen.values(), **seen}
-
-
 @asks("Which rows does SkipRowNum leave out of a range?", {"rows": list(range(103, 110))}, "plain")
 def _skip_rows(asker: Asker) -> Observation:
     session, _ = counted_session(asker, "plain")
@@ -217,56 +162,33 @@ def _skip_rows(asker: Asker) -> Observation:
     return {"rows": rows["c1"].to_pylist()}
 
 
-@asks("What does a range answer that extends beyond the last row?", {"rows": 1}, "table")
-def _count_beyond_end(asker: Asker) -> Observation:
-    session, rows = filled_session(asker, "table")
-    found = read(asker, "table", session, (rows - 1, 4_294_967_295))
-    return {"rows": found.table().num_rows}
-
-
-@asks(
-    "In which order do columns come with DataColumnsUnordered?",
-    {"same_columns": True, "order": ("as asked", "as in the table")},
-    "table",
-)
-def _unordered_columns(asker: Asker) -> Observation:
-    found = open_session(asker, "table").need().members
-    listed = (found.get("DataSchema") or {}).get("DataColumns") or []
-    if len(listed) < 2 or int(found.get("RecordCount", 0)) <= 0:
-        raise CannotTell("the table has no rows, or only one column")
-    asked = [str(listed[1]["Name"]), str(listed[0]["Name"])]
-    body: dict[str, Any] = {"DataColumns": asked, "DataColumnsUnordered": True}
-    names = read(asker, "table", str(found["SessionId"]), (0, 1), **body).table().column_names
-    order = {tuple(asked): "as asked", tuple(asked[::-1]): "as in the table"}
-    return {"same_columns": sorted(names) == sorted(asked), "order": order.get(tuple(names))}
-
-
-def _previews(asker: Asker, table: str, bodies: dict[str, dict[str, object]]) -> Observation:
-    seen: Observation = {}
-    for name, body in bodies.items():
-        body = {"Columns": ["c1"], **body}
-        found = asker.send("TablePreview", table, body=body, kind="rows")
-        seen[name] = "refused" if found.is_refusal else str(found.table().num_rows)
-    return seen
-
-
-@asks(
-    f"How many of {PLAIN_ROWS} rows has a preview without Limit, and with 20,000?",
-    {"without": "10000", "20000": "20000"},
-    "plain",
-    rows=2 * PLAIN_ROWS,
-)
-def _preview_limits(asker: Asker) -> Observation:
-    return _previews(asker, "plain", {"without": {}, "20000": {"Limit": 20_000}})
-
-
 @asks(
     "Which sign separates levels in a preview's Partition?", {"comma": "1", "missing": "0"}, "parts"
 )
 def _preview_partition(asker: Asker) -> Observation:
     texts = {"comma": "p1=x1,p2=y1", "slash": "p1=x1/p2=y1", "missing": "p1=nope,p2=nope"}
-    bodies = {name: {"Limit": 10, "Partition": text} for name, text in texts.items()}
-    return _previews(asker, "parts", bodies)
+    seen: Observation = {}
+    for name, text in texts.items():
+        body = {"Columns": ["c1"], "Limit": 10, "Partition": text}
+        found = asker.send("TablePreview", "parts", body=body, kind="rows")
+        seen[name] = "refused" if found.is_refusal else str(found.table().num_rows)
+    return seen
+
+
+@asks(
+    "How is a TIMESTAMP before 1970 or after 2038 answered in nanoseconds?",
+    {"inside": "read", "code": ("ODPS-0422214", None)},
+    "moments",
+)
+def _timestamp_bounds(asker: Asker) -> Observation:
+    session, _ = counted_session(asker, "moments", ArrowOptions=NANO, RequiredDataColumns=["ts"])
+    seen: Observation = {}
+    for offset, name in enumerate(("inside", "before_1970", "after_2038")):
+        found = read(asker, "moments", session, (offset, 1), may_fail=True)
+        seen[name] = "read" if found.status < 400 else f"{found.status} {found.code}"
+        if found.status >= 400:
+            seen["code"] = found.code
+    return seen
 
 
 # -- filters ----------------------------------------------------------------------------------
@@ -324,3 +246,66 @@ def _filter_forms(asker: Asker) -> Observation:
         name: open_session(asker, "typed", FilterPredicate=text).word
         for name, text in _FORMS.items()
     }
+
+
+# -- incremental reads -------------------------------------------------------------------------
+
+
+def _versions(mode: str, start: int) -> dict[str, object]:
+    """Encode the options as the C++ client does."""
+    return {
+        "EnableIncrementalRead": True,
+        "StartVersion": start,
+        "EndVersion": -1,
+        "StartTimeStamp": "-1",
+        "EndTimeStamp": "-1",
+        "Mode": mode,
+    }
+
+
+def _changes(asker: Asker, options: Mapping[str, object]) -> Response:
+    return open_session(
+        asker,
+        "keys",
+        SplitOptions={"SplitMode": "Bucket"},
+        IncrementalRead=True,
+        IncrementalReadOptions=options,
+    )
+
+
+def _latest(asker: Asker) -> int:
+    """Return the current version of the table."""
+    return int(_changes(asker, _versions("cdc", 0)).need().members["LatestVersion"])
+
+
+@asks("Which IncrementalReadOptions are taken?", {"cdc": "taken", "append": "taken"}, "keys")
+def _incremental_options(asker: Asker) -> Observation:
+    forms = {mode: _versions(mode, 1) for mode in ("cdc", "append", "version")}
+    forms["from_to"] = {"Mode": "cdc", "From": 1, "To": 2}
+    return {name: _changes(asker, options).word for name, options in forms.items()}
+
+
+@asks("Is the first version left out?", {"from_latest": 0, "from_before": 1}, "keys")
+def _incremental_start(asker: Asker) -> Observation:
+    latest = _latest(asker)
+    seen: Observation = {}
+    for name, version in (("from_latest", latest), ("from_before", latest - 1)):
+        members = _changes(asker, _versions("cdc", version)).need().members
+        seen[name] = len(members.get("SplitBucketId") or [])
+    return seen
+
+
+@asks("Which system columns has an incremental read?", {"has_operation": True}, "keys")
+def _incremental_columns(asker: Asker) -> Observation:
+    seen: Observation = {}
+    for mode in ("append", "cdc"):
+        columns = columns_of(_changes(asker, _versions(mode, 1)).need().members)
+        seen[mode] = [f"{name} {kind}" for name, kind in columns.items() if name.startswith("__")]
+    return {**seen, "has_operation": "__meta_op_type" in columns}
+
+
+@asks("Is a version that replaced rows refused?", {"refused": (True, False)}, "keys", statements=1)
+def _incremental_replaced(asker: Asker) -> Observation:
+    before = _latest(asker)
+    asker.run(f"INSERT OVERWRITE TABLE {asker.tables['keys']} VALUES (1, 'c');")
+    return _changes(asker, _versions("cdc", before)).outcome()

@@ -1,4 +1,4 @@
-"""Asks the questions one after the other; a failed one does not affect the others."""
+"""Lists all questions, and asks them in order; a failed one does not affect the others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import OdpsNbError
+from odps_nb.errors import ConfigError, OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import RequestsTransport
+from odps_nb.probe import reads, sql, writes
 from odps_nb.probe.asking import Asker, BoundedTransport
 from odps_nb.probe.question import CannotTell, Observation, Question
 from odps_nb.probe.redaction import Redactor
@@ -28,6 +29,23 @@ class Finding:
     seen: Observation | None
     exchanges: list[dict[str, Any]]
     requests: int
+
+
+QUESTIONS: tuple[Question, ...] = tuple(
+    one for module in (reads, sql, writes) for one in module.QUESTIONS
+)
+
+
+def choose(ids: Iterable[str] = ()) -> tuple[Question, ...]:
+    """Return the questions with these ids, or all; `ConfigError` for an unknown id."""
+    wanted = set(ids)
+    if unknown := wanted - {one.id for one in QUESTIONS}:
+        raise ConfigError(
+            f"there is no question {', '.join(sorted(unknown))}",
+            option="only",
+            hint="odps-nb probe --list names all",
+        )
+    return tuple(one for one in QUESTIONS if not wanted or one.id in wanted)
 
 
 class Prober:

@@ -22,7 +22,6 @@ MARK = "made by odps-nb probe"
 PLAIN_ROWS = 30_000
 TYPES: Mapping[str, str] = {"odps.sql.type.system.odps2": "true"}
 BLOBS: Mapping[str, str] = {**TYPES, "odps.table.append2.enable": "true"}
-_WIDE: Mapping[str, str] = {**TYPES, "odps.sql.decimal2.extended.scale.enable": "true"}
 _PARTITIONS = "PARTITIONED BY (p1 string, p2 string)"
 _BLOBS = "TBLPROPERTIES ('table.format.version'='2', 'transactional'='true')"
 _KEYS = (
@@ -35,11 +34,6 @@ _KEYS = (
 def numbers(count: int = 1) -> pa.Array:
     """Return the BIGINTs from 0 on."""
     return pa.array(range(count), pa.int64())
-
-
-def text_row(cell: pa.Array) -> pa.Table:
-    """Return one row of the table ``texts``, with this text in its last column."""
-    return pa.table({"c1": numbers(), "c": ["ab"], "v": ["ab"], "s": cell})
 
 
 def _fill_plain(asker: Asker) -> None:
@@ -61,17 +55,6 @@ def _fill_moments(asker: Asker) -> None:
     units = {"dt": "ms", "ts": "us", "ntz": "us"}
     times = {name: pa.array(days, pa.timestamp(unit)) for name, unit in units.items()}
     load(asker, "moments", pa.table({"c1": numbers(3), **times}))
-
-
-def _fill_maps(asker: Asker) -> None:
-    """Load a row whose map has a key twice."""
-    kind = pa.map_(pa.string(), pa.int64())
-    cell = pa.array([[("a", 1), ("a", 2)]], kind)
-    load(asker, "maps", pa.table({"c1": numbers(), "m": cell}))
-
-
-def _fill_texts(asker: Asker) -> None:
-    load(asker, "texts", text_row(pa.array(["t"])))
 
 
 def _fill_appended(asker: Asker) -> None:
@@ -99,19 +82,12 @@ KINDS: Mapping[str, _Kind] = {
     "parts": _Kind("c1 bigint, c2 string", _PARTITIONS, fill=_fill_parts),
     "typed": _Kind("c1 bigint, d date, ts timestamp, s string", "", TYPES),
     "into": _Kind("c1 bigint, c2 string"),
-    "changed": _Kind("c1 bigint, c2 string"),
     "into_parts": _Kind("c1 bigint", "PARTITIONED BY (p string)"),
     "keys": _Kind("id bigint PRIMARY KEY NOT NULL, val string", _KEYS, TYPES, _fill_keys),
     "appended": _Kind("c1 bigint, c2 string", _BLOBS, BLOBS, _fill_appended),
     "moments": _Kind(
         "c1 bigint, dt datetime, ts timestamp, ntz timestamp_ntz", "", TYPES, _fill_moments
     ),
-    "texts": _Kind("c1 bigint, c char(5), v varchar(5), s string", "", TYPES, _fill_texts),
-    "maps": _Kind("c1 bigint, m map<string,bigint>", "", TYPES, _fill_maps),
-    "decimals": _Kind("c1 bigint, d decimal, e decimal(38,20)", "", _WIDE),
-    "named": _Kind("c1 bigint"),
-    "places": _Kind("c1 bigint, g geography", "", TYPES),
-    "vectors": _Kind("c1 bigint, v vector(float,4)", "", TYPES),
     "auto": _Kind(
         "c1 bigint, d datetime", "AUTO PARTITIONED BY (trunc_time(d, 'day') AS pt)", TYPES
     ),
@@ -126,9 +102,7 @@ class Scratch:
 
     def __init__(self, asker: Asker, name: TableName) -> None:
         self._asker = asker
-        self._names = {
-            kind: replace(name, table=f"{name.table}_{kind}") for kind in (*KINDS, "wrong")
-        }
+        self._names = {kind: replace(name, table=f"{name.table}_{kind}") for kind in KINDS}
         for kind, full in self._names.items():
             asker.redactor.hide(full.table, f"scratch-{kind}")
         asker.redactor.hide(name.table, "scratch")

@@ -50,14 +50,6 @@ def counted_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
     return str(members.get("SessionId")), int(members.get("RecordCount", -1))
 
 
-def filled_session(asker: Asker, table: str, **body: Any) -> tuple[str, int]:
-    """Open a read session as `counted_session` does, of a table that has rows."""
-    session, rows = counted_session(asker, table, **body)
-    if rows <= 0:
-        raise CannotTell("the table has no rows")
-    return session, rows
-
-
 def count(asker: Asker, table: str, **body: Any) -> int:
     """Return the current number of rows of a table."""
     return counted_session(asker, table, **body)[1]
@@ -69,40 +61,25 @@ def read(
     session: str,
     split: Mapping[str, object] | tuple[int, int],
     *,
-    coding: str = ",".join(HTTP_CODINGS.values()),
-    kind: str = "rows",
     may_fail: bool = False,
     **body: Any,
 ) -> Response:
     """Read a split, or a range of rows given as (offset, count)."""
     if isinstance(split, tuple):
         split = {"Offset": split[0], "Count": split[1]}
-    headers = {"Accept-Encoding": coding}
+    headers = {"Accept-Encoding": ",".join(HTTP_CODINGS.values())}
     params = {"SessionId": session, **split}
     return asker.send(
-        "TableRead", table, params, body, headers=headers, kind=kind, may_fail=may_fail
+        "TableRead", table, params, body, headers=headers, kind="rows", may_fail=may_fail
     )
 
 
 def read_all(asker: Asker, table: str, **body: Any) -> pa.Table:
     """Read all rows of a small table: two requests."""
-    session, rows = filled_session(asker, table, **body)
-    return read(asker, table, session, (0, rows)).table()
-
-
-def raw_arrow(data: bytes) -> pa.Table:
-    """Decode an uncompressed Arrow stream, keeping the types that the service sent."""
-    try:
-        return pa.ipc.open_stream(data).read_all()
-    except pa.ArrowInvalid:
-        raise CannotTell("the response is not an uncompressed Arrow stream") from None
-
-
-def read_raw(asker: Asker, table: str, **body: Any) -> pa.Table:
-    """Read all rows of a small table as they arrive: two requests."""
     session, rows = counted_session(asker, table, **body)
-    data = read(asker, table, session, (0, rows), coding="identity", kind="data").need().data
-    return raw_arrow(data)
+    if rows <= 0:
+        raise CannotTell("the table has no rows")
+    return read(asker, table, session, (0, rows)).table()
 
 
 class ProbeUpload:

@@ -1,17 +1,18 @@
-"""Questions about write sessions and streams."""
+"""Questions about write sessions, streams and blobs."""
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 
 import pyarrow as pa
 
-from odps_nb.errors import ServiceError
-from odps_nb.probe.asking import Asker
-from odps_nb.probe.question import Observation, Questions
-from odps_nb.probe.scratch import MARK, TYPES, numbers
+from odps_nb.probe.asking import Asker, Response
+from odps_nb.probe.question import CannotTell, Observation, Questions
+from odps_nb.probe.scratch import numbers
 from odps_nb.probe.steps import STREAM, ProbeUpload, count, load, read_all, written
+from odps_nb.terms import BlobReference
+from odps_nb.wire.calls import BLOB_TARGET
+from odps_nb.wire.schema_json import decode_nested
 
 QUESTIONS = Questions()
 asks = QUESTIONS.asks
@@ -19,21 +20,6 @@ asks = QUESTIONS.asks
 
 def _rows(number: int = 1) -> pa.Table:
     return pa.table({"c1": numbers(number), "c2": ["t"] * number})
-
-
-@asks("From where does ColumnId count?", {"rising": True}, "into")
-def _column_ids(asker: Asker) -> Observation:
-    ids = dict(ProbeUpload(asker, "into").schema().column_ids)
-    return {"ids": ids, "rising": -1 < ids["c1"] < ids["c2"]}
-
-
-@asks(
-    "Which ColumnId has a column that was added, and one behind a map?", {}, "changed", statements=1
-)
-def _column_ids_added(asker: Asker) -> Observation:
-    table = asker.tables["changed"]
-    asker.run(f"ALTER TABLE {table} ADD COLUMNS (c3 map<string,bigint>, c4 bigint);", TYPES)
-    return {"ids": dict(ProbeUpload(asker, "changed").schema().column_ids)}
 
 
 @asks("May a session be committed again after its commit?", {"rows_added": 1}, "into")
@@ -81,25 +67,6 @@ asks(
 asks(
     "Is a named open stream committed?", {"rows_added": (0, 1, 3)}, "into", id="commit-named-open"
 )(lambda asker: _open_stream(asker, STREAM, "s1"))
-
-
-@asks("Does StagingId come in batch mode, and as what?", {"kind": ("text", "absent")}, "into")
-def _staging_id(asker: Asker) -> Observation:
-    upload = ProbeUpload(asker, "into")
-    upload.open().need()
-    found = upload.put(_rows()).need().members.get("StagingId")
-    kinds = {str: "text", int: "number", type(None): "absent"}
-    return {"kind": kinds.get(type(found), "other")}
-
-
-@asks("Is a wrong Count refused?", {"refused": False, "rows_added": 1}, "into")
-def _count_wrong(asker: Asker) -> Observation:
-    before, upload = count(asker, "into"), ProbeUpload(asker, "into")
-    upload.open().need()
-    found = upload.put(_rows(), claimed=4096)
-    if not found.is_refusal:
-        upload.finish()
-    return {**found.outcome(), "rows_added": count(asker, "into") - before}
 
 
 @asks(
@@ -193,12 +160,61 @@ def _write_microseconds(asker: Asker) -> Observation:
     return seen
 
 
-@asks("Is a BLOB table refused without its properties?", {"refused": True}, "into", statements=1)
-def _blob_table_properties(asker: Asker) -> Observation:
-    name = asker.tables["into"]
-    wrong = replace(name, table=name.table.removesuffix("_into") + "_wrong")
-    try:
-        asker.run(f"CREATE TABLE {wrong} (c1 bigint, b blob) COMMENT '{MARK}' LIFECYCLE 1;", TYPES)
-    except ServiceError as error:
-        return {"refused": True, "kind": type(error).__name__}
-    return {"refused": False}
+@asks(
+    "Which columns has a stream of an AUTO PARTITIONED table?",
+    {"columns": (["c1", "d"], ["c1", "d", "pt"])},
+    "auto",
+)
+def _auto_partitions(asker: Asker) -> Observation:
+    return {"columns": sorted(ProbeUpload(asker, "auto").schema().column_ids)}
+
+
+# -- blobs -------------------------------------------------------------------------------------
+
+CONTENT = b"odps-nb probe " * 20
+MANY = 1001
+
+
+def _blob_stream(asker: Asker, table: str) -> tuple[ProbeUpload, int]:
+    """Open a session and a stream; return the id of the BLOB column, too."""
+    upload = ProbeUpload(asker, table)
+    schema = upload.open().need().members.get("TableSchema") or {}
+    return upload, decode_nested(schema).blob_ids["b"]
+
+
+def _send_blob(upload: ProbeUpload, column: int, partition: str = "") -> Response:
+    params = {"StreamId": STREAM, "StreamVersion": 1}
+    params |= {"PartitionValues": partition, "ColumnIndex": column}
+    return upload.send("TableWriteBlob", params, data=CONTENT)
+
+
+def _reference(asker: Asker) -> str:
+    """Write one row with one blob; return its reference as read back: eight requests."""
+    upload, column = _blob_stream(asker, "blobs")
+    uploaded = _send_blob(upload, column).need().members.get("BlobReference")
+    found = BlobReference.from_text(str(uploaded))
+    upload.put(pa.table({"c1": numbers(), "b": pa.array([found.raw], pa.binary())})).need()
+    upload.finish()
+    cells = read_all(asker, "blobs")["b"].to_pylist()
+    if not cells or not cells[0]:
+        raise CannotTell("the row has no reference")
+    text = cells[0].decode() if isinstance(cells[0], bytes) else str(cells[0])
+    asker.redactor.number(text, "reference")
+    return text
+
+
+@asks(f"Does one BlobRead take {MANY} references?", {"refused": False, "whole": True}, "blobs")
+def _blob_references(asker: Asker) -> Observation:
+    body = {"BlobReferences": [_reference(asker)] * MANY}
+    found = asker.send("BlobRead", BLOB_TARGET, body=body, kind="data")
+    # blocks with checksums add bytes: the size shows it
+    return {**found.outcome(), "whole": len(found.data) >= MANY * len(CONTENT)}
+
+
+@asks("Which sign separates levels in a blob's PartitionValues?", {"comma": "taken"}, "blob_parts")
+def _blob_partition_values(asker: Asker) -> Observation:
+    upload, column = _blob_stream(asker, "blob_parts")
+    signs = {"comma": ",", "slash": "/"}
+    return {
+        name: _send_blob(upload, column, f"p1=x{sign}p2=y").word for name, sign in signs.items()
+    }

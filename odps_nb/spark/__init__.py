@@ -18,22 +18,18 @@ if TYPE_CHECKING:
     from odps_nb.spark.blobs.api import NEW_BLOB, blob_map, with_blobs
     from odps_nb.spark.launch.session_factory import session
     from odps_nb.spark.pushdown.query import explain_sql, sql
-    from odps_nb.spark.reading.dataframe import read, read_scan
-    from odps_nb.spark.reading.statistics import ReadFacts, facts
+    from odps_nb.spark.reading.dataframe import read
     from odps_nb.spark.source.attached import attach
     from odps_nb.spark.source.data_source import options, register
     from odps_nb.spark.writing.dataframe import write
 
 __all__ = [
     "NEW_BLOB",
-    "ReadFacts",
     "attach",
     "blob_map",
     "explain_sql",
-    "facts",
     "options",
     "read",
-    "read_scan",
     "register",
     "session",
     "sql",
@@ -45,8 +41,7 @@ _MODULES = {
     "odps_nb.spark.blobs.api": ("NEW_BLOB", "blob_map", "with_blobs"),
     "odps_nb.spark.launch.session_factory": ("session",),
     "odps_nb.spark.pushdown.query": ("explain_sql", "sql"),
-    "odps_nb.spark.reading.dataframe": ("read", "read_scan"),
-    "odps_nb.spark.reading.statistics": ("ReadFacts", "facts"),
+    "odps_nb.spark.reading.dataframe": ("read",),
     "odps_nb.spark.source.attached": ("attach",),
     "odps_nb.spark.source.data_source": ("options", "register"),
     "odps_nb.spark.writing.dataframe": ("write",),

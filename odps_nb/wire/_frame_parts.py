@@ -15,7 +15,7 @@ from enum import Enum
 from struct import Struct
 from typing import Any, NamedTuple
 
-from odps_nb.errors import ChecksumError, FramingError, LimitExceededError
+from odps_nb.errors import ChecksumError, FramingError, OversizeError
 from odps_nb.terms import BlobReference, format_bytes
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.crc32 import crc32
@@ -38,11 +38,6 @@ class ChecksumKind(str, Enum):
     NONE = "none"
     CRC32 = "crc32"
     MD5 = "md5"
-
-    @property
-    def wire_type(self) -> int:
-        """The number in the footer's ``Type``."""
-        return _KINDS.index(self)
 
 
 _KINDS = tuple(ChecksumKind)  # the index is the number on the wire
@@ -70,7 +65,7 @@ def check_json_size(size: int, limit: int, what: str, index: int) -> int:
     if size < 0:
         raise FramingError(f"the {what} of frame {index} has the length {size}")
     if size > limit:
-        raise LimitExceededError(
+        raise OversizeError(
             f"the {what} of frame {index} has {size} bytes, more than {limit}",
             limit=limit,
             actual=size,
@@ -84,7 +79,7 @@ def check_data_size(size: int, limit: int, index: int) -> int:
     if size < 0:
         raise FramingError(f"the data of frame {index} has the length {size}")
     if size > limit:
-        raise LimitExceededError(
+        raise OversizeError(
             f"blob {index} has {size} bytes, more than {limit}",
             limit=limit,
             actual=size,
@@ -147,7 +142,7 @@ class Footer:
 
     def encode(self) -> bytes:
         """Return the footer's JSON, spelled as pyodps spells it."""
-        checksum: dict[str, int | str | None] = {"Type": self.kind.wire_type}
+        checksum: dict[str, int | str | None] = {"Type": _KINDS.index(self.kind)}
         if self.kind is ChecksumKind.CRC32:
             checksum["Crc32"] = self.value
         elif self.kind is ChecksumKind.MD5:

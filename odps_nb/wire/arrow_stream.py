@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
+from odps_nb.errors import FramingError, OversizeError, StateError, TruncatedError
 from odps_nb.terms import Compression
-from odps_nb.wire._ipc_message import RECORD_BATCH, IpcMessage, parse_message
+from odps_nb.wire._ipc_message import IpcMessage, parse_message
 from odps_nb.wire._push import BytesLike
 from odps_nb.wire.codings import HTTP_NAMES, coding_of, sniff
 
@@ -43,7 +43,7 @@ class _BodyNeeds:
     A buffer that is not empty begins with an i64, its decompressed bytes or -1 for bytes as they
     are. A body of 100 kB may declare gigabytes, and Arrow allocates what is declared.
 
-    Raises `LimitExceededError`: of `feed` and of the constructor: the buffers need more than
+    Raises `OversizeError`: of `feed` and of the constructor: the buffers need more than
     ``limit`` bytes together, or columns are longer than their bytes can account for;
     `FramingError`: of `feed`: a length is negative.
     """
@@ -90,7 +90,7 @@ class _BodyNeeds:
             raise FramingError(f"an Arrow buffer declares a decompressed size of {promised} bytes")
         self._promised += max(0, promised)
         if self._promised > self._limit:
-            raise LimitExceededError(
+            raise OversizeError(
                 f"an Arrow batch of {self._stored} bytes needs {self._promised} or more when it is "
                 f"decompressed, more than {self._limit}",
                 limit=self._limit,
@@ -102,7 +102,7 @@ class _BodyNeeds:
         size = self._stored + self._promised
         accounted = max(_FREE_LENGTH, _BITS * size)
         if self._longest > accounted:
-            raise LimitExceededError(
+            raise OversizeError(
                 f"an Arrow batch of {size} bytes claims a column of {self._longest} values",
                 limit=accounted,
                 actual=self._longest,
@@ -146,7 +146,7 @@ class EndMarkerCheck:
         self._wanted = _PREFIX_SIZE
         self._state = "prefix"  # | "metadata" | "complete" | "failed"
         self._skip = 0  # bytes of a body still to come
-        self._total = self._batches = self._rows = 0
+        self._total = self._rows = 0
 
     def feed(self, chunk: BytesLike) -> None:
         """Check the next bytes of the decoded stream, cut anywhere."""
@@ -184,7 +184,6 @@ class EndMarkerCheck:
             self._skip, self._wanted = message.body_length, _PREFIX_SIZE
             needs = _BodyNeeds(message, self._max_decompressed)
             self._needs = None if needs.known else needs
-            self._batches += message.kind == RECORD_BATCH
             self._rows += message.rows
             return "prefix"
         if part == END_MARKER:
@@ -199,7 +198,7 @@ class EndMarkerCheck:
     @staticmethod
     def _check_size(size: int, limit: int, what: str, offset: int) -> None:
         if size > limit:
-            raise LimitExceededError(
+            raise OversizeError(
                 f"the {what} of an Arrow message has {size} bytes, more than {limit}",
                 offset=offset,
                 limit=limit,
@@ -221,11 +220,6 @@ class EndMarkerCheck:
     def total(self) -> int:
         """Bytes read so far."""
         return self._total
-
-    @property
-    def batches(self) -> int:
-        """Record batches begun so far."""
-        return self._batches
 
     @property
     def rows(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import lz4.frame
 import zstandard
 
-from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
+from odps_nb.errors import FramingError, OversizeError, StateError, TruncatedError
 from odps_nb.terms import Compression
 from odps_nb.wire._push import BytesLike, PieceDecoder
 
@@ -65,7 +65,7 @@ class Decoder(PieceDecoder):
     """Decode one content coding; ``feed`` gives all output that is ready by now.
 
     Counts its output against ``max_output`` (bytes; ``None``: no limit) and raises
-    `LimitExceededError` before it holds more than a piece (1 MiB) beyond. ``pieces`` gives the
+    `OversizeError` before it holds more than a piece (1 MiB) beyond. ``pieces`` gives the
     output in such pieces, for a stream of any size in bounded memory.
     """
 
@@ -84,7 +84,7 @@ class Decoder(PieceDecoder):
             for piece in self._decode(chunk):
                 self._total += len(piece)
                 if self._max_output is not None and self._total > self._max_output:
-                    raise LimitExceededError(
+                    raise OversizeError(
                         f"the {self.name.value} stream decodes to more than "
                         f"{self._max_output} bytes",
                         offset=self._taken,

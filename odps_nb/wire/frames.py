@@ -19,7 +19,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from odps_nb.errors import FramingError, LimitExceededError, StateError, TruncatedError
+from odps_nb.errors import FramingError, OversizeError, StateError, TruncatedError
 from odps_nb.wire._frame_parts import (
     DEFAULT_MAX_BLOB,
     DEFAULT_MAX_HEADER,
@@ -86,9 +86,10 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
     ``expected_count``: how many frames the body must hold; ``None`` for any number (an upload: the
     server does not know), and then a cut on a frame boundary is the transport's business.
     ``max_header``: bytes of a header or footer JSON that are accepted. ``max_blob``: bytes of one
-    blob that are accepted. ``always_md5``: run MD5 along blobs of any size. Otherwise blobs over 8
-    MiB are checked against an MD5 footer only when an earlier footer of the stream had one;
-    `BlobEnd.verified` says so.
+    blob that are accepted.
+
+    Blobs over 8 MiB are checked against an MD5 footer only when an earlier footer of the stream had
+    one; `BlobEnd.verified` says so.
     """
 
     def __init__(
@@ -97,7 +98,6 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
         *,
         max_header: int = DEFAULT_MAX_HEADER,
         max_blob: int = DEFAULT_MAX_BLOB,
-        always_md5: bool = False,
     ) -> None:
         super().__init__()
         if expected_count is not None and expected_count < 0:
@@ -106,7 +106,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
             )
         self._expected_count = expected_count
         self._max_header, self._max_blob = max_header, max_blob
-        self._with_md5 = always_md5
+        self._with_md5 = False
         self._scanner = FrameScanner(max_header=max_header, max_blob=max_blob)
         self._index = 0
         self._offset = 0  # of the next byte, for errors
@@ -160,7 +160,7 @@ class FrameDecoder(PushDecoder[list[BlobEvent]]):
                     self._offset += len(piece)
                 at += len(piece)
                 at += self._take_whole(data, at, events)
-        except (FramingError, LimitExceededError) as error:
+        except (FramingError, OversizeError) as error:
             error.offset = self._offset
             raise
         return events

@@ -22,6 +22,7 @@ from odps_nb.schema import (
     TableSchema,
     TypeCode,
     UnknownType,
+    children_of,
 )
 from odps_nb.wire.json_fields import Fields, in_answer
 from odps_nb.wire.type_text import (
@@ -106,23 +107,12 @@ def _with_ids(schema: TableSchema, ids: Mapping[str, int]) -> TableSchema:
     )
 
 
-def _children(type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[str, OdpsType]]:
-    if isinstance(type_, ArrayType):
-        yield "element", type_.element
-    elif isinstance(type_, MapType):
-        if keys:
-            yield "key", type_.key
-        yield "value", type_.value
-    elif isinstance(type_, StructType):
-        for member in type_.fields:
-            yield member.name, member.type
-
-
 def _levels(path: str, type_: OdpsType, *, keys: bool = True) -> Iterator[tuple[str, OdpsType]]:
     """Yield (path, type) of a column and of all that is nested in it, in pre-order."""
     yield path, type_
-    for name, inner in _children(type_, keys=keys):
-        yield from _levels(f"{path}.{name}", inner, keys=keys)
+    for number, (name, inner) in enumerate(children_of(type_)):
+        if keys or number or not isinstance(type_, MapType):
+            yield from _levels(f"{path}.{name}", inner, keys=keys)
 
 
 # -- flat form --------------------------------------------------------------------------------
@@ -226,7 +216,7 @@ def _encode_level(name: str, path: str, type_: OdpsType, full: WriteSchema) -> d
         "SpecifiedLength": type_.length if isinstance(type_, LengthType) else 0,
         "SubTypes": [
             _encode_level(inner, f"{path}.{inner}", inner_type, full)
-            for inner, inner_type in _children(type_)
+            for inner, inner_type in children_of(type_)
         ],
         "IsDistributionKey": path in full.key_columns,
         "HasDefaultValue": False,

@@ -33,16 +33,8 @@ MAX_TEXT = 2**20
 MAX_CHAR, MAX_VARCHAR, MAX_PRECISION = 255, 65535, 76  # 76: what decimal256 can hold
 MAX_VECTOR = 65536  # no source says how long a VECTOR may be
 
-_COMPOSITE = {
-    TypeCode.DECIMAL,
-    TypeCode.CHAR,
-    TypeCode.VARCHAR,
-    TypeCode.ARRAY,
-    TypeCode.MAP,
-    TypeCode.STRUCT,
-    TypeCode.VECTOR,
-    TypeCode.UNKNOWN,
-}
+_T = TypeCode
+_COMPOSITE = {_T.DECIMAL, _T.CHAR, _T.VARCHAR, _T.ARRAY, _T.MAP, _T.STRUCT, _T.VECTOR, _T.UNKNOWN}
 _PRIMITIVES = {code.name.lower(): code for code in TypeCode if code not in _COMPOSITE}
 _TYPE_NAMES = [code.name.lower() for code in TypeCode if code is not TypeCode.UNKNOWN]
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")

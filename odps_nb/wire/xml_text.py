@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
-from odps_nb.errors import FramingError, LimitExceededError
+from odps_nb.errors import FramingError, OversizeError
 
 MAX_XML_BYTES = 64 * 2**20
 MAX_XML_DEPTH = 64
@@ -67,7 +67,7 @@ def parse_answer(body: bytes, what: str, *, root: str) -> Element:
 def parse_xml(body: bytes, what: str, *, max_bytes: int = MAX_XML_BYTES) -> Element:
     """Read a document."""
     if len(body) > max_bytes:
-        raise LimitExceededError(f"{what} is too long", limit=max_bytes, actual=len(body))
+        raise OversizeError(f"{what} is too long", limit=max_bytes, actual=len(body))
     parser = ElementTree.XMLParser(target=_Builder())
     try:
         parser.feed(body)

@@ -53,7 +53,7 @@ def expect_state_error(call: Callable[[], object]) -> None:
 
 
 def called_after_me(odps) -> None:
-    odps.storage.user_agent = f"pid-{os.getpid()}"
+    odps._storage.user_agent = f"pid-{os.getpid()}"
 
 
 def rows_of(odps, ds: str) -> pa.Table:
@@ -74,13 +74,13 @@ class Halves:
         self.reference = next(media["content"][at] for at in range(8) if media["name"][at])
         self.blob = odps.blob(self.reference).open()
         self.start = self.blob.read(10)
-        self.write = open_write_session(odps.storage, odps.table(table).name).__enter__()
+        self.write = open_write_session(odps._storage, odps.table(table).name).__enter__()
         self.stream = self.write.open_stream()
         self.stream.write([pa.record_batch({"id": [7], "text": ["kept"]})])
 
     def leave_at_once(self, odps):
         """Begin to read by one connection."""
-        odps.storage.quickest = 0.0
+        odps._storage.quickest = 0.0
         rows = odps.table("orders").read(["id", "note"]).batches()
         self.begun = next(rows)
         return rows

@@ -430,6 +430,38 @@ def test_an_interrupt_or_a_broken_file_in_the_middle_leaves_nothing(blobs, error
     assert rows_in(blobs) == 0
 
 
+FORMS = {
+    "table": lambda table: table,
+    "batch": lambda table: table.combine_chunks().to_batches()[0],
+    "reader": lambda table: table.to_reader(),
+    "batches": lambda table: iter(table.to_batches()),
+    "frame": lambda table: pd.concat(
+        [
+            column.to_pandas().rename(name)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ],
+        axis=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_that_comes_twice_is_refused_before_anything_is_sent(blobs, form):
+    ids, cells = pa.array([1, 2]), pa.array([b"a", b"b"])
+    for twin, columns in (
+        ("data", {"id": ids, "data": cells, "data ": cells}),
+        ("Data", {"id": ids, "data": cells, "Data": cells}),
+        ("ID", {"id": ids, "ID": ids}),
+    ):
+        names = [name.strip() for name in columns]
+        data = FORMS[form](pa.Table.from_arrays(list(columns.values()), names=names))
+        with pytest.raises(ConversionError, match=f"more than once: .*{twin}") as caught:
+            blobs.write(data)
+        assert caught.value.column.casefold() == twin.casefold()
+        assert "differ only in case" in caught.value.hint
+    assert rows_in(blobs) == 0
+
+
 def test_text_in_an_arrow_column_of_blobs_is_refused(blobs):
     blobs.write(pa.table({"id": [1], "data": [b"x"]}))
     with pytest.raises(ConversionError, match="Arrow string does not fit blob") as caught:

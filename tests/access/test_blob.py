@@ -98,27 +98,27 @@ def test_handles_are_equal_by_what_they_name(odps):
 
 def test_many_blobs_come_as_records_in_order(odps, written):
     tokens = [blob.reference.token for blob in written.blobs("data")]
-    records = list(odps.blobs([*tokens, *reversed(tokens)]))
+    records = list(odps.blobs([*tokens, *reversed(tokens)]).fetch())
     assert [len(record.data) for record in records] == [300_000, 0, 5, 5, 0, 300_000]
     assert records[0].mime_type == "image/png"
     assert records[1].custom_file_name == "empty.txt"
-    assert list(odps.blobs([])) == []
-    early = odps.blobs(tokens)
+    assert list(odps.blobs([]).fetch()) == []
+    early = odps.blobs(tokens).fetch()
     next(early)
     early.close()
 
 
 def test_a_wrong_reference_is_refused_before_anything_is_asked(odps):
     with pytest.raises(ArgumentError, match="not a blob reference") as caught:
-        odps.blobs(["/wByZWYw", "no reference!"])
+        odps.blobs(["/wByZWYw", "no reference!"]).fetch()
     assert "as it was read" in caught.value.hint
     with pytest.raises(NotFoundError):
-        list(odps.blobs(["/wByZWYw", "/wByZWYw"]))
+        list(odps.blobs(["/wByZWYw", "/wByZWYw"]).fetch())
 
 
 def test_a_record_survives_pickling_and_hides_its_bytes(odps, written):
     record = next(
-        odps.blobs([written.blobs("data")[0].reference, written.blobs("data")[1].reference])
+        odps.blobs([written.blobs("data")[0].reference, written.blobs("data")[1].reference]).fetch()
     )
     assert len(repr(record)) < 200
     assert pickle.loads(pickle.dumps(record)).data == record.data

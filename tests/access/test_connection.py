@@ -95,7 +95,7 @@ def test_what_cannot_be_connected_with_is_named():
 
 def test_no_secret_of_a_connection_is_shown(odps):
     secret = odps.profile.access_key
-    for thing in (odps, odps.profile, odps.storage, odps.table("orders"), odps.table("x").read()):
+    for thing in (odps, odps.profile, odps._storage, odps.table("orders"), odps.table("x").read()):
         assert secret not in repr(thing)
         assert len(repr(thing)) < 4000
     with pytest.raises(ConfigError, match="never pickled"):

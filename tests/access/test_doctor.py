@@ -9,6 +9,7 @@ from odps_nb.access.doctor import Check, examine
 from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ConfigError
+from odps_nb.wire import crc32c
 
 
 def by_name(checks) -> dict[str, Check]:
@@ -77,6 +78,30 @@ def test_missing_java_is_no_fault_but_worth_a_word(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     check = by_name(examine(online=False))["Java"]
     assert (check.verdict, "Java 8 in" in check.found) == ("optional", True)
+
+
+def test_a_missing_library_is_bad(monkeypatch):
+    version = metadata.version
+
+    def without_lz4(package: str) -> str:
+        if package == "lz4":
+            raise metadata.PackageNotFoundError(package)
+        return version(package)
+
+    monkeypatch.setattr(metadata, "version", without_lz4)
+    check = by_name(examine(online=False))["Libraries"]
+    assert (check.verdict, check.to_do) == ("bad", "pip install lz4")
+    assert "pyarrow" in check.found
+    assert "lz4" not in check.found
+
+
+def test_a_crc32c_that_computes_wrong_is_bad(monkeypatch):
+    right = crc32c.crc32c
+    monkeypatch.setattr(crc32c, "crc32c", lambda data, *more: right(data, *more) ^ 1)
+    check = by_name(examine(online=False))["Checksums"]
+    assert check.verdict == "bad"
+    assert check.found.endswith(": wrong")
+    assert "--force-reinstall crc32c" in check.to_do
 
 
 def test_the_connection_in_use_is_examined_and_its_failure_is_a_check(profile):

@@ -32,32 +32,34 @@ HALVES = {
     ),
     "one split": "it = odps.table(table).read(splits=1).batches(workers=1); next(it)",
     "storage level": (
-        "from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session\n"
-        "session = open_read_session(odps.storage, ReadPlan(table=odps.table(table).name))\n"
-        "it = iter_batches(odps.storage, session, workers=4); next(it)"
+        "from odps_nb.client.read.plan import ReadPlan\n"
+        "from odps_nb.client.read.session import open_read_session\n"
+        "from odps_nb.client.read.splits import iter_batches\n"
+        "session = open_read_session(odps._storage, ReadPlan(table=odps.table(table).name))\n"
+        "it = iter_batches(odps._storage, session, workers=4); next(it)"
     ),
     "reader": "reader = odps.table(table).read(splits=4).reader(); reader.read_next_batch()",
     "sql": "it = odps.sql(f'select * from {table} limit 200000').batches(); next(it)",
     "blob file": (f"blob = odps.blob({MEDIA}[0]).open(); blob.read(10)"),
-    "blobs": f"it = odps.blobs({MEDIA}); next(it)",
+    "blobs": f"it = odps.blobs({MEDIA}).fetch(); next(it)",
     "passing blobs": (
         "def work():\n"
-        f"    odps.each_blob({MEDIA}, lambda blob: begun.set() or"
-        " threading.Event().wait(600))\n"
+        f"    for blob in odps.blobs({MEDIA}).stream():\n"
+        "        begun.set(); threading.Event().wait(600)\n"
         "begun = threading.Event()\n"
         "threading.Thread(target=work, daemon=True).start(); assert begun.wait(60)"
     ),
     "write": (
-        "session = open_write_session(odps.storage, odps.table(table).name)\n"
+        "session = open_write_session(odps._storage, odps.table(table).name)\n"
         "stream = session.open_stream()\n"
         "stream.write([pa.record_batch({'id': [1], 'text': ['x']})])\n"
         "print(session.session_id)"
     ),
     "upload": (
         "from odps_nb.wire.calls import WriteRows\n"
-        "session = open_write_session(odps.storage, odps.table(table).name)\n"
+        "session = open_write_session(odps._storage, odps.table(table).name)\n"
         "stream = session.open_stream()\n"
-        "upload = odps.storage.upload(WriteRows(table=session.ref.table,"
+        "upload = odps._storage.upload(WriteRows(table=session.ref.table,"
         " session_id=session.session_id, stream_id='0', stream_version=1, count=1))\n"
         "upload.write(b'x' * 10**6)\n"
         "print(session.session_id)"
@@ -126,7 +128,7 @@ def test_a_script_ends_with_half_of_it_done(run_alone, run_forked, odps, table, 
         assert (done.returncode, done.stderr) == (0, "")
     if half == "write":  # nobody can finish it: its session must not wait for its expiry
         ref = WriteSessionRef(table=odps.table(table).name, session_id=done.stdout.strip())
-        assert fetch_write_status(odps.storage, ref) == "ABORTED"
+        assert fetch_write_status(odps._storage, ref) == "ABORTED"
 
 
 AFTER_CLOSE = """

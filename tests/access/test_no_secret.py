@@ -18,13 +18,14 @@ import pytest
 import odps_nb
 from odps_nb.access.doctor import examine
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.blob.many import open_blob
+from odps_nb.client.blob.file import open_blob
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.progress import silent
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
 from odps_nb.client.options import ClientOptions
-from odps_nb.client.read.splits import ReadPlan, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
 from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import OdpsNbError, explain
 from odps_nb.terms import BlobReference
@@ -42,16 +43,13 @@ SECRETS = {
 ACCOUNTS = {
     "key": {"access_id": "me", "access_key": SECRETS["access_key"]},
     "sts": {
-        "access_id": "me",
-        "access_key": SECRETS["access_key"],
-        "sts_token": SECRETS["sts_token"],
+        "credentials": odps_nb.StsToken("me", SECRETS["access_key"], token=SECRETS["sts_token"])
     },
-    "bearer": {"bearer_token": SECRETS["bearer_token"]},
+    "bearer": {"credentials": odps_nb.BearerToken(SECRETS["bearer_token"])},
     "application": {
-        "access_id": "me",
-        "access_key": SECRETS["access_key"],
-        "app_id": "app",
-        "app_key": SECRETS["app_key"],
+        "credentials": odps_nb.AccessKey(
+            "me", SECRETS["access_key"], app=odps_nb.AccessKey("app", SECRETS["app_key"])
+        )
     },
     "function": {"credentials": lambda: {"access_id": "me", "access_key": SECRETS["access_key"]}},
     "function that fails": {"credentials": lambda: 1 / len(SECRETS["access_key"][:0])},
@@ -146,7 +144,7 @@ def told(caplog, monkeypatch, request):
 
 def journeys(told: Told, odps) -> None:
     """Everything that a connection does, whatever comes of it."""
-    for thing in (odps, odps.profile, odps.storage, odps.table("orders")):
+    for thing in (odps, odps.profile, odps._storage, odps.table("orders")):
         told.thing(thing)
     told.attempt(lambda: odps.profile.keys)
     told.attempt(lambda: list(odps.tables("*")))
@@ -248,6 +246,10 @@ WRONG_SETTINGS = {
     "no project": {"endpoint": PLACE["endpoint"], "access_id": "me", "access_key": KEY},
     "no id": {**PLACE, "access_key": KEY, "sts_token": TOKEN},
     "no endpoint": {"project": "p", "bearer_token": SECRETS["bearer_token"]},
+    "keys and a value": {**PLACE, "access_key": KEY, "credentials": odps_nb.BearerToken(TOKEN)},
+    "a value with a space": {**PLACE, "credentials": odps_nb.StsToken("me", KEY, TOKEN + " ")},
+    "a program that fails": {**PLACE, "credentials": odps_nb.CredentialProcess(f"false {KEY}")},
+    "a tuple": {**PLACE, "credentials": ("me", KEY)},
     "half an application": {**PLACE, "access_id": "me", "access_key": KEY, "app_id": "a"},
     "wrong version": {**PLACE, "access_id": "me", "access_key": KEY, "api_version": 9},
     "wrong endpoint": {**PLACE, "endpoint": "h", "access_id": "me", "access_key": KEY},
@@ -287,8 +289,24 @@ def nothing_shows(collected: Told) -> None:
 def test_of_settings_that_are_wrong(settings):
     collected = Told()
     wrong = WRONG_SETTINGS[settings]
-    collected.attempt(lambda: odps_nb.connect(**wrong).profile.keys)
+    of_a_file = wrong.keys() & {"sts_token", "bearer_token", "app_id", "credential_process"}
+    open_it = Profile.resolve if of_a_file else lambda **given: odps_nb.connect(**given).profile
+    collected.attempt(lambda: open_it(**wrong).keys)
     nothing_shows(collected)
+
+
+def test_of_values_that_are_wrong():
+    collected = Told()
+    for wrong in (
+        lambda: odps_nb.AccessKey("", KEY),
+        lambda: odps_nb.StsToken(5, key=KEY, token=TOKEN),
+        lambda: odps_nb.BearerToken(TOKEN, app=KEY),
+        lambda: odps_nb.AccessKey("me", KEY, app=odps_nb.BearerToken(TOKEN)),
+        lambda: pickle.dumps(odps_nb.CredentialProcess(f"echo {KEY}")),
+    ):
+        collected.attempt(wrong)
+    collected.check()
+    assert collected.errors == 5
 
 
 PROFILE_FILES = {

@@ -84,12 +84,19 @@ def test_no_pickle_holds_a_secret(service: Any, keyed: Connection) -> None:
             assert service.access_key.encode() not in data
             assert service.access_id.encode() not in data
     secretive = odps_nb.connect(
-        endpoint="http://127.0.0.1:1/api", project="p", access_id="me", app_id="app", **SECRETS
+        endpoint="http://127.0.0.1:1/api",
+        project="p",
+        credentials=odps_nb.StsToken(
+            "me",
+            SECRETS["access_key"],
+            SECRETS["sts_token"],
+            app=odps_nb.AccessKey("app", SECRETS["app_key"]),
+        ),
     )
     asked = odps_nb.connect(
         endpoint="http://127.0.0.1:1/api",
         project="p",
-        credential_process=f"echo {SECRETS['access_key']}",
+        credentials=odps_nb.CredentialProcess(f"echo {SECRETS['access_key']}"),
     )
     for odps in (secretive, asked):
         for handle in (odps, odps.table("t"), odps.table("t").read(), odps.blob("/wByZWYw")):

@@ -77,7 +77,7 @@ def test_a_plan_holds_what_was_there_when_it_was_made(table: Table) -> None:
     table.write([(9, "2024-05-01", 1)])
     assert scan.row_count == 6
     assert table.read(partitions="ds>2024-01-01").row_count == 7
-    assert [str(one) for one in table.read(partitions="latest").plan.partitions] == [
+    assert [str(one) for one in table.read(partitions="latest")._plan.partitions] == [
         "ds=2024-05-01"
     ]
 
@@ -148,7 +148,7 @@ def test_a_list_without_sizes_is_asked_for_each_candidate(
     monkeypatch.setattr("odps_nb.client.catalog.iter_partitions", lambda *_, **__: iter(infos))
     if rows:
         table.write([(n, "2024-03-01", 1) for n in range(rows)])
-    found = choose_partitions(LATEST, table.schema, table.name, table.connection.storage)
+    found = choose_partitions(LATEST, table.schema, table.name, table.connection._storage)
     assert [str(one) for one in found] == [f"ds={'2024-03-01' if rows else DAYS[-1]}"]
 
 

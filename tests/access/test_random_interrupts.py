@@ -159,7 +159,7 @@ def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
     whole.mkdir()
 
     def save_all() -> None:
-        odps.save_blobs(photos, whole, progress=silent)
+        odps.blobs(photos).save(whole, progress=silent)
 
     after = some_moments(save_all, moments, random.Random("save"))
     threads = set(threading.enumerate())
@@ -168,7 +168,7 @@ def test_a_folder_of_blobs_holds_whole_files_whenever_the_interrupt_comes(
         folder.mkdir()
         with connected(service) as mine:
             stopped += interrupted(
-                lambda mine=mine, folder=folder: mine.save_blobs(photos, folder, progress=silent),
+                lambda mine=mine, folder=folder: mine.blobs(photos).save(folder, progress=silent),
                 seconds,
             )
             for thread in of_ours(threads):

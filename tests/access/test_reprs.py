@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,12 +19,12 @@ def untouched(odps: Connection, token: str) -> list[Any]:
     return [
         odps,
         odps.profile,
-        odps.storage,
+        odps._storage,
         odps.table("orders"),
         odps.table("no_such_table"),
         odps.table("orders").read(),
         odps.table("orders").read(limit=3, progress=False),
-        odps.table("orders").read().plan,
+        odps.table("orders").read()._plan,
         odps.blob(token),
         odps_nb.NewBlob(b"x"),
     ]
@@ -44,10 +45,10 @@ def used(odps: Connection, name: str) -> list[Any]:
     return [
         table,
         scan,
-        scan.session,
+        scan._opened(),
         blobs,
         *blobs,
-        *odps.blobs([blobs[0].reference]),
+        *odps.blobs([blobs[0].reference]).fetch(),
         result,
         result.first(1),
         odps.sql("select 2 as two", wait=False),
@@ -74,6 +75,36 @@ def test_a_repr_makes_no_request(watched: Connection, recorder: Recorder, name: 
         assert repr(thing), type(thing)
         assert str(thing), type(thing)
         assert recorder.take() == [], type(thing)
+
+
+def test_a_property_asks_once_at_most_and_its_first_line_says_so(
+    watched: Connection, recorder: Recorder
+) -> None:
+    column = watched.table("media").blobs("content", limit=1)
+    asking = set()
+    for make in (
+        lambda: watched,
+        lambda: column,
+        lambda: watched.blob(column[0].reference),
+        lambda: watched.table("orders"),
+        lambda: watched.table("orders").read(["id"], limit=3),
+        lambda: watched.sql("select 1 as one"),
+    ):
+        kind = type(make())
+        for name in (one for one in dir(kind) if not one.startswith("_")):
+            found = inspect.getattr_static(kind, name)
+            if not isinstance(found, property):
+                continue
+            thing = make()
+            recorder.take()
+            getattr(thing, name)
+            if recorder.take():
+                asking.add(name)
+                first = (found.__doc__ or "").splitlines()[0]
+                assert "request" in first or "waits" in first, (kind, name)
+            getattr(thing, name)
+            assert recorder.take() == [], (kind, name)
+    assert {"schema", "info", "row_count", "splits", "size", "mime_type", "is_cut"} <= asking
 
 
 def test_a_rich_display_may_ask(watched: Connection, recorder: Recorder) -> None:

@@ -14,6 +14,7 @@ from odps_nb.errors import (
     LimitExceededError,
     OdpsNbError,
     OdpsNbWarning,
+    ProtocolError,
 )
 from odps_nb.terms import RowRangeSplit
 from tests.support.watcher import Watcher
@@ -81,6 +82,7 @@ def test_a_read_beyond_its_bytes_fails_and_hardly_more_arrives(orders):
         with pytest.raises(LimitExceededError) as caught:
             take()
         assert caught.value.limit == budget
+        assert not isinstance(caught.value, ProtocolError)  # nothing is damaged
         assert watcher.last.phase is Phase.FAILED
         assert watcher.last.decoded_bytes <= most
     assert orders.read(["id"], partitions=DAY, max_bytes=4_000_000).to_arrow().num_rows == 231072

@@ -77,9 +77,9 @@ def uses(
         "write": lambda p: odps.table(table).write(rows, progress=p),
         "upsert": lambda p: odps.table(keyed).upsert(rows, progress=p),
         "delete": lambda p: odps.table(keyed).delete([1], progress=p),
-        "blobs": lambda p: list(odps.blobs(tokens[:1], progress=p)),
-        "save_blobs": lambda p: odps.save_blobs(tokens[:1], folder, progress=p),
-        "each_blob": lambda p: odps.each_blob(tokens[:1], lambda blob: None, progress=p),
+        "fetch": lambda p: list(odps.blobs(tokens[:1]).fetch(progress=p)),
+        "save": lambda p: odps.blobs(tokens[:1]).save(folder, progress=p),
+        "stream": lambda p: list(odps.blobs(tokens[:1]).stream(progress=p)),
     }
 
 

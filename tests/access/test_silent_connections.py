@@ -165,7 +165,7 @@ def test_blobs_are_uploaded_and_downloaded_byte_by_byte(odps, new_name):
             client.table(name).write(rows, progress=False)
         with before(odps, "stalled", "BlobRead") as (client, _):
             rows = client.table(name).read(progress=False).to_arrow().to_pydict()
-            found = client.blobs(rows["b"], progress=False)
+            found = client.blobs(rows["b"]).fetch(progress=False)
             assert dict(zip(rows["id"], (one.data for one in found), strict=True)) == content
     finally:
         odps.drop_table(name)
@@ -220,14 +220,16 @@ def test_a_wrong_sts_token_is_distinguished_from_a_wrong_key(odps):
     facts: dict[str, Any] = {
         "endpoint": profile.endpoint,
         "project": profile.project,
-        "access_id": profile.access_id,
-        "access_key": profile.access_key,
     }
+    account = (profile.access_id, profile.access_key)
     with (
-        odps_nb.connect(**facts, sts_token="wrong") as client,
+        odps_nb.connect(**facts, credentials=odps_nb.StsToken(*account, "wrong")) as client,
         pytest.raises(AccessDeniedError, match="token") as caught,
     ):
         client.tables()
-    assert caught.value.hint.startswith("check sts_token=")
-    with odps_nb.connect(**facts) as client:  # what the hint says: without it, the key is right
+    assert caught.value.hint.startswith("check the STS")
+    key = odps_nb.AccessKey(*account)
+    with odps_nb.connect(
+        **facts, credentials=key
+    ) as client:  # what the hint says: without it, the key is right
         client.tables()

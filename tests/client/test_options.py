@@ -123,7 +123,7 @@ def profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_connect_takes_them_from_its_argument_a_profile_or_the_environment(profiles, monkeypatch):
     def options_of(*source: Any, **facts: Any) -> ClientOptions:
         with odps_nb.connect(*source, **facts) as odps:
-            return odps.storage.options
+            return odps._storage.options
 
     assert options_of(**KEYS) == ClientOptions()
     assert options_of(**KEYS, client_options=OTHER) == OTHER
@@ -186,7 +186,7 @@ def test_they_travel_with_a_profile_and_are_shown_where_they_differ():
 def test_they_travel_to_tasks_of_spark_and_of_other_engines(odps: Connection):
     profile = dataclasses.replace(odps.profile, client_options=OTHER)
     with Connection(profile) as connection:
-        task = pickle.loads(pickle.dumps(TaskProfile.of(connection.storage)))
+        task = pickle.loads(pickle.dumps(TaskProfile.of(connection._storage)))
         with task.open() as storage:
             assert storage.options == OTHER
         with task.open(retries=0) as storage:

@@ -322,21 +322,6 @@ def test_nested_blobs_are_uploaded_and_read(
     assert [r.data for r in manager.read_blobs(references)] == [b"one", b"two"]
 
 
-def test_blocks_are_committed_by_their_messages(
-    storage: MaxStorageClient, new_table: Callable[..., str]
-) -> None:
-    name = new_table("id bigint, note string")
-    session = storage.create_table_write_session(name, write_mode=WriteMode.BATCH_COMPATIBLE)
-    results = []
-    for block in range(2):
-        writer = session.open_block_writer(block, 0)
-        writer.write_batch(ROWS.slice(block * 500, 500))
-        results.append(writer.commit())
-        writer.close()
-    session.commit(block_results=results)
-    assert read_all(storage.create_table_read_session(name)).num_rows == 1000
-
-
 def test_the_result_of_a_query_is_read(storage: MaxStorageClient, entry: ODPS) -> None:
     instance = entry.execute_sql("select 1 as a, 'x' as b union all select 2, 'y'")
     session = storage.create_instance_read_session(instance.id)

@@ -144,10 +144,10 @@ def test_a_large_text_has_the_form_of_its_beginning():
     assert table(text).shape == (20_000, 3)
 
 
-@pytest.mark.parametrize("size", range(1, 60))
-def test_no_beginning_of_a_table_raises(size):
-    text = '# c\n#a;"b";c\n1;"x\ny";3\n4;5\n\n'[:size]
-    form = form_of(text)
-    if form is not None:
-        assert list(lines_of(text, form))
-    assert Seen(tile(Value(text.encode())).html).text
+def test_no_beginning_of_a_table_raises():
+    whole = '# c\n#a;"b";c\n1;"x\ny";3\n4;5\n\n'
+    for size in range(1, len(whole) + 1):
+        text = whole[:size]
+        form = form_of(text)
+        assert form is None or list(lines_of(text, form))
+        assert Seen(tile(Value(text.encode())).html).text

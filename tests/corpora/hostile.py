@@ -23,7 +23,6 @@ from fuzz.office_files import docx, odf
 from odps_nb.access.blob import MAX_PIXELS
 from odps_nb.convert import blob_conversion
 from odps_nb.errors import ConversionError, LimitExceededError
-from odps_nb.local.samples import pictures
 from odps_nb.notebook.preview.parsers import document
 from odps_nb.notebook.preview.shared import SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
@@ -33,6 +32,7 @@ from tests.convert.test_hostile_content import PARQUET, repeated_string
 from tests.notebook.preview.test_budgets import arrow_bomb, parquet_bomb, zstd_bomb
 from tests.notebook.preview.test_decoders import BOMBS, WIDE, nested_forms
 from tests.support.previews import Value
+from tests.support.samples import bomb
 from tests.support.svgs import HOSTILE as SVGS
 from tests.support.svgs import nested
 
@@ -57,9 +57,9 @@ SHOWN: dict[str, Callable[[], bytes]] = {
     **{name: make for name, (make, _) in BOMBS.items()},
     **{name: lambda data=data: data for name, data in WIDE.items()},
     **{f"SVG: {name}": lambda text=text: text.encode() for name, text in SVGS.items()},
-    "144 megapixels of PNG": pictures.bomb,
-    "400 megapixels of PNG": lambda: pictures.bomb(20_000),
-    "40 megapixels of PNG": lambda: pictures.bomb(6_300),
+    "144 megapixels of PNG": bomb,
+    "400 megapixels of PNG": lambda: bomb(20_000),
+    "40 megapixels of PNG": lambda: bomb(6_300),
     "a gigabyte of text as zstd": zstd_bomb,
     "100 MB of text as gzip": lambda: gzip.compress(b"all work and no play\n" * (5 * MIB)),
     "Arrow that promises too much": arrow_bomb,
@@ -94,12 +94,12 @@ CONVERTED: dict[str, tuple[str, Callable[[], bytes], dict[str, Any]]] = {
     ),
     "to_pil: 144 megapixels of PNG": (
         "picture",
-        pictures.bomb,
+        bomb,
         {"mime": "image/png", "max_pixels": MAX_PIXELS},
     ),
     "to_pil: 40 megapixels of PNG": (
         "picture",
-        lambda: pictures.bomb(6_300),
+        lambda: bomb(6_300),
         {"mime": "image/png", "max_pixels": MAX_PIXELS},
     ),
 }
@@ -157,7 +157,7 @@ def _said(value: Value) -> str:
 
 def warm_up() -> None:
     """Load what a kernel has loaded when the second blob comes."""
-    small = pictures.bomb(8)
+    small = bomb(8)
     for data in (*documents().values(), small):
         tile(Value(data, "", "small"))
     blob_conversion.picture(small, "image/png", max_pixels=100)

@@ -97,7 +97,7 @@ def test_a_picture_that_is_decoded_is_shown(corpus):
 def test_blobs_of_a_table_are_shown_and_converted_as_their_bytes(odps, corpus):
     """The same methods over the service, which a user calls."""
     table = f"corpus_{corpus.replace('-', '_')}"
-    odps.write_files(folder(corpus), table)
+    odps.table(table).write_files(folder(corpus))
     rows = odps.table(table).read().to_arrow().to_pylist()
     held = {row["path"]: odps.blob(row["content"]) for row in rows}
     chosen = [file for file in shown(corpus) if file["name"] in held]

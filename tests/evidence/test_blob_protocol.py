@@ -36,7 +36,7 @@ NUMPY = b"\x93NUMPY\x01\x00v\x00"
 def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
     def make(columns: str, partitioned_by: str | None = None) -> Writer:
         table = odps.create_table(new_name("evb"), columns, partitioned_by=partitioned_by)
-        return Writer(odps.storage, table.name)
+        return Writer(odps._storage, table.name)
 
     return make
 
@@ -70,7 +70,7 @@ def fetch(
     """Return the body of a BlobRead as it came, and its coding."""
     references = tuple(BlobReference.from_text(text) for text in texts)
     request = calls.ReadBlobs(references=references, compression=coding)
-    with odps.storage.open(request) as response:
+    with odps._storage.open(request) as response:
         body = b"".join(response.chunks())
         return body, response.headers.get("Content-Encoding")
 
@@ -180,7 +180,7 @@ def test_several_references_give_frames_in_their_order(odps: Connection, writer:
     assert b"".join(bytes(e.data) for e in events if isinstance(e, BlobData)) == (
         FRAME_LIKE + NUMPY + FRAME_LIKE
     )
-    ours = list(odps.blobs(asked))
+    ours = list(odps.blobs(asked).fetch())
     assert [one.data for one in ours] == [b"", FRAME_LIKE, NUMPY, FRAME_LIKE]
 
 
@@ -193,7 +193,7 @@ def test_a_single_upload_has_neither_type_nor_name(odps: Connection, writer: Wri
     writer.send(session, pa.table({"a": [1, 2], "b": pa.array([one.raw, other.raw])}))
     writer.close(session)
     writer.commit(session)
-    found = list(odps.blobs(odps.table(writer.table).read(["b"]).to_arrow()["b"]))
+    found = list(odps.blobs(odps.table(writer.table).read(["b"]).to_arrow()["b"]).fetch())
     assert [(r.data, r.mime_type, r.custom_file_name) for r in found] == [
         (b"one", None, None),
         (b"other", None, None),
@@ -216,7 +216,7 @@ def test_references_of_a_query_are_good(odps: Connection, writer: Writer) -> Non
     """evidence 132: test_delta_blob_record_writer reads blobs by the references of a SELECT."""
     stored(odps, writer, (b"first", header()), (b"second", header()))
     result = odps.sql(f"select b from {writer.table.table} where a = 1").to_arrow()
-    assert [one.data for one in odps.blobs(result["b"])] == [b"second"]
+    assert [one.data for one in odps.blobs(result["b"]).fetch()] == [b"second"]
 
 
 def test_the_partition_of_a_blob_need_not_be_repeated(writer: Writer) -> None:
@@ -256,6 +256,6 @@ def test_a_file_is_written_as_a_blob_of_its_type(
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     frame = pd.DataFrame({"a": [1, 2], "b": [tmp_path / "a.png", b"bytes"]})
     odps.table(writer.table).write(frame, partition="pt=y")
-    first, second = odps.blobs(odps.table(writer.table).read(["b"]).to_arrow()["b"])
+    first, second = odps.blobs(odps.table(writer.table).read(["b"]).to_arrow()["b"]).fetch()
     assert (first.mime_type, first.custom_file_name) == ("image/png", "a.png")
     assert second.data == b"bytes"

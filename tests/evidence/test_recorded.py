@@ -21,8 +21,7 @@ import pytest
 from odps_nb.client.auth.profile import Profile
 from odps_nb.local.server.launch import LocalService
 from odps_nb.probe.command import FORMAT
-from odps_nb.probe.questions import choose
-from odps_nb.probe.running import Prober
+from odps_nb.probe.running import Prober, choose
 from odps_nb.terms import TableName
 
 REPORTS = sorted((Path(__file__).parent / "recorded").glob("*.json"))

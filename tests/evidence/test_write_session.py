@@ -33,7 +33,7 @@ Make = Callable[..., Writer]
 def make(odps: Connection, new_name: Callable[[str], str]) -> Make:
     def make(columns: str, partitioned_by: str | None = None, **options: Any) -> Writer:
         table = odps.create_table(new_name("ev"), columns, partitioned_by=partitioned_by, **options)
-        return Writer(odps.storage, table.name)
+        return Writer(odps._storage, table.name)
 
     return make
 
@@ -138,7 +138,7 @@ def test_a_missing_table_is_refused_when_the_session_is_made(odps: Connection) -
     """evidence 86: TestTableNotFound."""
     name = TableName(project=odps.profile.project, table="no_such_table_of_mine")
     with pytest.raises(NotFoundError):
-        Writer(odps.storage, name).begin()
+        Writer(odps._storage, name).begin()
 
 
 def test_after_an_abort_there_are_no_streams(plain: Writer) -> None:
@@ -312,7 +312,7 @@ def test_versions_begin_at_one_and_zero_is_taken(odps: Connection, plain: Writer
     plain.whole(session, rows(1), version=0)
     plain.commit(session, ("0", 0))
     assert found(odps, plain) == [1]
-    with open_write_session(odps.storage, plain.table) as ours:
+    with open_write_session(odps._storage, plain.table) as ours:
         assert ours.open_stream().version == 1
 
 
@@ -416,4 +416,4 @@ def test_a_session_is_named_by_its_id_alone(odps: Connection, plain: Writer) -> 
     plain.whole(session, rows(1), name="worker-1")
     odps.table(plain.table).open_write(session_id=session).commit()
     assert found(odps, plain) == [1]
-    assert odps.storage.call(Raw(calls.GetWriteSession(table=plain.table, session_id=session)))
+    assert odps._storage.call(Raw(calls.GetWriteSession(table=plain.table, session_id=session)))

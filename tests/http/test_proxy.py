@@ -15,8 +15,8 @@ from odps_nb.errors import (
     ConfigError,
     ConnectError,
 )
-from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
+from odps_nb.http.waiting import Abort
 from tests.support.sockets.peers import Line, Peer, answers, refused
 from tests.support.sockets.relays import Proxy, server_context
 

@@ -19,10 +19,10 @@ from odps_nb.errors import (
     RequestTimeoutError,
     ServiceError,
 )
-from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport
 from odps_nb.http.upload import Upload
+from odps_nb.http.waiting import Abort
 from tests.support.sockets.peers import Line, Peer, answers
 from tests.support.sockets.relays import server_context
 

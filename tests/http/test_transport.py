@@ -22,8 +22,8 @@ from odps_nb.errors import (
     ThrottledError,
     TransportError,
 )
-from odps_nb.http.abort import Abort
 from odps_nb.http.transport import HttpRequest, RequestsTransport
+from odps_nb.http.waiting import Abort
 from tests.support.sockets.peers import Line, Peer, answers, refused
 from tests.support.sockets.transports import ask
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.errors import InvalidRequestError
@@ -30,6 +31,7 @@ from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import Compression, PartitionSpec
 from odps_nb.wire.type_text import parse_type
 
+EXAMPLES = 400 if os.environ.get("ODPS_NB_EXPLORE") else 40  # each draws columns of all types
 TYPES = {
     "tinyint": st.integers(-128, 127),
     "bigint": st.integers(-(2**63), 2**63 - 1),
@@ -83,6 +85,7 @@ def batches(draw: st.DrawFn) -> tuple[tuple[Column, ...], pa.RecordBatch]:
     return columns, pa.record_batch(arrays, schema=arrow_schema(columns))
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6), st.integers(0, 6))
 def test_conforming_rows_of_the_right_types_changes_nothing(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int, length: int
@@ -95,6 +98,7 @@ def test_conforming_rows_of_the_right_types_changes_nothing(
     assert fitted.to_pylist() == piece.to_pylist()
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(0, 6))
 def test_nested_values_are_rebuilt_as_they_were(
     made: tuple[tuple[Column, ...], pa.RecordBatch], start: int
@@ -121,6 +125,7 @@ def test_nested_values_are_rebuilt_as_they_were(
     assert fitted.to_pylist() == piece.to_pylist()
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches())
 def test_rows_survive_the_row_stream_of_the_tunnel(
     made: tuple[tuple[Column, ...], pa.RecordBatch],
@@ -131,6 +136,7 @@ def test_rows_survive_the_row_stream_of_the_tunnel(
     assert [row for piece in found for row in piece.to_pylist()] == batch.to_pylist()
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
 def test_a_cut_or_changed_row_stream_never_passes(
     made: tuple[tuple[Column, ...], pa.RecordBatch], data: st.DataObject
@@ -142,6 +148,7 @@ def test_a_cut_or_changed_row_stream_never_passes(
         list(decode_rows(columns, memoryview(whole[:cut])))
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches())
 def test_rows_survive_the_arrow_stream_of_the_tunnel(
     made: tuple[tuple[Column, ...], pa.RecordBatch],
@@ -162,6 +169,7 @@ def test_an_arrow_stream_of_many_chunks_is_whole_and_a_flipped_bit_is_seen(rows:
         list(decode_arrow(batch.schema, memoryview(data)))
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches(), st.integers(1, 5), st.sampled_from(list(Compression)))
 def test_a_row_stream_is_what_arrow_reads(
     made: tuple[tuple[Column, ...], pa.RecordBatch], max_rows: int, ipc: Compression
@@ -174,6 +182,7 @@ def test_a_row_stream_is_what_arrow_reads(
     assert all(0 < piece.num_rows <= max_rows for piece in read)
 
 
+@settings(max_examples=EXAMPLES)
 @given(batches(), st.data())
 def test_rows_survive_a_row_file(
     tmp_path_factory: pytest.TempPathFactory,
@@ -301,6 +310,7 @@ SCHEMA = TableSchema(
 )
 
 
+@settings(max_examples=EXAMPLES)
 @given(text=st.text())
 def test_any_text_is_a_predicate_or_an_error_of_ours(duck: Duck, text: str) -> None:
     with suppress(InvalidRequestError):

@@ -335,7 +335,10 @@ class Transactions(RuleBasedStateMachine):
         assert rows(self.service, open_read(self.service)) == self.expected()
 
 
-def test_transactions_match_the_model(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("examples", [6, pytest.param(30, marks=pytest.mark.nightly)])
+def test_transactions_match_the_model(
+    tmp_path_factory: pytest.TempPathFactory, examples: int
+) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
     def make() -> Service:
@@ -344,7 +347,9 @@ def test_transactions_match_the_model(tmp_path_factory: pytest.TempPathFactory) 
         return service
 
     machine = type("Machine", (Transactions,), {"make": staticmethod(make)})
-    run_state_machine_as_test(machine, settings=settings(max_examples=15, stateful_step_count=25))
+    run_state_machine_as_test(
+        machine, settings=settings(max_examples=examples, stateful_step_count=25)
+    )
 
 
 def test_touch_sets_the_times_of_what_it_names_and_of_nothing_else(

@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import OdpsNbError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import TableName

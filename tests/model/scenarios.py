@@ -12,11 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.write.session import (
-    WriteSessionRef,
-    open_write_session,
-    open_write_stream,
-)
+from odps_nb.client.write.operations import WriteSessionRef
+from odps_nb.client.write.session import open_write_session
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import OdpsNbError, StateError
 from odps_nb.spark.source.stream_writer import commit_batch
 from odps_nb.spark.writing.task import Written
@@ -42,7 +40,7 @@ def write_stream(
     storage: StorageClient, session: WriteSessionRef, name: str, values: Sequence[int] = VALUES
 ) -> Written:
     """Write as a task does: a stream of its own, in two uploads, closed."""
-    with open_write_stream(storage, session, name, part_bytes=1) as stream:
+    with WriteStream(storage, session, name, part_bytes=1).start() as stream:
         stream.write([batch(value) for value in values])
     return Written(stream=stream.close())
 

@@ -156,8 +156,8 @@ def test_without_a_safeguard_a_history_ends_wrong_here_and_on_the_service(
 ) -> None:
     history, verdict = counterexample(safeguard)
     table = odps.create_table(new_name("model"), "id bigint").name
-    assert replay(history, odps.storage, table) == [], told(history, verdict)
-    assert values_of(odps.storage, table) == history.service.table
+    assert replay(history, odps._storage, table) == [], told(history, verdict)
+    assert values_of(odps._storage, table) == history.service.table
 
 
 # -- the model itself -----------------------------------------------------------------------------
@@ -170,5 +170,5 @@ def test_the_service_answers_as_its_model(
     histories = list(explore(GATE[0], scenario.prepare))
     for history in histories[:: max(1, len(histories) // 6)]:
         table = odps.create_table(new_name("model"), "id bigint").name
-        assert replay(history, odps.storage, table) == [], "\n".join(history.story)
-        assert values_of(odps.storage, table) == history.service.table
+        assert replay(history, odps._storage, table) == [], "\n".join(history.story)
+        assert values_of(odps._storage, table) == history.service.table

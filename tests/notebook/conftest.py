@@ -12,11 +12,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from odps_nb.wire.calls import WireRequest
+from tests.support.samples import SampleBlob, media
 from tests.support.service.connecting import connected
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
-    from odps_nb.local.samples.values import SampleBlob
     from odps_nb.local.server.launch import LocalService
 
 
@@ -48,10 +48,8 @@ def shown(shell: InteractiveShell) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def sample_blobs() -> tuple[SampleBlob | None, ...]:
-    """The files of the sample table `media`, as a null and blobs; a second to make."""
-    from odps_nb.local.samples import media
-
-    return tuple(media.blobs())
+    """The files of the sample table `media`, as a null and blobs."""
+    return media()
 
 
 # Some batches into the body of a split of `orders`; the service sends 1 MiB at a time, and no body
@@ -82,7 +80,7 @@ def stalled(moody_odps: Connection) -> Iterator[Callable[[], None]]:
 
     def misbehave(*rules: dict[str, object]) -> None:
         body = json.dumps({"rules": rules}).encode()
-        moody_odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        moody_odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
     misbehave(STALL)
     yield misbehave

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlglot import exp
 
-from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.client.sql.settings import split_settings
 from odps_nb.local.sql.cost import has_order_without_limit
 from odps_nb.local.sql.query import parse_query
 from tests.support.pages import blocks

@@ -15,7 +15,7 @@ from odps_nb.cli import main
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import iter_table_names
-from odps_nb.probe.questions import QUESTIONS
+from odps_nb.probe.running import QUESTIONS
 from tests.support.pages import blocks
 
 
@@ -46,11 +46,11 @@ def test_a_table_is_read_and_a_report_left(
     environment: Profile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["probe", "--table", "orders", "--out", str(tmp_path / "there")]
-    assert main([*words, "--only", "session-expiry", "staging-id"]) == 0
+    assert main([*words, "--only", "session-expiry", "commit-twice"]) == 0
     printed = capsys.readouterr().out
-    assert "session-expiry: as assumed\nstaging-id: cannot tell: it needs --write\n" in printed
+    assert "session-expiry: as assumed\ncommit-twice: cannot tell: it needs --write\n" in printed
     document = json.loads((tmp_path / "there/probe.json").read_text("utf-8"))
-    assert [one["id"] for one in document["findings"]] == ["session-expiry", "staging-id"]
+    assert [one["id"] for one in document["findings"]] == ["session-expiry", "commit-twice"]
     assert document["left_behind"] == []
     page = (tmp_path / "there/probe.txt").read_text("utf-8")
     assert "2 questions: 0 differs, 1 cannot tell, 1 as assumed" in page
@@ -105,7 +105,11 @@ def test_a_run_that_is_stopped_tidies_up_and_reports_what_it_has(
     name = f"stopped_{number.name.lower()}"
     command = [sys.executable, "-m", "odps_nb.cli", "probe"]
     command += ["--write", f"{environment.project}.{name}", "--out", str(tmp_path)]
-    command += ["--only", "staging-id", *(one.id for one in QUESTIONS if one.id != "staging-id")]
+    command += [
+        "--only",
+        "commit-twice",
+        *(one.id for one in QUESTIONS if one.id != "commit-twice"),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for line in process.stdout:

@@ -1,4 +1,4 @@
-"""A report contains no name, secret, id or value of its user."""
+"""A report of all questions: as assumed, and without a name, secret, id or value of the user."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from odps_nb.client.sql.query import run_sql
 from odps_nb.local.server.launch import start
 from odps_nb.probe.asking import Asker
 from odps_nb.probe.command import as_document, as_page
-from odps_nb.probe.question import Observation, Question
-from odps_nb.probe.questions import QUESTIONS
+from odps_nb.probe.question import AS_ASSUMED, Observation, Question
 from odps_nb.probe.redaction import Redactor, shown_code, shown_headers, shown_members
-from odps_nb.probe.running import Prober
+from odps_nb.probe.running import QUESTIONS, Finding, Prober
 from odps_nb.terms import TableName
 
 TABLE = "quiet_orders"
@@ -28,8 +27,8 @@ ROWS = 4321
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[tuple[Profile, str, str, Prober]]:
-    """A profile, and the report of all questions to a service: JSON and page."""
+def told() -> Iterator[tuple[Profile, str, str, Prober, list[Finding]]]:
+    """A profile, the report of all questions to a service (JSON and page), and the findings."""
     with start(samples=False, project="hush_project") as service:
         profile = Profile(
             endpoint=service.endpoint,
@@ -54,7 +53,18 @@ def told() -> Iterator[tuple[Profile, str, str, Prober]]:
         with Prober(profile, table=own, scratch=scratch, embedded=True) as prober:
             found = list(prober.ask(QUESTIONS))
         document = as_document(found, facts={"asked": "somebody"})
-        yield profile, json.dumps(document), as_page(document), prober
+        assert prober.left_behind == []
+        yield profile, json.dumps(document), as_page(document), prober, found
+
+
+def test_the_embedded_service_is_as_assumed_within_the_bounds_of_each_question(told: Any) -> None:
+    differs = "cannot tell: the embedded service differs here from MaxCompute"
+    assert [one.question for one in told[4]] == list(QUESTIONS)
+    for finding in told[4]:
+        question = finding.question
+        assert finding.verdict == (AS_ASSUMED if question.embedded else differs), question.id
+        bound = question.request_bound if question.statements else question.requests
+        assert finding.requests <= bound, question.id
 
 
 @pytest.mark.parametrize("form", [1, 2], ids=["json", "page"])

@@ -22,7 +22,7 @@ from odps_nb.schema import (
 from tests.support.values.columns import Drawn, check_stored, columns, gather
 from tests.support.values.rules import Kind, array, mapping, members
 
-EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 8)
+EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 6)
 
 
 def kind_of(made: OdpsType) -> Kind:

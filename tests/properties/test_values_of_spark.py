@@ -99,7 +99,7 @@ def spark_columns(draw: st.DrawFn) -> dict[str, Drawn]:
 def test_what_spark_writes_is_read(
     spark_session: SparkSession, odps: Connection, new_name: Names
 ) -> None:
-    @settings(max_examples=3)
+    @settings(max_examples=2)
     @given(drawn=spark_columns())
     def written_and_read(drawn: dict[str, Drawn]) -> None:
         name = new_name("spark")
@@ -121,9 +121,13 @@ def test_what_spark_writes_is_read(
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        ("decimal(38,18)", "cast('123456789012345678901234567890.5' as decimal(38,1))"),
+        pytest.param(
+            "decimal(38,18)",
+            "cast('123456789012345678901234567890.5' as decimal(38,1))",
+            marks=pytest.mark.nightly,  # the rule of the next one, at the top of a column
+        ),
         ("array<decimal(38,18)>", "array(cast('1e37' as decimal(38,0)))"),
-        ("array<bigint>", "array(1.5D)"),
+        pytest.param("array<bigint>", "array(1.5D)", marks=pytest.mark.nightly),  # as in a STRUCT
         ("struct<a:bigint>", "named_struct('a', 0.99D)"),
         ("timestamp", "1659099540588L"),
         ("bigint", "true"),
@@ -141,18 +145,18 @@ def test_what_does_not_fit_is_refused_from_spark(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("interval", "months"),
-    [
-        ("interval '3' month", 3),
-        ("interval '-2' year", -24),
-        ("interval '1-2' year to month", 14),
-    ],
-)
 def test_every_interval_of_months_is_written(
-    spark_session: SparkSession, odps: Connection, new_name: Names, interval: str, months: int
+    spark_session: SparkSession, odps: Connection, new_name: Names
 ) -> None:
-    table = odps.create_table(new_name("months"), "v interval_year_month")
-    odps_nb.spark.write(spark_session.sql(f"select {interval} as v"), odps, table.name)
-    assert table.read().to_arrow().column("v").to_pylist() == [months]
+    months = {
+        "interval '3' month": 3,
+        "interval '-2' year": -24,
+        "interval '1-2' year to month": 14,
+    }
+    names = [f"c{number}" for number in range(len(months))]
+    columns = ", ".join(f"{name} interval_year_month" for name in names)
+    values = ", ".join(f"{text} as {name}" for text, name in zip(months, names, strict=True))
+    table = odps.create_table(new_name("months"), columns)
+    odps_nb.spark.write(spark_session.sql(f"select {values}"), odps, table.name)
+    assert table.read().to_arrow().to_pylist() == [dict(zip(names, months.values(), strict=True))]
     odps.drop_table(table.name)

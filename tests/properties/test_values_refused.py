@@ -24,7 +24,7 @@ from tests.support.values.python_forms import shown_texts
 from tests.support.values.rules import Kind, Misfit, stored
 from tests.support.values.sources import SOURCES, described
 
-EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 20)
+EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 12)
 
 
 @dataclass(repr=False)

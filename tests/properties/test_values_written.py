@@ -20,7 +20,7 @@ from tests.support.values.columns import Drawn, check_stored, columns, gather
 from tests.support.values.rules import Kind
 from tests.support.values.sources import SOURCES
 
-EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 12)
+EXAMPLES = int(os.environ.get("ODPS_NB_EXPLORE") or 8)
 ZONE, AHEAD = "Etc/GMT-8", 28_800  # eight hours before UTC, in all years
 
 Names = Callable[[str], str]

@@ -8,7 +8,8 @@ from typing import Any
 from odps_nb.client.calls.attempts import Clock
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.read.keepalive import ASK_AGAIN_AFTER
-from odps_nb.client.read.session import ReadPlan, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
 from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import OdpsNbError, SessionExpiredError, StateError
 from odps_nb.http.retry import RetryPolicy

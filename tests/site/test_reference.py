@@ -11,11 +11,12 @@ import pytest
 
 from odps_nb.client.auth.sources import FIELDS
 from odps_nb.notebook.magics.commands import COMMANDS
+from tests.support.signatures import PUBLIC, TYPES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
-PUBLIC = ("odps_nb", "odps_nb.spark", "odps_nb.torch", "odps_nb.stream_io", "odps_nb.errors")
+
 _VARIABLE = re.compile(r"""["'`](ODPS_[A-Z][A-Z_]*[A-Z])\b""")
 
 
@@ -24,10 +25,10 @@ def documented() -> set[str]:
     return set(re.findall(r"^\.\. auto\w+:: (\S+)", pages, re.MULTILINE))
 
 
-@pytest.mark.parametrize("module", PUBLIC)
+@pytest.mark.parametrize("module", [*PUBLIC, TYPES])
 def test_every_public_name_is_on_a_page_of_the_reference(module: str) -> None:
     names = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
-    assert names - documented() - set(PUBLIC) == set()
+    assert names - documented() - {*PUBLIC, TYPES} == set()
 
 
 def test_every_error_says_what_to_do() -> None:

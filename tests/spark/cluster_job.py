@@ -130,10 +130,10 @@ class Stage:
 
     def ask(self, *rules: dict[str, Any]) -> None:
         body = json.dumps({"rules": rules}).encode()
-        self.odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+        self.odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
     def rules(self) -> list[dict[str, Any]]:
-        _, body = self.odps.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+        _, body = self.odps._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
         rules: list[dict[str, Any]] = json.loads(body)["rules"]
         return rules
 

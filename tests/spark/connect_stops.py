@@ -18,7 +18,8 @@ import pyarrow as pa
 
 import odps_nb
 import odps_nb.spark
-from odps_nb.client.write.session import WriteSessionRef, fetch_write_status
+from odps_nb.client.write.operations import WriteSessionRef
+from odps_nb.client.write.session import fetch_write_status
 from odps_nb.local.server.launch import start
 from odps_nb.terms import TableName
 from tests.support.service.connecting import connected
@@ -100,7 +101,7 @@ def _stopped_write(spark: SparkSession, odps: Connection, waiting: _Stalled) -> 
     table = TableName(project=waiting.service.project, table="unwritten")
     session = WriteSessionRef(table=table, session_id=str(end.session_id))
     told["phase"] = end.phase.value
-    told["status"] = fetch_write_status(odps.storage, session)
+    told["status"] = fetch_write_status(odps._storage, session)
     return told
 
 

@@ -51,7 +51,7 @@ def test_a_write_is_refused_when_it_is_planned(odps: Connection, table: Table, v
     before = state(table)
     for partition in ({"ds": value}, PartitionSpec((("ds", value),))):
         with pytest.raises(ArgumentError, match="no request can name it"):
-            write_target(odps.storage, table.name, partition, overwrite=True)
+            write_target(odps._storage, table.name, partition, overwrite=True)
     quoted = f'ds="{value}"'
     options = {"endpoint": "http://127.0.0.1:1", "project": "p", "table": "t"}
     options |= {"access_id": "a", "access_key": "k", "checkpointLocation": "/nowhere"}
@@ -75,8 +75,8 @@ def test_a_task_refuses_a_value_in_its_rows(odps: Connection, table: Table, valu
     """The session commits nothing; what other tasks wrote is in no commit either."""
     before = state(table)
     target = Target.of(table.schema, table.name, PartitionSpec())
-    session = open_write_session(odps.storage, table.name, overwrite=True)
-    task = WriteTask(profile=TaskProfile.of(odps.storage), session=session.ref, target=target)
+    session = open_write_session(odps._storage, table.name, overwrite=True)
+    task = WriteTask(profile=TaskProfile.of(odps._storage), session=session.ref, target=target)
     good = pa.record_batch({"id": [7], "ds": ["b"]})
     bad = pa.record_batch({"id": [8], "ds": [value]})
     with session, pytest.raises(ArgumentError, match="no request can name it"):

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.errors import StateError
-from odps_nb.spark.reading.statistics import LARGEST, ReadFacts, split_rows
+from odps_nb.spark.reading.statistics import LARGEST, split_rows
 from tests.support.spark.services import explained
 
 if TYPE_CHECKING:
@@ -204,28 +203,3 @@ def test_the_planned_size_is_the_size_and_costs_no_rows(spark: SparkSession) -> 
     assert split_rows(spark, 0, 0).collect() == []
     told = explained(split_rows(spark, 7, 400 << 20), mode="cost")
     assert "sizeInBytes=400." in told
-
-
-def test_what_the_session_tells_is_known_without_a_job(
-    spark: SparkSession, odps: Connection
-) -> None:
-    frame = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, columns=["id"], splits=3)
-    known = odps_nb.spark.facts(frame)
-    assert isinstance(known, ReadFacts)
-    assert (
-        known.row_count
-        == frame.filter("true").count()
-        == odps.table("orders").read(partitions=DAY).row_count
-    )
-    assert (known.splits, known.table.table) == (3, "orders")
-    assert (known.size_bytes or 0) > 0
-    assert (known.expires_at or 0) > 0
-    assert known.session_id in repr(known)
-    assert len(repr(known)) < 300
-    few = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, columns=["id"], limit=7)
-    assert odps_nb.spark.facts(few).row_count == few.filter("true").count() == 7
-    some = odps_nb.spark.read(spark, odps, "orders", partitions=DAY, where="quantity > 2")
-    assert odps_nb.spark.facts(some).row_count is None
-    with pytest.raises(StateError, match="no statistics are known") as caught:
-        odps_nb.spark.facts(frame.filter("id > 0"))
-    assert "read returned" in str(caught.value.hint)

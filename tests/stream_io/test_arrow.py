@@ -85,7 +85,9 @@ def test_an_empty_stream_has_a_schema_and_no_batches() -> None:
 def test_a_cut_at_every_byte_is_found(coding: Compression | None) -> None:
     body = ipc([rows(3), rows(2)])
     body = body if coding is None else code(coding, body)
-    for size in range(len(body)):
+    marks = [at for at in range(len(body)) if body[at : at + 4] == b"\xff\xff\xff\xff"]
+    near = {mark + step for mark in marks for step in range(-2, 10)} & set(range(len(body)))
+    for size in sorted({*range(0, len(body), 1 if coding else 5), *near}):
         with pytest.raises(TruncatedError):
             read(body[:size])
 

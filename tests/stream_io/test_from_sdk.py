@@ -56,11 +56,13 @@ def said(
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize(("job", "version"), older_jobs.JOBS)
+@pytest.mark.parametrize(
+    "job", [job for job, version in older_jobs.JOBS if version == jobs_on_our_streams.VERSION]
+)
 def test_the_older_client_does_its_jobs_on_our_streams(
-    said: list[dict[str, Any]], job: str, version: str
+    said: list[dict[str, Any]], job: str
 ) -> None:
-    (found,) = [one for one in said[1:] if (one["job"], one["version"]) == (job, version)]
+    (found,) = [one for one in said[1:] if one["job"] == job]
     if found["trouble"] is not None:
         pytest.fail(found["trouble"], pytrace=False)
 

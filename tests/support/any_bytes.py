@@ -23,7 +23,7 @@ def text_of(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
 def send(odps: Connection, name: str, columns: dict[str, pa.Array]) -> None:
     """Write columns into a table as they are."""
     batch = pa.record_batch(columns)
-    with open_write_session(odps.storage, odps.table(name).name) as session:
+    with open_write_session(odps._storage, odps.table(name).name) as session:
         with session.open_stream() as stream:
             stream.write([batch])
         session.commit()

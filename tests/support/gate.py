@@ -60,6 +60,22 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+#: The file whose tests run.
+BEGUN = pytest.StashKey[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave what the files before loaded out of the later collections, which took seconds each.
+
+    What their fixtures left in cycles is collected first.
+    """
+    if item.session.stash.get(BEGUN, None) != item.path:
+        item.session.stash[BEGUN] = item.path
+        gc.collect()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Collect what tests left in cycles before other tests are blamed for it.

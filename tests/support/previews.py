@@ -53,7 +53,7 @@ class Column(list):
     def caption(self, index):
         return f"blob {index}"
 
-    def glances(self, places, cancel=None):
+    def _glances(self, places, cancel=None):
         yield from (self[place] for place in places)
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from odps_nb.local.samples import documents
+from tests.support.samples import sample_file
 
 HEAD = (
     '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
@@ -61,9 +61,9 @@ HOSTILE = {
     + '<style>path{fill:url(#p)}</style><pattern id="p"><rect/></pattern>'
     + "<path/>" * 9
     + "</svg>",
-    "many points": f'{HEAD}<path d="M{"1 2 " * 700_000}"/></svg>',
+    "many points": f'{HEAD}<path d="M{"1 2 " * 150_000}"/></svg>',
     "many shapes": HEAD + "<rect/>" * 10_001 + "</svg>",
-    "many letters": f"{HEAD}<text>{'x' * 1_200_000}</text></svg>",
+    "many letters": f"{HEAD}<text>{'x' * 300_000}</text></svg>",
     "entities": '<!DOCTYPE svg [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
     + HEAD
     + "<text>&b;</text></svg>",
@@ -100,8 +100,8 @@ HOSTILE = {
 }
 
 PLAIN = {
-    "rose": documents.rose().decode(),
-    "script": documents.HOSTILE_SVG.decode(),
+    "rose": sample_file("rose.svg").decode(),
+    "script": sample_file("script_inside.svg").decode(),
     "few uses": nested('<use href="#l2"/>', levels=2),
     "document type": '<?xml version="1.0" standalone="no"?><!DOCTYPE svg PUBLIC '
     '"-//W3C//DTD SVG 1.1//EN" "http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd">'

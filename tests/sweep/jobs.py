@@ -18,7 +18,9 @@ import pyarrow as pa
 
 from odps_nb.access.connection import Connection
 from odps_nb.client.blob.many import iter_blobs
-from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.client.write.session import commit_write, open_write_session
 from odps_nb.errors import OdpsNbError
 from odps_nb.spark.reading.task import ReadTask, read_split
@@ -128,14 +130,14 @@ def read_session(
     splits: int = 3,
 ) -> list[int]:
     plan = ReadPlan(table=odps.profile.table(world.rows), splits=splits, max_batch_rows=90)
-    session = open_read_session(odps.storage, plan)
-    found = ids(iter_batches(odps.storage, session, ordered=ordered, workers=workers))
+    session = open_read_session(odps._storage, plan)
+    found = ids(iter_batches(odps._storage, session, ordered=ordered, workers=workers))
     return found if ordered else sorted(found)
 
 
 def read_here(odps: Connection, world: World, place: Any) -> list[int]:
     """A service on this machine, read by one connection."""
-    odps.storage.quickest = 0.0
+    odps._storage.quickest = 0.0
     return read_session(odps, world, place, ordered=True, workers=None)
 
 
@@ -150,20 +152,20 @@ def read_sql(odps: Connection, world: World, place: Any) -> list[int]:
 
 def read_as_spark_does(odps: Connection, world: World, place: Any) -> list[int]:
     plan = ReadPlan(table=odps.profile.table(world.rows), splits=2, max_batch_rows=200)
-    session = open_read_session(odps.storage, plan)
-    task = ReadTask.of(TaskProfile.of(odps.storage), session)
+    session = open_read_session(odps._storage, plan)
+    task = ReadTask.of(TaskProfile.of(odps._storage), session)
     return [
         one for n in range(len(session.splits)) for one in ids(read_split(task, n, NUMBERS.schema))
     ]
 
 
 def blobs_down(odps: Connection, world: World, place: Any) -> list[bytes]:
-    return [one.data for one in iter_blobs(odps.storage, world.references, batch_count=2)]
+    return [one.data for one in iter_blobs(odps._storage, world.references, batch_count=2)]
 
 
 def blobs_into_files(odps: Connection, world: World, folder: Path) -> list[bytes]:
     texts = [reference.token for reference in world.references]
-    paths = odps.save_blobs(pa.chunked_array([texts]), folder, progress=False)
+    paths = odps.blobs(pa.chunked_array([texts])).save(folder, progress=False)
     return [Path(one).read_bytes() for one in paths]
 
 
@@ -198,7 +200,7 @@ def write(odps: Connection, world: World, name: str, data: Any = NUMBERS, **opti
 
 def write_in_parts(odps: Connection, world: World, name: str) -> None:
     table = odps.profile.table(name)
-    with open_write_session(odps.storage, table, part_bytes=PART) as session:
+    with open_write_session(odps._storage, table, part_bytes=PART) as session:
         for number in ("0", "1"):
             half = NUMBERS.slice(int(number) * ROWS // 2, ROWS // 2)
             with session.open_stream(number) as stream:
@@ -224,9 +226,9 @@ def insert(odps: Connection, world: World, name: str) -> None:
 
 def write_as_spark_does(odps: Connection, world: World, name: str) -> None:
     """Two tasks of two attempts each, then one commit: what Spark makes of an error."""
-    target, overwrite = write_target(odps.storage, odps.profile.table(name), None, overwrite=False)
-    with open_write_session(odps.storage, target.table, overwrite=overwrite) as session:
-        task = WriteTask(profile=TaskProfile.of(odps.storage), session=session.ref, target=target)
+    target, overwrite = write_target(odps._storage, odps.profile.table(name), None, overwrite=False)
+    with open_write_session(odps._storage, target.table, overwrite=overwrite) as session:
+        task = WriteTask(profile=TaskProfile.of(odps._storage), session=session.ref, target=target)
         done = [_tried(task, number) for number in (0, 1)]
         session.commit([one.stream for one in done])
 
@@ -262,10 +264,10 @@ def stream(world: World) -> Stream:
 
 def micro_batch(odps: Connection, world: World, place: Stream) -> None:
     table = odps.profile.table(place.table)
-    session = open_write_session(odps.storage, table).ref
-    target, _ = write_target(odps.storage, table, None, overwrite=False)
-    task = WriteTask(profile=TaskProfile.of(odps.storage), session=session, target=target)
-    commit_batch(odps.storage, CommitLog(str(place.checkpoint)), 0, session, [_tried(task, 0)])
+    session = open_write_session(odps._storage, table).ref
+    target, _ = write_target(odps._storage, table, None, overwrite=False)
+    task = WriteTask(profile=TaskProfile.of(odps._storage), session=session, target=target)
+    commit_batch(odps._storage, CommitLog(str(place.checkpoint)), 0, session, [_tried(task, 0)])
 
 
 def after_restart(world: World, place: Stream) -> list[dict[str, Any]]:
@@ -282,10 +284,10 @@ def folder_of(world: World) -> Path:
 
 def commit_of_others(odps: Connection, world: World, name: str) -> None:
     """The driver commits what tasks wrote elsewhere."""
-    session = open_write_session(world.steady.storage, odps.profile.table(name))
+    session = open_write_session(world.steady._storage, odps.profile.table(name))
     with session.open_stream() as one:
         one.write(NUMBERS.to_batches())
-    commit_write(odps.storage, session.ref, [one.close()])
+    commit_write(odps._storage, session.ref, [one.close()])
 
 
 HALF = NUMBERS.slice(0, ROWS // 2)
@@ -360,7 +362,7 @@ JOBS = (
         look=lambda world, name: [
             one.data
             for one in iter_blobs(
-                world.steady.storage,
+                world.steady._storage,
                 [BlobReference.from_text(row["b"]) for row in world.found(name)],
             )
         ],

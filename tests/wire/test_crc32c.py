@@ -24,11 +24,8 @@ def test_rfc_3720_examples() -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
-def test_pure_python_gives_the_same_and_continues_the_same(data: bytes, cut: int) -> None:
-    first = crc32c.crc32c_slow(data[:cut])
-    assert first == crc32c.crc32c(data[:cut])
-    assert crc32c.crc32c_slow(data[cut:], first) == crc32c.crc32c(data)
-    assert crc32c.crc32c(data[cut:], first) == crc32c.crc32c(data)
+def test_a_checksum_continues_from_that_of_the_bytes_before(data: bytes, cut: int) -> None:
+    assert crc32c.crc32c(data[cut:], crc32c.crc32c(data[:cut])) == crc32c.crc32c(data)
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
@@ -39,7 +36,6 @@ def test_crc32_is_zlibs(data: bytes, cut: int) -> None:
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer_will_do(kind: type) -> None:
     assert crc32c.crc32c(kind(CHECK)) == 0xE3069283
-    assert crc32c.crc32c_slow(kind(CHECK)) == 0xE3069283
     assert crc32.crc32(kind(CHECK)) == 0xCBF43926
 
 
@@ -47,28 +43,6 @@ def test_the_implementation_is_named_with_its_speed() -> None:
     assert crc32c.IMPLEMENTATION.startswith("crc32c ")
     assert ("hardware" in crc32c.IMPLEMENTATION) is crc32c.IS_FAST
     assert crc32.IMPLEMENTATION.startswith("zlib")
-
-
-def test_without_the_package_the_slow_one_says_that_it_is_slow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "crc32c", None)
-    function, name, is_fast = crc32c._choose()
-    assert function(CHECK) == 0xE3069283
-    assert "slow" in name
-    assert not is_fast
-
-
-@pytest.mark.parametrize("hardware", [True, False])
-def test_the_name_says_whether_the_processor_computes(
-    monkeypatch: pytest.MonkeyPatch, hardware: bool
-) -> None:
-    import crc32c as package
-
-    monkeypatch.setattr(package, "hardware_based", hardware)
-    _, name, is_fast = crc32c._choose()
-    assert is_fast is hardware
-    assert ("hardware" if hardware else "software") in name
 
 
 def test_without_zlib_ng_the_interpreters_own_zlib_is_used(

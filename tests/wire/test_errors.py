@@ -29,7 +29,7 @@ from odps_nb.wire.calls import (
     encode_error_json,
     encode_error_xml,
 )
-from odps_nb.wire.calls.errors import is_time_overflow
+from odps_nb.wire.calls.errors import find_error, is_time_overflow
 from tests.support.wire.schemas import json_values
 
 ENCODERS = pytest.mark.parametrize("encode", [encode_error_json, encode_error_xml])
@@ -358,3 +358,30 @@ def test_the_number_of_a_failed_read_alone_is_no_such_time():
     error = error_of(500, json_error("ODPS-0422214", "ODPS-0422214: Read data failed - disk"))
     assert type(error) is ServerFaultError
     assert not is_time_overflow(f"{error.code} {error.message}")
+
+
+# -- in place of rows, with a status of success ------------------------------------------------
+
+
+def test_an_error_in_place_of_rows_is_found_by_its_code() -> None:
+    found = find_error({}, encode_error_json("NoSuchTable", "not there", "0AF1"))
+    assert isinstance(found, NotFoundError)
+    assert (found.code, found.request_id) == ("NoSuchTable", "0AF1")
+
+
+def test_an_unknown_code_in_place_of_rows_is_quoted() -> None:
+    found = find_error({}, encode_error_json("NeverHeardOf", "no rows today", "0AF1"))
+    assert type(found) is ServiceError
+    assert "quote the code" in (found.hint or "")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>login</html>", b"rows", b"{}"])
+def test_what_is_no_error_document_is_no_error_of_the_service(body: bytes) -> None:
+    assert find_error({}, body) is None
+
+
+@pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"], ids=["gzip", "zstd"])
+def test_a_damaged_coding_is_shown_as_it_came(begin: bytes) -> None:
+    error = error_of(503, begin + b"\xff" * 40 + b" no code")
+    assert (error.code, type(error)) == (None, ServerFaultError)
+    assert error.message.endswith("no code")

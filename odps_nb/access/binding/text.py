@@ -104,8 +104,8 @@ def bind_query(
     source: str = "params has no",
 ) -> str:
     """Return a query with ``params`` bound, in the zone of its settings or of the connection."""
-    from odps_nb.client.sql.leading_settings import split_settings
     from odps_nb.client.sql.query import SQL_ZONE
+    from odps_nb.client.sql.settings import split_settings
 
     check_text("query", query)
     if not query.strip():

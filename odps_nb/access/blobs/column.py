@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from odps_nb.access.blob import Blob, iter_glances, shown_or_error
-from odps_nb.access.blobs.many import Fetch, References, save_blobs
-from odps_nb.terms import count_of
+from odps_nb.access.blobs.many import Fetch, References, iter_records, save_blobs, stream_blobs
+from odps_nb.terms import Compression, count_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from odps_nb.access.blobs.frames import FrameBlobs
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
     from odps_nb.client.calls.progress import Progress
     from odps_nb.notebook.gallery.view import Gallery
+    from odps_nb.wire.frames import BlobRecord
 
 
 class BlobColumn(Sequence[Blob]):
@@ -95,21 +97,112 @@ class BlobColumn(Sequence[Blob]):
         index = range(len(texts)) if self._labels is None else self._labels
         return reference_series(texts, index, name=self._name, source=self._source)
 
+    def fetch(
+        self, *, compression: str | Compression | None = None, progress: Progress = None
+    ) -> Generator[BlobRecord, None, None]:
+        """Fetch the blobs in few requests; iterate over one record per blob, in order, verified.
+
+        A record has ``data``, ``mime_type`` and ``file_name``. Leaving the iterator early closes
+        its connections. For blobs that do not fit into memory use `stream` or `save`.
+
+        Parameters
+        ----------
+        compression
+            ``"zstd"`` or ``"lz4"`` for the transfer.
+        progress
+            As for `Table.read`.
+
+        Raises
+        ------
+        NotFoundError, ChecksumError, TruncatedError
+            A blob does not exist, or stayed damaged; a note says which one.
+
+        Examples
+        --------
+        >>> column = odps.table("media").blobs("content", limit=2)
+        >>> [len(record.data) for record in column.fetch()]
+        [25861, 138014]
+        """
+        if not self._blobs:
+            return
+        wanted = [blob.reference for blob in self._blobs]
+        yield from iter_records(self._fetching(compression, progress), wanted)
+
+    def stream(
+        self, *, compression: str | Compression | None = None, progress: Progress = None
+    ) -> Generator[StreamedBlob, None, None]:
+        r"""Iterate over each distinct blob as a readable file, in bounded memory.
+
+        The blob is a binary file (``read``, ``readinto``; no seeking) with ``size``, ``mime_type``,
+        ``file_name``, ``reference`` and its ``positions`` in the column. Taking the next one closes
+        it, and skips and verifies the bytes that were not read. The next ones are fetched
+        meanwhile. Parameters and errors are those of `fetch`.
+
+        Examples
+        --------
+        >>> one, other = odps.table("media").blobs("content", limit=2)
+        >>> for blob in odps.blobs([one, other, one]).stream():
+        ...     print(blob.file_name, blob.positions, blob.read(4))
+        mountains.jpg (0, 2) b'\xff\xd8\xff\xe0'
+        mandelbrot.png (1,) b'\x89PNG'
+        """
+        if not self._blobs:
+            return
+        yield from stream_blobs(self._fetching(compression, progress), References(self._blobs))
+
     def save(
         self,
-        folder: str | Path,
+        folder: str | os.PathLike[str],
         *,
         file_name: Callable[[int, BlobHead], str | None] | None = None,
+        overwrite: bool = False,
+        compression: str | Compression | None = None,
         progress: Progress = None,
-    ) -> list[Path | None]:
-        """Save the blobs as files of a folder, replacing none; see `Connection.save_blobs`."""
+    ) -> list[Path]:
+        """Save the blobs as files of a folder; return one path per blob, in order.
+
+        Each distinct blob is fetched once and becomes one file, verified and complete, or none.
+        Memory is bounded. After an error or an interrupt the complete files stay. For a column with
+        nulls, ``series.odps.save`` returns paths that fit beside it.
+
+        Parameters
+        ----------
+        folder
+            An existing folder; no file is created outside of it.
+        file_name
+            Called with the position of the blob and a `BlobHead` (``size``, ``mime_type``,
+            ``file_name``); returns a file name, or ``None`` for the stated one. Names are made safe
+            as in `Blob.save`, and numbered (``-2``) if taken, also if they differ only in case.
+        overwrite
+            Replace earlier files. Files of the same call never replace each other.
+        compression, progress
+            As for `fetch`.
+
+        Raises
+        ------
+        ConfigError
+            The folder does not exist, or no file can be made there.
+        NotFoundError, ChecksumError, TruncatedError
+            As for `fetch`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     paths = odps.table("media").blobs("content", limit=3).save(folder)
+        ...     [path.name for path in paths]
+        ['mountains.jpg', 'mandelbrot.png', 'julia.webp']
+        """
         if not self._blobs:
             return []
-        fetch = Fetch(storage=self._blobs[0]._storage, progress=progress)
-        wanted = References(self._blobs)
-        return save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=False)
+        fetch, wanted = self._fetching(compression, progress), References(self._blobs)
+        paths = save_blobs(fetch, wanted, folder, file_name=file_name, overwrite=overwrite)
+        return [path for path in paths if path is not None]
 
-    def glances(
+    def _fetching(self, compression: str | Compression | None, progress: Progress) -> Fetch:
+        return Fetch(self._blobs[0]._storage, Compression.of(compression), progress)
+
+    def _glances(
         self, places: Sequence[int], cancel: CancelToken | None = None
     ) -> Generator[StreamedBlob, None, None]:
         """Iterate over the blobs at some places, with their heads and first bytes.

@@ -13,13 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from odps_nb.access.blob import Blob, reference_of
 from odps_nb.access.blobs.column import BlobColumn
+from odps_nb.access.blobs.many import (
+    Fetch,
+    References,
+    plain_values,
+    save_blobs,
+    stream_blobs,
+)
 from odps_nb.access.blobs.paths import BlobPath, find_blob_path, walk_blobs
 from odps_nb.access.checks import did_you_mean, is_missing
 from odps_nb.access.progress import listener_of
 from odps_nb.client.calls.progress import Phase, Progress, ProgressTracker
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError, visible
 from odps_nb.schema import Column, TypeCode
-from odps_nb.terms import BlobReference, count_of, format_bytes, shorten
+from odps_nb.terms import BlobReference, Compression, count_of, format_bytes, shorten
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.access.scan import Scan
     from odps_nb.access.table import Table
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.cancel import CancelToken
 
@@ -101,7 +108,7 @@ class FrameBlobs:
         texts, known = _texts(references), self._known()
         wanted = [text for text in dict.fromkeys(texts) if text and text not in known]
         if wanted:
-            token = self._open().storage.operation()
+            token = self._open()._storage.operation()
             with ExitStack() as stack:
                 if seconds is not None:
                     alarm = Timer(seconds, token.cancel)
@@ -128,22 +135,31 @@ class FrameBlobs:
     def save(
         self, references: Sequence[Any], folder: Any, options: Mapping[str, Any]
     ) -> list[Path | None]:
-        """Save the blobs; see `Connection.save_blobs`."""
-        return self._open().save_blobs(references, folder, **options)
+        """Save the blobs; the path of a null is ``None``. See `BlobColumn.save`."""
+        given = dict(options)
+        fetch = self._options(given.pop("compression", None), given.pop("progress", None))
+        return save_blobs(fetch, References(references), folder, **given)
 
-    def each(
+    def stream(
         self,
-        references: Sequence[Any],
-        fn: Callable[[StreamedBlob], object],
-        options: Mapping[str, Any],
-    ) -> int:
-        """Call a function with each blob; see `Connection.each_blob`."""
+        references: Iterable[Any],
+        *,
+        compression: str | Compression | None = None,
+        progress: Progress = None,
+    ) -> Generator[StreamedBlob, None, None]:
+        """Check all references at once; return an iterator over the blobs as files."""
+        return self._streamed(self._options(compression, progress), References(references))
 
-        def told(blob: StreamedBlob) -> None:
-            self._heads[blob.reference.token] = blob.head
-            fn(blob)
+    def _streamed(
+        self, fetch: Fetch, references: References
+    ) -> Generator[StreamedBlob, None, None]:
+        with closing(stream_blobs(fetch, references)) as blobs:
+            for blob in blobs:
+                self._heads[blob.reference.token] = blob.head
+                yield blob
 
-        return self._open().each_blob(references, told, **options)
+    def _options(self, compression: str | Compression | None, progress: Progress) -> Fetch:
+        return Fetch(self._open()._storage, Compression.of(compression), progress)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -161,11 +177,11 @@ class FrameBlobs:
         return {**seen, **self._heads}
 
     def _fetch(self, wanted: Sequence[str], progress: Progress, cancel: CancelToken) -> None:
-        from odps_nb.client.blob.head import fetch_blob_head
+        from odps_nb.client.blob.response import fetch_blob_head
         from odps_nb.client.parallel.fan_out import fan_out
 
         connection = self._open()
-        storage = connection.storage
+        storage = connection._storage
         listener = listener_of(progress)
         with ProgressTracker("blobs", f"{len(wanted)} heads", listener=listener) as tracker:
             tracker.plan(items_total=len(wanted))
@@ -187,14 +203,33 @@ def _texts(references: Sequence[Any]) -> list[str | None]:
     return [None if is_missing(one) else reference_of(one).token for one in references]
 
 
-def frame_gallery(
+def column_of_values(
+    connection: Connection, values: Iterable[Any], limit: int | None
+) -> BlobColumn:
+    """Return the blobs of a list or of one column; see `Connection.blobs`."""
+    source = _source_of(values, connection)
+    found = list(plain_values(values))
+    index = getattr(values, "index", None)
+    labels = range(len(found)) if index is None or callable(index) else index
+    title = str(getattr(values, "name", None) or getattr(values, "title", None) or "blobs")
+    return source.gallery(found, labels, len(found) if limit is None else limit, title)
+
+
+def _source_of(column: Any, connection: Connection) -> FrameBlobs:
+    source = getattr(getattr(column, "dtype", None), "source", None)
+    if isinstance(source, FrameBlobs) and source.connection is connection:
+        return source
+    return FrameBlobs(connection)
+
+
+def column_of_frame(
     connection: Connection,
     frame: Any,
     column: str,
     caption: str | Sequence[str] | None,
     limit: int | None,
 ) -> BlobColumn:
-    """Return the blobs of a frame's column as a gallery; see `Connection.gallery`."""
+    """Return the blobs of a frame's column, each with its row; see `Connection.blobs`."""
     names = _column_names(frame)
     beside = [caption] if isinstance(caption, str) else list(caption or ())
     for name in (column, *beside):
@@ -205,9 +240,7 @@ def frame_gallery(
                 code="NoSuchColumn",
                 hint=f"{did_you_mean(str(name), map(str, names))}its columns are: {shown}",
             )
-    source = getattr(getattr(frame[column], "dtype", None), "source", None)
-    if not isinstance(source, FrameBlobs) or source.connection is not connection:
-        source = FrameBlobs(connection)
+    source = _source_of(frame[column], connection)
     blobs: list[Blob] = []
     captions: list[str] = []
     labels: list[Any] = []

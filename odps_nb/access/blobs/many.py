@@ -1,10 +1,10 @@
-"""Fetches many blobs into memory, into files of a folder, or for a function."""
+"""Fetches many blobs into memory, into files of a folder, or one by one as files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,10 @@ from odps_nb.errors import ArgumentError
 from odps_nb.terms import BlobReference, Compression
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob.head import BlobHead
-    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.blob.streamed import StreamedBlob
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.wire.frames import BlobRecord
 
 Reference = str | bytes | BlobReference | Blob
 
@@ -49,59 +49,33 @@ class References:
         self.positions: dict[BlobReference, list[int]] = {}
         """Distinct references in the order of their first position, with all positions of each."""
         self.total: int = 0
-        for value in _plain(values):
+        for value in plain_values(values):
             if not is_missing(value):
                 self.positions.setdefault(reference_of(value), []).append(self.total)
             self.total += 1
 
 
-def _plain(values: Iterable[Any]) -> Iterable[Any]:
+def plain_values(values: Iterable[Any]) -> Iterable[Any]:
     """Return the values of an Arrow column as Python values; anything else unchanged."""
     import pyarrow as pa
 
     kind = type(values).__name__
-    if kind == "DataFrame" or isinstance(values, (str, bytes, pa.Table)):
+    no_list = isinstance(values, (str, bytes)) or not isinstance(values, Iterable)
+    if no_list or kind == "DataFrame" or isinstance(values, pa.Table):
         raise ArgumentError(
             f"a {kind} is not a column of blob references",
             argument="references",
             hint="pass a list of references"
-            if isinstance(values, (str, bytes))
-            else f"pass one column, e.g. values['content'], not a {kind}",
+            if no_list
+            else "name its column: odps.blobs(frame, 'content')",
         )
     return values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else values
 
 
-def iter_records(fetch: Fetch, references: Iterable[Reference]) -> Iterator[BlobRecord]:
-    """Check all references at once; return an iterator of one record per reference, in order."""
-    wanted = [reference_of(one) for one in _plain(references)]
-    return _Records(_records(fetch, wanted), len(wanted))
-
-
-class _Records:
-    """The iterator of `Connection.blobs`, which says what it is; closed early it stops the read."""
-
-    def __init__(self, records: Generator[BlobRecord, None, None], total: int) -> None:
-        self._records, self._total = records, total
-
-    def __iter__(self) -> Iterator[BlobRecord]:
-        return self
-
-    def __next__(self) -> BlobRecord:
-        return next(self._records)
-
-    def close(self) -> None:
-        """Stop the read. Idempotent."""
-        self._records.close()
-
-    def __repr__(self) -> str:
-        many = "blob" if self._total == 1 else "blobs"
-        return (
-            f"<iterator over {self._total:,} {many}: for record in …; odps.gallery(df, column) "
-            "shows them, odps.save_blobs saves them>"
-        )
-
-
-def _records(fetch: Fetch, wanted: Sequence[BlobReference]) -> Generator[BlobRecord, None, None]:
+def iter_records(
+    fetch: Fetch, wanted: Sequence[BlobReference]
+) -> Generator[BlobRecord, None, None]:
+    """Iterate over one record per reference, in order; see `BlobColumn.fetch`."""
     from odps_nb.client.blob.many import iter_blobs
 
     with fetch.tracker(len(wanted)) as tracker:
@@ -119,19 +93,25 @@ def save_blobs(
     references: References,
     folder: str | os.PathLike[str],
     *,
-    file_name: Callable[[int, BlobHead], str | None] | None,
-    overwrite: bool,
+    file_name: Callable[[int, BlobHead], str | None] | None = None,
+    overwrite: bool = False,
 ) -> list[Path | None]:
-    """Write each distinct blob to a file of its own; see `Connection.save_blobs`."""
+    """Write each distinct blob to a file of its own; see `BlobColumn.save`."""
     target = Folder(Path(folder).expanduser(), overwrite=overwrite)
     paths: list[Path | None] = [None] * references.total
 
-    def save(blob: StreamedBlob) -> None:
-        saved = target.save(blob.pieces(), _name_of(blob, file_name))
-        for position in blob.positions:
-            paths[position] = saved
-
-    each_blob(fetch, references, save)
+    with (
+        fetch.tracker(len(references.positions)) as tracker,
+        contextlib.closing(_files(fetch, references, tracker)) as blobs,
+    ):
+        for blob in blobs:
+            try:
+                saved = target.save(blob.pieces(), _name_of(blob, file_name))
+            except Exception as error:
+                _note_place(error, blob.positions[0])
+                raise
+            for position in blob.positions:
+                paths[position] = saved
     return paths
 
 
@@ -147,26 +127,27 @@ def _name_of(blob: StreamedBlob, name: Callable[[int, BlobHead], str | None] | N
     return given or file_name_for(blob.file_name, blob.mime_type, blob.reference.token)
 
 
-def each_blob(fetch: Fetch, references: References, fn: Callable[[StreamedBlob], object]) -> int:
-    """Call ``fn`` with each distinct blob; see `Connection.each_blob`."""
+def stream_blobs(fetch: Fetch, references: References) -> Generator[StreamedBlob, None, None]:
+    """Iterate over each distinct blob as a file; see `BlobColumn.stream`."""
+    with (
+        fetch.tracker(len(references.positions)) as tracker,
+        contextlib.closing(_files(fetch, references, tracker)) as blobs,
+    ):
+        yield from blobs
+
+
+def _files(
+    fetch: Fetch, references: References, tracker: ProgressTracker
+) -> Generator[StreamedBlob, None, None]:
     from odps_nb.client.blob.streamed import iter_streamed_blobs
 
-    with contextlib.ExitStack() as stack:
-        tracker = stack.enter_context(fetch.tracker(len(references.positions)))
-        blobs = iter_streamed_blobs(
-            fetch.storage,
-            references.positions,
-            compression=fetch.compression,
-            tracker=tracker,
-            cancel=fetch.storage.operation(),
-        )
-        for blob in stack.enter_context(contextlib.closing(blobs)):
-            try:
-                fn(blob)
-            except Exception as error:
-                _note_place(error, blob.positions[0])
-                raise
-    return len(references.positions)
+    return iter_streamed_blobs(
+        fetch.storage,
+        references.positions,
+        compression=fetch.compression,
+        tracker=tracker,
+        cancel=fetch.storage.operation(),
+    )
 
 
 def _note_place(error: BaseException, place: int) -> None:

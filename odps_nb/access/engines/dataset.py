@@ -40,7 +40,7 @@ def open_dataset(scan: Scan) -> TableDataset:
     Columns whose Arrow type is known only when rows arrive are left out with a warning, unless the
     plan names them.
     """
-    plan = scan.plan
+    plan = scan._plan
     if scan._reopens is not None:
         raise ArgumentError(
             "a dataset opens a session of its own for each query",
@@ -51,7 +51,7 @@ def open_dataset(scan: Scan) -> TableDataset:
             "a dataset is of the rows of a table, not of its changes",
             hint="use the scan itself: scan.reader(), scan.to_arrow()",
         )
-    schema = scan.table_schema
+    schema = scan._all_columns()
     if not plan.columns:
         kept = columns_with_types(schema, is_readable, "a dataset")
         if len(kept) < len(schema):
@@ -90,7 +90,7 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     """
 
     def __init__(self, scan: Scan, filter: pc.Expression | None = None) -> None:
-        self._scan, self._plan, self._filter = scan, scan.plan, filter
+        self._scan, self._plan, self._filter = scan, scan._plan, filter
         arrow = self._arrow_schema()
         # What Arrow's C++ code makes of this object has no files, and says so when it is read.
         form, nowhere = ds.IpcFileFormat(), LocalFileSystem()
@@ -154,8 +154,11 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
     def _arrow_schema(self, unit: TimeUnit | None = None) -> pa.Schema:
         """Return the columns of the dataset, in the unit of its plan or another one."""
         text = "us" if (unit or self._plan.timestamp_unit) is TimeUnit.MICRO else "ns"
-        binary, zone = self._plan.text.mode is TextMode.BINARY, self._scan.profile.timezone
-        schema = self._scan.table_schema
+        binary, zone = (
+            self._plan.text.mode is TextMode.BINARY,
+            self._scan.connection.profile.timezone,
+        )
+        schema = self._scan._all_columns()
         schema = text_as_binary(schema) if binary else schema
         found = map(schema.find, self._plan.columns or schema.names)
         columns = [column for column in found if column is not None]
@@ -185,10 +188,10 @@ class TableDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no typ
         self, columns: Projection, filter: pc.Expression | None, *, limit: int | None = None
     ) -> Scan | None:
         """Return the read of a query; ``None`` if no partition can have rows for it."""
-        scan, storage, table = self._scan, self._scan.connection.storage, self._plan.table
+        scan, storage, table = self._scan, self._scan.connection._storage, self._plan.table
         plan = plan_query(
             self._plan,
-            scan.table_schema,
+            scan._all_columns(),
             self.schema,
             columns=columns_of(columns, filter, self.schema),
             filter=filter,
@@ -302,7 +305,7 @@ class TableScanner:
         def of_unit(batches: Generator[pa.RecordBatch, None, None]) -> T:
             with closing(self._parts(self._in_unit(scan, batches), columns)) as parts:
                 first = list(islice(parts, 1))  # decides the unit of the session
-                schema = dataset._arrow_schema(scan.session.timestamp_unit)
+                schema = dataset._arrow_schema(scan._opened().timestamp_unit)
                 return collect(chain(first, parts), dataset._check(columns, filter, schema))
 
         return scan._collected(None, lambda _, batches: of_unit(batches), read_ahead=READ_AHEAD)
@@ -314,7 +317,7 @@ class TableScanner:
         schema = None
         with closing(batches):
             for batch in batches:
-                schema = schema or self._dataset._arrow_schema(scan.session.timestamp_unit)
+                schema = schema or self._dataset._arrow_schema(scan._opened().timestamp_unit)
                 yield cast_columns(batch, schema)
 
     def _parts(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from odps_nb.access.elsewhere import profile_from_settings
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.session import ReadSession
+from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.splits import iter_split
 from odps_nb.convert.arrow_schema import require_arrow_types
 from odps_nb.convert.frame_options import FrameOptions
@@ -91,7 +91,7 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
     """Open the session of a scan, and return one task for each of its splits."""
     shown = scan._shown_columns()
     require_arrow_types(shown, "a read in tasks")
-    session, schema, settings = scan.session, scan.arrow_schema, settings_of(scan, storage())
+    session, schema, settings = scan._opened(), scan.arrow_schema, settings_of(scan, storage())
     return [
         SplitTask(
             settings=settings,
@@ -106,5 +106,5 @@ def split_tasks(scan: Scan, storage: Callable[[], StorageClient]) -> list[SplitT
 
 def settings_of(scan: Scan, storage: StorageClient) -> tuple[tuple[str, str], ...]:
     """Return what another process needs to connect as this one does, without keys."""
-    settings = {**scan.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
+    settings = {**scan.connection.profile.as_settings(), "tunnel_endpoint": storage.tunnel_endpoint}
     return tuple(settings.items())

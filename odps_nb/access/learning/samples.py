@@ -127,7 +127,7 @@ def blob_column(text: str | None, schema: TableSchema, table: TableName) -> str:
         raise ArgumentError(
             f"{'.'.join(path)} is inside of a column, and rows have the bytes of whole ones",
             argument="column",
-            hint="read its references as rows, and fetch them with odps.blobs(references)",
+            hint="read its references as rows, and fetch them with odps.blobs(references).fetch()",
         )
     return path[0]
 

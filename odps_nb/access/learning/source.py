@@ -110,19 +110,19 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
     """Open a session of a scan, to read it by row numbers: that of the id unless it has expired."""
     plan, row_filter = _without_condition(scan)
     numbered = _numbered(scan, plan, session_id)
-    session, storage = numbered.session, scan.connection.storage
+    session, storage = numbered._opened(), scan.connection._storage
     if session.row_count is None:
         raise ArgumentError(
             f"the rows of {session.table} have no numbers in a read session",
             hint="write them to another table, e.g. by odps.sql, and read that one",
         )
     require_arrow_types(numbered.schema, "a read for learning")
-    names = scan.plan.columns or numbered.arrow_schema.names
+    names = scan._plan.columns or numbered.arrow_schema.names
     return RowSource(
         settings=settings_of(scan, storage),
         session=replace(session, splits=()),
         schema=pa.schema([numbered.arrow_schema.field(name) for name in names]),
-        connected=lambda: scan.connection.storage,
+        connected=lambda: scan.connection._storage,
         read_ahead=read_ahead,
         partitions=tuple(map(str, plan.partitions)),
         filter=row_filter,
@@ -131,7 +131,7 @@ def open_source(scan: Scan, *, read_ahead: int, session_id: str | None = None) -
 
 
 def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
-    plan = scan.plan
+    plan = scan._plan
     if plan.increment is not None:
         raise ArgumentError(
             "changes have no numbers, by which rows are shuffled",
@@ -140,7 +140,7 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
         )
     if not plan.where:
         return plan, None
-    found = RowFilter.parse(plan.where, scan.table_schema, timezone=plan.timezone)
+    found = RowFilter.parse(plan.where, scan._all_columns(), timezone=plan.timezone)
     columns = plan.columns
     if columns:
         has = {name.casefold() for name in columns}
@@ -150,10 +150,10 @@ def _without_condition(scan: Scan) -> tuple[ReadPlan, RowFilter | None]:
 
 def _numbered(scan: Scan, plan: ReadPlan, session_id: str | None) -> Scan:
     """Return a scan without condition, of the session with that id unless it has expired."""
-    if session_id is None and plan is scan.plan:
+    if session_id is None and plan is scan._plan:
         return scan
     found = scan._replanned(plan, session_id)
     with contextlib.suppress(SessionExpiredError, NotFoundError):
-        found.session  # noqa: B018
+        found._opened()
         return found
     return scan._replanned(plan)

@@ -78,7 +78,7 @@ class _ScanRows:
     @property
     def title(self) -> str:
         """Title of the rows, as shown above the grid."""
-        return str(self._scan.plan.table)
+        return str(self._scan._plan.table)
 
     @property
     def connection(self) -> Connection:
@@ -87,7 +87,7 @@ class _ScanRows:
     @property
     def columns(self) -> tuple[Column, ...]:
         if self._columns is None:
-            scan, known = self._scan, self._scan.table_schema  # a session knows no comments
+            scan, known = self._scan, self._scan._all_columns()  # a session knows no comments
             found = [known.find(column.name) for column in scan._shown_columns()]
             self._columns = tuple(
                 column if one is None else replace(column, comment=one.comment)
@@ -107,16 +107,16 @@ class _ScanRows:
 
     def page(self, start: int, rows: int, cancel: CancelToken) -> Batches:
         """Fetch rows by number: one request. Beyond the end there are none."""
-        token = self.connection.storage.operation(cancel)
+        token = self.connection._storage.operation(cancel)
         return self._scan._in_reach(lambda: self._numbered(start, rows, token), None, token)
 
     def _numbered(self, start: int, rows: int, token: CancelToken) -> Batches:
         scan = self._scan
-        session, total = scan.session, scan.row_count or 0
+        session, total = scan._opened(), scan.row_count or 0
         part = RowRangeSplit(start, max(0, min(rows, total - start)))
         if not part.count:
             return
-        storage = self.connection.storage
+        storage = self.connection._storage
         batches = iter_split(storage, session, part, max_batch_bytes=MIN_BATCH_BYTES, cancel=token)
         with closing(batches):
             for batch in batches:
@@ -125,7 +125,7 @@ class _ScanRows:
     def every(self, *, ahead: int = READ_AHEAD, progress: Progress = False) -> Batches:
         """Read all rows, buffering at most ``ahead`` bytes; `stop` ends it."""
         # of its own, so that `stop` ends no read of a twin
-        self._running = self._scan._copy(self._scan.plan, self._scan._session)
+        self._running = self._scan._copy(self._scan._plan, self._scan._session)
         return self._running.batches(workers=READERS, read_ahead=ahead, progress=progress)
 
     def found(self, where: str | None, begin: RowPlace = START) -> Generator[Placed, None, None]:
@@ -145,13 +145,13 @@ class _ScanRows:
         return self._placed(self._running, begin)
 
     def _placed(self, scan: Scan, begin: RowPlace) -> Generator[Placed, None, None]:
-        if scan.plan.limit is not None:
+        if scan._plan.limit is not None:
             some = scan.batches(workers=READERS, read_ahead=READ_AHEAD, progress=False)
             with closing(some):
                 for batch in some:
                     yield START, batch
             return
-        storage = self.connection.storage
+        storage = self.connection._storage
         token = storage.operation()
 
         def placed() -> Generator[Placed, None, None]:
@@ -171,20 +171,20 @@ class _ScanRows:
         self._filtered(where)
 
     def _filtered(self, where: str) -> ReadPlan:
-        plan = self._scan.plan
+        plan = self._scan._plan
         if plan.limit is not None:
             raise ArgumentError(
                 "rows of a read with a limit cannot be filtered further",
                 hint="explore the table, or a read without limit=",
             )
         both = f"({plan.where}) and ({where})" if plan.where else where
-        schema = self._scan.table_schema
+        schema = self._scan._all_columns()
         RowFilter.parse(both, schema, timezone=plan.timezone)  # refused before anything is sent
         return replace(plan, where=both, schema=schema)
 
     def ordered(self, column: str, *, descending: bool, where: str | None) -> Rows:
         """Run a SQL job and return the first `MAX_SORTED` rows of the order."""
-        plan = self._scan.plan
+        plan = self._scan._plan
         if plan.limit is not None or plan.increment is not None:
             raise ArgumentError(
                 "only whole tables and partitions can be sorted",
@@ -199,7 +199,7 @@ class _ScanRows:
 
     def code(self, where: str | None) -> str:
         """Return Python code that reads the same rows."""
-        plan = self._scan.plan
+        plan = self._scan._plan
         both = [one for one in (plan.where, where) if one]
         condition = " and ".join(f"({one})" for one in both) if len(both) > 1 else "".join(both)
         said = [
@@ -215,8 +215,8 @@ class _ScanRows:
 
     def narrowed(self, columns: int) -> Rows:
         """Return the rows with their first columns only."""
-        plan, kept = self._scan.plan, self.columns[:columns]
-        schema = self._scan.table_schema
+        plan, kept = self._scan._plan, self.columns[:columns]
+        schema = self._scan._all_columns()
         made = replace(
             plan,
             columns=tuple(column.name for column in kept),
@@ -231,7 +231,7 @@ class _ScanRows:
 
     def renewed(self) -> Rows:
         """Return the rows as they are now, after a session has expired."""
-        return _ScanRows(Scan(self.connection, self._scan.plan), self._columns)
+        return _ScanRows(Scan(self.connection, self._scan._plan), self._columns)
 
     def stop(self) -> None:
         """Cancel what is being read, from any thread."""
@@ -287,7 +287,7 @@ class _ResultRows:
 
     def _numbered(self, start: int, rows: int, cancel: CancelToken) -> Batches:
         result, connection = self._readable, self.connection
-        session = result.session
+        session = result._open(None)
         part = RowRangeSplit(start, max(0, min(rows, result.row_count - start)))
         if not part.count:
             return
@@ -295,7 +295,7 @@ class _ResultRows:
         def begin() -> Batches:
             text, unit = result._text, result._time_unit
             return iter_result_rows(
-                connection.storage, session, part, text=text, unit=unit, cancel=cancel
+                connection._storage, session, part, text=text, unit=unit, cancel=cancel
             )
 
         with closing(result._in_reach(begin, None, None)) as batches:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from odps_nb.access.checks import check_columns, check_count, check_partition
-from odps_nb.client.read.checks import asks_for_micro
 from odps_nb.client.read.preview import fetch_preview
+from odps_nb.client.read.resume import asks_for_micro
 from odps_nb.convert.references import present_batch
 from odps_nb.errors import AccessDeniedError, ConversionError, FramingError, InvalidRequestError
 from odps_nb.schema import text_as_binary
@@ -53,7 +53,7 @@ def preview_rows(
         partition=specs[0] if specs and specs[0].items else None,
         columns=() if columns is None else names,
     )
-    storage = table.connection.storage
+    storage = table.connection._storage
     expected = [column for name in names if (column := schema.find(name)) is not None]
     shown = text_as_binary(schema) if text.mode is TextMode.BINARY else schema
     try:

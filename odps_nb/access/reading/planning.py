@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from odps_nb.access.binding.text import bind
 from odps_nb.access.checks import check_columns, check_count, check_text
 from odps_nb.access.partitions import choose_partitions
-from odps_nb.client.read.increments import CHANGE, Increment
+from odps_nb.client.read.increments import CHANGE, Bound, plan_increment
 from odps_nb.client.read.plan import ReadPlan
 from odps_nb.errors import ArgumentError
 from odps_nb.filters.row_filter import RowFilter
@@ -37,19 +37,36 @@ class ReadOptions:
     timestamp_unit: TimeUnit | None = None
     text: str | TextMode | None = None
     char_padding: bool = False
+    since: Bound | None = None
+    until: Bound | None = None
+    changes: bool = False
 
 
 def plan_read(
     table: TableName,
     fetch_schema: Callable[[], TableSchema],
+    fetch_key: Callable[[], Sequence[str]],
     options: ReadOptions,
     storage: StorageClient,
     *,
     timezone: str = "UTC",
-    increment: Increment | None = None,
 ) -> ReadPlan:
-    """Return the plan of a read, for every front end; fetches the schema only to check names."""
+    """Return the plan of a read, for every front end.
+
+    Fetches the schema only to check names, and the primary key only for an incremental read.
+    """
     columns, where, partitions = options.columns, options.where, options.partitions
+    increment = None
+    if options.since is not None or options.until is not None or options.changes:
+        names = fetch_schema().names
+        increment = plan_increment(
+            options.since,
+            options.until,
+            changes=options.changes,
+            keyed=bool(fetch_key()),
+            names=names,
+        )
+        columns = names if columns is None else columns
     if columns is not None and not isinstance(columns, Sized):
         raise ArgumentError(
             f"columns is a {type(columns).__name__}", hint="pass a list of the names of columns"

@@ -10,8 +10,7 @@ from odps_nb.access.checks import check_overwrite, check_partition
 from odps_nb.access.writing.columns import check_same_partitions, columns_of, partitioned
 from odps_nb.access.writing.rows import WriteOptions, write_data
 from odps_nb.client.catalog import table_exists
-from odps_nb.client.sql.definitions import TableOptions
-from odps_nb.client.table_changes import create_table, drop_table
+from odps_nb.client.sql.definitions import TableOptions, create_table, drop_table
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import TableName
@@ -88,7 +87,7 @@ def create_and_write(
             argument="if_not_exists",
             hint=f"odps.table({table.name.table!r}).write(data, create=True) adds them",
         )
-    storage = table.connection.storage
+    storage = table.connection._storage
     columns, rows = columns_of(data, index=options.index)
     schema = partitioned(columns, partitioned_by, options.partition)
     options = replace(options, partition=check_partition(options.partition, schema, table.name))
@@ -115,7 +114,7 @@ def write_table(
         raise ArgumentError(
             "partitioned_by= is given without create=True", argument="partitioned_by"
         )
-    if create and not table_exists(table.connection.storage, table.name):
+    if create and not table_exists(table.connection._storage, table.name):
         return create_and_write(table, data, partitioned_by, TableOptions(), options)
     schema = schema_of_target(table)
     check_same_partitions(partitioned_by, schema, table.name)

@@ -23,7 +23,7 @@ from odps_nb.access.writing.sources import (
     require_partition_columns,
 )
 from odps_nb.client.catalog import table_exists
-from odps_nb.client.table_changes import create_table
+from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import fit_batch, match_columns
 from odps_nb.convert.fitting.conversions import Conversions
 from odps_nb.convert.generated import fill_generated
@@ -55,9 +55,9 @@ _HEAD = 64 * 2**10
 
 
 def write_files(files: Files, table: Table, options: WriteOptions, *, create: bool) -> Receipt:
-    """Write all files, one row each; see `Connection.write_files`."""
+    """Write all files, one row each; see `Table.write_files`."""
     count, size = files.check()
-    storage = table.connection.storage
+    storage = table.connection._storage
     if not create or table_exists(storage, table.name):
         return _write(files, count, size, table, options)
     make_table(table, options)
@@ -68,7 +68,7 @@ def write_files(files: Files, table: Table, options: WriteOptions, *, create: bo
 def make_table(table: Table, options: WriteOptions) -> None:
     """Create the table of the files, partitioned by the keys of the partition."""
     schema = partitioned(schema_of(FILE_COLUMNS), None, options.partition)
-    create_table(table.connection.storage, table.name, schema)
+    create_table(table.connection._storage, table.name, schema)
     table.reload()
 
 

@@ -61,7 +61,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderFiles:
-    """The files of a folder, sorted by path within each folder; see `Connection.write_files`."""
+    """The files of a folder, sorted by path within each folder; see `Table.write_files`."""
 
     folder: Path
     patterns: Sequence[str] = ("*",)

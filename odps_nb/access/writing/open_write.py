@@ -47,7 +47,7 @@ def open_write(
     conversions: Conversions,
 ) -> OpenWrite:
     """Begin a write session, or resume one opened elsewhere; see ``Table.open_write``."""
-    storage = table.connection.storage
+    storage = table.connection._storage
     token = storage.operation()
     if session is None:
         made = open_write_session(
@@ -111,7 +111,7 @@ class OpenWrite:
 
     def check(self) -> None:
         """Raise unless the session is open on the service and has the partition given here."""
-        storage = self._table.connection.storage
+        storage = self._table.connection._storage
         status = (fetch_write_state(storage, self._session.ref).status or "").upper()
         if status in (SessionStatus.COMMITTED.value, "ABORTED"):
             raise StateError(f"the write session {self.session_id} is {status.lower()}")
@@ -198,7 +198,7 @@ class OpenWrite:
             The outcome is unknown: no response came, and the status cannot be fetched either.
         """
         self._require_open()
-        storage, ref = self._table.connection.storage, self._session.ref
+        storage, ref = self._table.connection._storage, self._session.ref
         receipts = [*self._close_all(), *(streams or ())]
         wanted = dict(_pair(one) for one in receipts)
         closed = dict(fetch_write_state(storage, ref).streams)

@@ -43,7 +43,7 @@ class Remainder:
 
     def drop(self, storage: StorageClient, written: Iterable[PartitionSpec]) -> None:
         """Drop the partitions that got no row, one statement each; called after the commit."""
-        from odps_nb.client.table_changes import drop_partition
+        from odps_nb.client.sql.definitions import drop_partition
 
         kept = {_loose(spec) for spec in written}
         rest = [spec for spec in self.partitions if _loose(spec) not in kept]

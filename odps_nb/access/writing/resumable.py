@@ -54,9 +54,9 @@ _OLD = 30 * 86400.0  # seconds
 def write_files_resumable(
     files: FolderFiles, table: Table, options: WriteOptions, *, create: bool
 ) -> Receipt:
-    """Write what an earlier call has not, and commit all once; see `Connection.write_files`."""
+    """Write what an earlier call has not, and commit all once; see `Table.write_files`."""
     files.check()
-    if create and not table_exists(table.connection.storage, table.name):
+    if create and not table_exists(table.connection._storage, table.name):
         make_table(table, options)
     target, options = checked(table, options)
     service = table.connection.profile
@@ -66,7 +66,7 @@ def write_files_resumable(
         open_journal(*key, *files.key()) as journal,
         ProgressTracker("write", str(table.name), listener=listener) as tracker,
     ):
-        token = table.connection.storage.operation(options.cancel)
+        token = table.connection._storage.operation(options.cancel)
         upload = _Upload(table, target, list(files), options, journal, tracker, token)
         if (receipt := upload.begin(journal.read())) is not None:
             return receipt
@@ -111,7 +111,7 @@ class _Upload:
                 return self._receipt(ref, sizes, resumed=len(sizes))
         if self.session is None:
             opened = open_write_session(
-                self.table.connection.storage,
+                self.table.connection._storage,
                 self.table.name,
                 partition=self.options.partition,
                 overwrite=bool(self.options.overwrite),
@@ -125,7 +125,7 @@ class _Upload:
 
     def _is_committed(self, ref: WriteSessionRef, noted: Noted) -> bool:
         """Whether an earlier call committed its session; resume one that is open."""
-        storage = self.table.connection.storage
+        storage = self.table.connection._storage
         try:
             state = fetch_write_state(storage, ref, tracker=self.tracker)
             status = (state.status or "").upper()

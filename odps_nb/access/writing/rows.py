@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odps_nb.access.table import Table
-    from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
+    from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class _Write:
     def run(self, given: WriteInput) -> Receipt:
         from odps_nb.client.write.session import open_write_session
 
-        began, storage = time.monotonic(), self.table.connection.storage
+        began, storage = time.monotonic(), self.table.connection._storage
         self.tracker.plan(rows_total=given.rows, bytes_total=given.blob_bytes or None)
         token = storage.operation(self.options.cancel)
         remainder = Remainder.of(storage, self.target, self.options.overwrite)
@@ -171,12 +171,11 @@ class _Write:
     def _lane(
         self, session: WriteSessionRef, name: str, chunks: Iterable[Chunk], token: CancelToken
     ) -> Iterator[_Written]:
-        from odps_nb.client.write.session import open_write_stream
+        from odps_nb.client.write.stream import WriteStream
 
         connection = self.table.connection
-        with open_write_stream(
-            connection.storage, session, name, tracker=self.tracker, cancel=token
-        ) as stream:
+        opened = WriteStream(connection._storage, session, name, tracker=self.tracker, cancel=token)
+        with opened.start() as stream:
             uploader = CellUploader(stream, self.target, connection)
             stamp = Stamp() if self.options.change is None else self.options.change.stamp
             named: set[PartitionSpec] = set()

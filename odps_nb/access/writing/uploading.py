@@ -24,8 +24,9 @@ from odps_nb.terms import PartitionSpec
 
 if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
+    from odps_nb.client.blob.upload import BlobItem
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.write.session import BlobItem, WriteStream
+    from odps_nb.client.write.stream import WriteStream
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ def _find_key(table: Table) -> tuple[str, ...]:
 
     if table.primary_key:
         return table.primary_key
-    with open_write_session(table.connection.storage, table.name) as session:
+    with open_write_session(table.connection._storage, table.name) as session:
         schema = session.write_schema
         if takes_operation(schema) and schema.key_columns:
             return schema.key_columns

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from odps_nb.client.auth import sources
+from odps_nb.client.auth.accounts import Account, CredentialsLike
 from odps_nb.client.auth.renewal import CredentialSource, from_process
 from odps_nb.client.blob_cache import cache_limit
 from odps_nb.client.options import OPTION_FIELDS, ClientOptions
@@ -46,7 +47,8 @@ class Profile:
         A program, with its arguments, that prints the keys as JSON; run without a shell when
         keys are needed and again before they end. See `odps_nb.client.auth.renewal`.
     credentials
-        A function without arguments that returns the keys as a mapping, instead of a program.
+        The same as one value, such as `odps_nb.AccessKey` or `odps_nb.StsToken`; or a function that
+        returns the keys as a mapping.
     tunnel_endpoint
         Base of the Storage API; ``None``: fetched from the service when first needed.
     region
@@ -88,7 +90,7 @@ class Profile:
     app_id: str | None = None
     app_key: str | None = field(default=None, repr=False)
     credential_process: str | None = field(default=None, repr=False)
-    credentials: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
+    credentials: CredentialsLike | None = field(default=None, repr=False)
     schema: str | None = None
     tunnel_endpoint: str | None = None
     region: str | None = None
@@ -102,6 +104,8 @@ class Profile:
 
     def __post_init__(self) -> None:
         missing = [option for option in ("endpoint", "project") if not getattr(self, option)]
+        if isinstance(self.credentials, Account):
+            self._expand(self.credentials)
         object.__setattr__(self, "_source", self._make_source())
         if not self.bearer_token and self._source is None:
             missing += [
@@ -116,7 +120,8 @@ class Profile:
             raise ConfigError(
                 "an application has both an id and a key",
                 option="app_id",
-                hint="set app_id= and app_key=",
+                hint="set ODPS_APP_ID and ODPS_APP_KEY, or pass app=odps_nb.AccessKey(id, key) in "
+                "credentials=",
             )
         if self.timezone is not None:
             _check_zone(self.timezone)
@@ -135,16 +140,27 @@ class Profile:
             )
         TableName(project=self.project, schema=self.schema, table="t")  # refuses what is no name
 
+    def _expand(self, account: Account) -> None:
+        """Set the fields that ``credentials`` stands for."""
+        if any(getattr(self, name) for name in sources.CREDENTIAL_FIELDS if name != "credentials"):
+            raise _excluded()
+        object.__setattr__(self, "credentials", None)
+        for name, value in account._as_settings().items():
+            object.__setattr__(self, name, value)
+
     def _make_source(self) -> CredentialSource | None:
         given = any((self.access_id, self.access_key, self.sts_token, self.bearer_token))
         command, ask = self.credential_process, self.credentials
         if sum(map(bool, (given, command, ask))) > 1:
-            raise ConfigError(
-                "keys, credentials and credential_process exclude each other",
-                option="credentials",
-                hint="keep one of them",
-            )
+            raise _excluded()
         if ask is not None:
+            if isinstance(ask, Account) or not callable(ask):
+                raise ConfigError(
+                    "credentials is neither a function nor one of the kinds of credentials",
+                    option="credentials",
+                    hint="pass odps_nb.AccessKey(…), StsToken(…), BearerToken(…), "
+                    "CredentialProcess(…), or a function that returns the keys",
+                )
             return CredentialSource(ask, "the function for credentials")
         if command:
             return CredentialSource(lambda: from_process(command), "the credential process")
@@ -252,6 +268,8 @@ class Profile:
         """
         keywords = hidden(keywords)
         settings = sources.from_pyodps(entry)
+        if keywords.get("credentials"):
+            settings = _without_account(settings)
         settings.update((key, value) for key, value in keywords.items() if value is not None)
         return cls._of(settings)
 
@@ -305,6 +323,19 @@ class Profile:
 
 
 Profile.__init__ = hides_secrets(Profile.__init__)  # type: ignore[method-assign]
+
+
+def _without_account(settings: Mapping[str, Any]) -> Hidden:
+    """Return the settings apart from credentials."""
+    return hidden((k, v) for k, v in settings.items() if k not in sources.CREDENTIAL_FIELDS)
+
+
+def _excluded() -> ConfigError:
+    return ConfigError(
+        "keys, credentials and credential_process exclude each other",
+        option="credentials",
+        hint="keep one of them",
+    )
 
 
 def _merged(order: list[dict[str, Any]], name: str | None) -> dict[str, Any]:

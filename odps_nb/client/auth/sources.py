@@ -246,7 +246,7 @@ def from_pyodps(entry: Any) -> dict[str, Any]:
             raise ConfigError(
                 f"the account of this ODPS object ({type(account).__name__}) gives no key",
                 option="access_key",
-                hint="connect with access_id= and access_key=, sts_token= or bearer_token=",
+                hint="pass credentials=odps_nb.AccessKey(…), StsToken(…) or BearerToken(…)",
             )
         settings["bearer_token"] = token
     return hidden((key, value) for key, value in settings.items() if value)

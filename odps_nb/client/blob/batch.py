@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events
+from odps_nb.client.blob.response import MAX_BLOB, WORTH_READING, DeliveredPrefix, blob_events
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
@@ -24,9 +24,6 @@ from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference, Compression, shorten
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobEvent, BlobRecord, BlobStart
-
-WORTH_READING = 1 << 16
-"""Bytes that are read to the end of a response sooner than a new connection is made."""
 
 
 class BlobPart(NamedTuple):
@@ -52,7 +49,6 @@ class _Answer:
     framed: bool
     doubled: bool  # one reference, asked for twice to get it in a frame
     start: BlobStart | None = None  # of the blob that is being read
-    told: int = 0  # wire bytes that the tracker knows of
 
 
 class BlobBatch:
@@ -77,7 +73,8 @@ class BlobBatch:
     ) -> None:
         self._storage, self._references, self._places = storage, references, places
         self._compression, self._max_blob, self._framed = compression, max_blob, framed
-        self._piece, self._tracker, self._cancel = piece, tracker, cancel
+        self._tracker = tracker or ProgressTracker("blobs", f"{len(references)} blobs")
+        self._piece, self._cancel = piece, cancel
         self._unique = list(dict.fromkeys(references))
         self._window = len(self._unique)  # references of one request
         self._done = 0
@@ -101,8 +98,7 @@ class BlobBatch:
                     left[reference] -= 1
                     if left[reference]:
                         kept[reference] = record
-                    if self._tracker is not None:
-                        self._tracker.add(items=1)
+                    self._tracker.add(items=1)
                     yield record
                     self._attempts.progressed()  # the consumer's time was not spent on tries
             finally:
@@ -117,7 +113,7 @@ class BlobBatch:
             try:
                 while self._done < len(self._unique):
                     part = self.next_part()
-                    if part.is_last and self._tracker is not None:
+                    if part.is_last:
                         self._tracker.add(items=1)
                     yield part
                     self._attempts.progressed()
@@ -256,14 +252,11 @@ class BlobBatch:
 
     def _part(self, answer: _Answer, start: BlobStart, data: bytes, *, is_last: bool) -> BlobPart:
         verified = is_last and (answer.framed or answer.response.is_delimited)
-        if self._tracker is not None:
-            wire = answer.response.wire_bytes
-            self._tracker.add(
-                wire_bytes=wire - answer.told,
-                decoded_bytes=len(data),
-                verified_bytes=self._delivered.size + len(data) if verified else 0,
-            )
-            answer.told = wire
+        self._tracker.add(
+            wire_bytes=answer.response.untold(),
+            decoded_bytes=len(data),
+            verified_bytes=self._delivered.size + len(data) if verified else 0,
+        )
         return BlobPart(data, start, is_last, verified, answer.response.request_id)
 
     def _finish(self, answer: _Answer, length: int) -> None:

@@ -6,20 +6,97 @@ connection the blob is requested again: bytes delivered before are compared and 
 
 from __future__ import annotations
 
+import io
+from abc import abstractmethod
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from odps_nb.client.blob.batch import unknown_blob
-from odps_nb.client.blob.piece_file import PieceFile
 from odps_nb.client.blob.response import MAX_BLOB, DeliveredPrefix, blob_events, raw_size
 from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.errors import NotFoundError, OdpsNbError
+from odps_nb.errors import NotFoundError, OdpsNbError, StateError
 from odps_nb.http.transport import HttpResponse
 from odps_nb.terms import BlobReference, Compression, format_bytes
 from odps_nb.wire.calls import ReadBlobs
 from odps_nb.wire.frames import BlobData, BlobEvent
+
+
+class PieceFile(io.RawIOBase):
+    """Base class of binary files whose bytes arrive in pieces, front to back; holds one piece.
+
+    Unlike other raw files, `read` gives fewer bytes than asked for only at the end.
+    """
+
+    when_closed: ClassVar[str] = "open it again"
+    """Hint of the error when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._piece = memoryview(b"")
+        self._at = 0  # bytes that were read
+
+    @abstractmethod
+    def _next_piece(self) -> bytes | memoryview | None:
+        """Return the next piece, which may be empty; ``None`` at the end."""
+
+    def readable(self) -> bool:
+        """Return ``True``."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were read."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer``, unless the blob ends first; return the number of bytes."""
+        view = memoryview(buffer).cast("B")
+        at = 0
+        while at < len(view) and self._load():
+            part = self._piece[: len(view) - at]
+            view[at : at + len(part)] = part
+            self._piece = self._piece[len(part) :]
+            at += len(part)
+            self._at += len(part)
+        return at
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return ``size`` bytes, fewer only at the end; the rest when negative or ``None``."""
+        if size is None or size < 0:
+            return self.readall()
+        buffer = bytearray(size)
+        count = self.readinto(buffer)
+        del buffer[count:]
+        return bytes(buffer)
+
+    def readall(self) -> bytes:
+        """Return all that is left."""
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """Iterate over what is left, in pieces as they arrive."""
+        while self._load():
+            piece, self._piece = self._piece, memoryview(b"")
+            self._at += len(piece)
+            yield bytes(piece)
+
+    def close(self) -> None:
+        """Drop what was not read. Idempotent."""
+        self._piece = memoryview(b"")
+        super().close()
+
+    def _load(self) -> bool:
+        """Load the next piece if none is left; return ``False`` at the end."""
+        if self.closed:
+            raise StateError("the blob is closed", hint=self.when_closed)
+        while not self._piece:
+            piece = self._next_piece()
+            if piece is None:
+                return False
+            self._piece = memoryview(piece)
+        return True
 
 
 class BlobFile(PieceFile):
@@ -39,11 +116,11 @@ class BlobFile(PieceFile):
     ) -> None:
         super().__init__()
         self._storage, self._request, self._attempts = storage, request, attempts
-        self._max_blob, self._tracker = max_blob, tracker
+        self._max_blob = max_blob
+        self._tracker = tracker or ProgressTracker("blobs", attempts.what)
         self._response: HttpResponse | None = None
         self._events: Iterator[BlobEvent] = iter(())
         self._delivered = DeliveredPrefix()  # verified bytes, those in the piece included
-        self._told = 0  # wire bytes that the tracker knows of
         self.reference: BlobReference = request.references[0]
         """The reference of this blob."""
         self.size: int | None = None
@@ -80,7 +157,7 @@ class BlobFile(PieceFile):
     def _open(self) -> None:
         self._drop()  # of an attempt that failed after its response had come
         response = self._storage.open(self._request, attempts=self._attempts)
-        self._response, self._told = response, 0
+        self._response = response
         self._events = blob_events(response, 1, max_blob=self._max_blob)
         self.size = raw_size(response)
         self._delivered.restart()
@@ -115,15 +192,12 @@ class BlobFile(PieceFile):
         response, self._ended, self.size = self._response, True, self._delivered.size
         self.verified = response is not None and response.is_delimited
         self._tell(0)
-        if self._tracker is not None:
-            self._tracker.add(items=1, verified_bytes=self.size if self.verified else 0)
+        self._tracker.add(items=1, verified_bytes=self.size if self.verified else 0)
         self._drop()
 
     def _tell(self, decoded: int) -> None:
-        if self._tracker is not None and self._response is not None:
-            wire = self._response.wire_bytes
-            self._tracker.add(wire_bytes=wire - self._told, decoded_bytes=decoded)
-            self._told = wire
+        if self._response is not None:
+            self._tracker.add(wire_bytes=self._response.untold(), decoded_bytes=decoded)
 
     def _drop(self) -> None:
         response, self._response = self._response, None

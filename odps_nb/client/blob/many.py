@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 from odps_nb.client.blob.batch import BlobBatch
-from odps_nb.client.blob.file import BlobFile, open_blob
 from odps_nb.client.blob.response import MAX_BLOB
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
@@ -20,16 +19,6 @@ from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, fan_out
 from odps_nb.errors import NotFoundError, ProtocolError
 from odps_nb.terms import BlobReference, Compression
 from odps_nb.wire.frames import BlobRecord
-
-__all__ = [
-    "MAX_BLOB",
-    "BlobFile",
-    "BlobRecord",
-    "iter_blobs",
-    "iter_blobs_or_errors",
-    "open_blob",
-    "plan_batches",
-]
 
 BATCH_COUNT = 256
 BLOB_WORKERS = 4

@@ -4,24 +4,89 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.blob.file import BlobFile, open_blob
-from odps_nb.client.blob.spool import MEMORY, Spool
-from odps_nb.errors import ChecksumError, LimitExceededError, StateError, TruncatedError
+from odps_nb.client.blob_cache import CachedBlob
+from odps_nb.errors import (
+    ChecksumError,
+    ConfigError,
+    LimitExceededError,
+    StateError,
+    TruncatedError,
+)
 from odps_nb.lifetime import Home
 from odps_nb.terms import BlobReference, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob_cache import BlobCache, CachedBlob
+    from odps_nb.client.blob_cache import BlobCache
     from odps_nb.client.calls.storage import StorageClient
+
+MEMORY = 8 << 20
+"""Bytes of a blob that stay in memory; with one more, all of it is in a file."""
+_PIECE = 1 << 20
+
+
+class Spool(CachedBlob):
+    """Bytes that arrive front to back: some in memory, more in an unnamed file."""
+
+    def __init__(self, *, memory: int = MEMORY) -> None:
+        super().__init__(io.BytesIO(), 0)
+        self._memory = memory
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether they are in a file."""
+        return not isinstance(self._file, io.BytesIO)
+
+    def append(self, piece: bytes) -> None:
+        """Add bytes; after an error or an interrupt none of them is there."""
+        try:
+            if not self.on_disk and self.size + len(piece) > self._memory:
+                self._move()
+            self._file.seek(self.size)
+            _write(self._file, piece)
+        except OSError as error:
+            raise ConfigError(
+                f"a blob cannot be kept in a temporary file: {error.strerror}",
+                option="TMPDIR",
+                hint="free some space, or set TMPDIR to a folder with space for the whole blob",
+            ) from error
+        self.size += len(piece)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Iterate over all bytes."""
+        for place in range(0, self.size, _PIECE):
+            piece = bytearray(min(_PIECE, self.size - place))
+            self.read_at(place, memoryview(piece))
+            yield bytes(piece)
+
+    def _move(self) -> None:
+        # unbuffered: a forked child would write the rest of a buffer again
+        file = tempfile.TemporaryFile(prefix="odps-nb-", buffering=0)  # noqa: SIM115  closed by close()
+        try:
+            assert isinstance(self._file, io.BytesIO)  # it is moved once
+            with self._file.getbuffer() as held:
+                _write(file, held[: self.size])
+        except BaseException:
+            file.close()
+            raise
+        self._file.close()
+        self._file = file
+
+
+def _write(file: io.BytesIO | io.FileIO, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
 
 RECEIVE_BUFFER = 128 << 10
 """Bytes that the kernel may receive ahead, while not all of the blob is wanted."""
 _AHEAD = 64 << 10  # fetched with what was asked for: the end of a file is not always read
-_PIECE = 1 << 20
 
 
 class SeekableBlob(io.RawIOBase):
@@ -41,7 +106,7 @@ class SeekableBlob(io.RawIOBase):
     def __init__(
         self,
         reference: BlobReference,
-        kept: Spool | CachedBlob,
+        kept: CachedBlob,
         *,
         fetch: Callable[[], BlobFile] | None = None,
         ask_size: Callable[[], int] | None = None,

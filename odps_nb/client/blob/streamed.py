@@ -11,9 +11,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from odps_nb.client.blob.batch import BlobBatch, BlobPart
-from odps_nb.client.blob.head import BlobHead, head_of
-from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS, MAX_BLOB
-from odps_nb.client.blob.piece_file import PieceFile
+from odps_nb.client.blob.file import PieceFile
+from odps_nb.client.blob.many import BATCH_COUNT, BLOB_WORKERS
+from odps_nb.client.blob.response import MAX_BLOB, BlobHead, head_of
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient

@@ -13,7 +13,7 @@ import io
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -23,7 +23,7 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker, Sending
 from odps_nb.client.calls.responses import CallUpload
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.errors import ArgumentError, ChecksumError, FramingError
-from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
+from odps_nb.terms import BlobReference, Compression, PartitionSpec
 from odps_nb.wire.calls import WriteBlob, WriteBlobAnswer, WriteBlobBatch
 from odps_nb.wire.codings import Encoder, encoder
 from odps_nb.wire.frames import FrameEncoder, FrameHeader
@@ -183,22 +183,18 @@ class BlobUploader:
     """Uploads blobs of one column into a write stream."""
 
     storage: StorageClient
-    table: TableName
-    session_id: str
-    stream_id: str
-    version: int
+    stream: Mapping[str, Any]
+    """What each request says of the write stream: table, session, id, version, route token."""
     partition: PartitionSpec
     column_id: int
-    route_token: str | None = None
     compression: Compression = Compression.NONE
-    tracker: ProgressTracker | None = field(repr=False, default=None)
+    tracker: ProgressTracker = field(repr=False)
     cancel: CancelToken | None = field(repr=False, default=None)
 
     def upload(self, items: Iterable[BlobItem]) -> list[BlobReference]:
         """Upload blobs and return one reference each, in order."""
         self.partition.checked()
-        if self.tracker is not None:
-            self.tracker.phase(Phase.UPLOADING)
+        self.tracker.phase(Phase.UPLOADING)
         references: list[BlobReference] = []
         with contextlib.ExitStack() as files:
             for group in _groups(_checked(_source(item, files)) for item in items):
@@ -210,19 +206,13 @@ class BlobUploader:
     def _send(self, group: list[_Source]) -> tuple[BlobReference, ...]:
         """Upload one group in one request, with retries: a blob uploaded twice does no harm."""
         attempts = self.storage.attempts(
-            f"TableWriteBlob of {len(group)} blobs into stream {self.stream_id} of {self.table}",
+            f"TableWriteBlob of {len(group)} blobs into stream {self.stream['stream_id']} "
+            f"of {self.stream['table']}",
             tracker=self.tracker,
             cancel=self.cancel,
         )
         alone = len(group) == 1 and group[0].is_bare
-        stream: dict[str, Any] = {
-            "table": self.table,
-            "session_id": self.session_id,
-            "stream_id": self.stream_id,
-            "stream_version": self.version,
-            "compression": self.compression,
-            "route_token": self.route_token,
-        }
+        stream = {**self.stream, "compression": self.compression}
         request: WriteBlob | WriteBlobBatch = (
             WriteBlob(partition=self.partition, column_id=self.column_id, **stream)
             if alone
@@ -231,7 +221,7 @@ class BlobUploader:
 
         def once() -> tuple[Sending, WriteBlobAnswer]:
             sending = Sending()
-            with self._shown(sending):
+            with self.tracker.sending(sending):
                 with self.storage.upload(request, attempts=attempts) as upload:
                     body = _Body(upload, self.compression, sending)
                     answer = body.single(group[0]) if alone else body.frames(group, self._header)
@@ -241,9 +231,6 @@ class BlobUploader:
         sending, answer = attempts.run(once, idempotent=True)
         self._tell(sending.wire_bytes, group, compared=not alone or answer.md5 is not None)
         return answer.references
-
-    def _shown(self, sending: Sending) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.tracker is None else self.tracker.sending(sending)
 
     def _header(self, source: _Source) -> FrameHeader:
         return FrameHeader(
@@ -268,16 +255,15 @@ class BlobUploader:
 
     def _tell(self, wire_bytes: int, group: list[_Source], *, compared: bool) -> None:
         """Count blobs as progress; ``compared``: the server compared checksums, or sent its own."""
-        if self.tracker is not None:
-            size = sum(source.size for source in group)
-            self.tracker.add(
-                items=len(group),
-                item_bytes=size,
-                wire_bytes=wire_bytes,
-                decoded_bytes=size,
-                complete_bytes=0 if compared else size,
-                verified_bytes=size if compared else 0,
-            )
+        size = sum(source.size for source in group)
+        self.tracker.add(
+            items=len(group),
+            item_bytes=size,
+            wire_bytes=wire_bytes,
+            decoded_bytes=size,
+            complete_bytes=0 if compared else size,
+            verified_bytes=size if compared else 0,
+        )
 
 
 class _Body:

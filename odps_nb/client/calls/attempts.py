@@ -10,7 +10,6 @@ import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import NoReturn, TypeVar
 
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
@@ -69,9 +68,7 @@ class Attempts:
     def __enter__(self) -> Attempts:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is not None:
             self.stop()
 

@@ -90,6 +90,15 @@ class Counts(TypedDict, total=False):
     resumes: int
 
 
+class Totals(TypedDict, total=False):
+    """What `ProgressTracker.plan` sets; ``bytes_total`` is that of the contents of all items."""
+
+    session_id: str | None
+    rows_total: int | None
+    items_total: int | None
+    bytes_total: int | None
+
+
 class ProgressTracker:
     """Thread-safe counters of one operation; a context manager that starts and stops a listener.
 
@@ -142,9 +151,7 @@ class ProgressTracker:
         self._listener.start(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: object
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             self.finish(Phase.DONE)
         elif isinstance(error, GeneratorExit):
@@ -161,26 +168,10 @@ class ProgressTracker:
             if self._ended is None:
                 self._phase = phase
 
-    def plan(
-        self,
-        *,
-        session_id: str | None = None,
-        rows_total: int | None = None,
-        items_total: int | None = None,
-        bytes_total: int | None = None,
-    ) -> None:
-        """Set the totals that are known from the session; the others stay ``None``.
-
-        ``bytes_total`` is that of the contents of all items.
-        """
-        plan = {
-            "session_id": session_id,
-            "rows_total": rows_total,
-            "items_total": items_total,
-            "bytes_total": bytes_total,
-        }
+    def plan(self, **known: Unpack[Totals]) -> None:
+        """Set the totals that are known from the session; the others stay ``None``."""
         with self._lock:
-            self._plan |= {name: value for name, value in plan.items() if value is not None}
+            self._plan |= {name: value for name, value in known.items() if value is not None}
 
     def plan_split(self, label: str, *, rows: int | None = None) -> None:
         """Announce a split (or write stream) with its rows, where known."""

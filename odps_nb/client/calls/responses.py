@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from odps_nb.errors import ConnectError, LimitExceededError, ServiceError
+from odps_nb.errors import ConnectError, OversizeError, ServiceError
 from odps_nb.http.retry import seconds_until_retry
 from odps_nb.http.transport import HttpResponse
 from odps_nb.http.upload import Upload
@@ -59,7 +58,7 @@ def document(response: HttpResponse) -> bytes:
     for piece in response.chunks():
         pieces.append(piece)
         if response.wire_bytes > MAX_DOCUMENT:
-            raise LimitExceededError(
+            raise OversizeError(
                 "the response is longer than a document may be",
                 limit=MAX_DOCUMENT,
                 actual=response.wire_bytes,
@@ -98,9 +97,7 @@ class CallUpload(Generic[T]):
     def __enter__(self) -> CallUpload[T]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ConnectError):
             self._unreached()
-        self._upload.__exit__(kind, error, _)
+        self._upload.__exit__(kind, error, trace)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
 from importlib import metadata
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -40,11 +39,11 @@ from odps_nb.errors import (
     StateError,
     TransportError,
 )
-from odps_nb.http.abort import Abort
 from odps_nb.http.retry import RetryPolicy, may_have_been_done
 from odps_nb.http.surroundings import is_loopback
 from odps_nb.http.transport import HttpRequest, HttpResponse, RequestsTransport, Transport
 from odps_nb.http.upload import Upload
+from odps_nb.http.waiting import Abort
 from odps_nb.lifetime import Ending, Living, end_at_exit, renew_after_fork
 from odps_nb.wire.calls import Call, Scope, StreamingCall, WireRequest
 from odps_nb.wire.control import (
@@ -322,9 +321,7 @@ class StorageClient:
     def __enter__(self) -> StorageClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __reduce__(self) -> NoReturn:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.arrow.validation import Validator
 from odps_nb.errors import (
     FramingError,
-    LimitExceededError,
+    OversizeError,
     ProtocolError,
     StateError,
     TruncatedError,
@@ -263,9 +262,7 @@ class RowStream:
     def __enter__(self) -> RowStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
@@ -284,7 +281,7 @@ class RowStream:
             with self.named_in_errors():
                 yield
         except MemoryError as error:
-            raise LimitExceededError(
+            raise OversizeError(
                 f"not enough memory for the next message of the Arrow stream: {error}",
                 offset=self._check.total,
                 request_id=self.request_id,

@@ -52,9 +52,7 @@ class Columns:
     filter: RowFilter | None = None
 
 
-def choose_columns(
-    plan: ReadPlan, ask: Callable[[CreateReadSession], ReadSessionAnswer]
-) -> Columns:
+def choose_columns(plan: ReadPlan, ask: Ask) -> Columns:
     """Return the columns of a plan; may cost a request for those of the table."""
     schema = plan.schema
     if plan.where and schema is None:  # a condition as a tree comes with the schema

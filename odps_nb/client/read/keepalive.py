@@ -12,7 +12,8 @@ from contextlib import suppress
 from odps_nb.client.calls.cancel import SHORT_WAIT, CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.session import ReadSession, require_ready
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import require_ready
 from odps_nb.errors import CancelledError, FramingError, OdpsNbError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.lifetime import start_thread

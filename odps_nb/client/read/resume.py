@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from odps_nb.arrow.char import CharColumns, char_columns, stripped
+from odps_nb.arrow.plain import FarTimeError
 from odps_nb.arrow.text import fit_text, text_types
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import AdaptiveConcurrency
 from odps_nb.client.read.arrow_body import RowStream
-from odps_nb.client.read.checks import asks_for_micro, refused_in_micro
 from odps_nb.client.read.stream_schema import find_columns, mismatch
-from odps_nb.errors import FramingError, OdpsNbError, ThrottledError, TruncatedError
+from odps_nb.errors import (
+    ConversionError,
+    FramingError,
+    InvalidRequestError,
+    LimitExceededError,
+    OdpsNbError,
+    ThrottledError,
+    TruncatedError,
+)
 from odps_nb.http.transport import HttpResponse
 from odps_nb.schema import Column
-from odps_nb.terms import RowRangeSplit, Split, TextMode, TimeUnit
+from odps_nb.terms import RowRangeSplit, Split, TextMode, TimeUnit, format_bytes
 from odps_nb.wire.calls import StreamingCall
+from odps_nb.wire.calls.errors import is_time_overflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,8 @@ class ResumableRowStream:
         self._start, self._expected = start, expected
         self.row: int = start
         """The next row: all rows before it have been returned."""
-        self._what, self._label, self._tracker, self._cancel = what, label, tracker, cancel
+        self._what, self._label, self._cancel = what, label, cancel
+        self._tracker = tracker or ProgressTracker("read", what)
         self._attempts = storage.attempts(what, tracker=tracker, cancel=cancel)
         self._concurrency, self._items_seen, self._part = concurrency, 0, part
         self._text, self._unit, self._unprotected = text, unit, False
@@ -102,7 +111,6 @@ class ResumableRowStream:
             None  # of the columns to return; None: all, in the order of the stream
         )
         self._rows_of_last = 0
-        self._wire_bytes = 0  # of the open stream, as far as it was told
         self._decoded_bytes = 0
 
     def batches(self, *, fits: bool = True) -> Generator[pa.RecordBatch, None, None]:
@@ -110,7 +118,7 @@ class ResumableRowStream:
 
         Without ``fits``, a column with text that is not UTF-8 comes as binary, for `fit`.
         """
-        with self._attempts, self._metered():
+        with self._attempts, self._tracker.metered(self._arriving):
             try:
                 self._attempts.progressed()
                 while (batch := self._next()) is not None:
@@ -139,18 +147,16 @@ class ResumableRowStream:
 
     def uncount(self, rows: int) -> None:
         """Take back rows that the filter dropped from the progress."""
-        if self._tracker is not None and rows:
-            self._tracker.add(split=self._label, rows=-rows)
+        self._tracker.add(split=self._label, rows=-rows)
 
     def rest(self) -> None:
         """Close the connection if the service refuses other readers; `batches` reopens it later."""
         if self._stream is None or self._concurrency is None or not self._concurrency.starving:
             return
         self._drop()
-        if self._tracker is not None:
-            self._tracker.noted(
-                f"{self._what} gave its connection up: the service refuses others (429)"
-            )
+        self._tracker.noted(
+            f"{self._what} gave its connection up: the service refuses others (429)"
+        )
 
     def _next(self) -> pa.RecordBatch | None:
         while True:
@@ -202,7 +208,6 @@ class ResumableRowStream:
 
     def _open(self) -> RowStream:
         response = self._storage.open(self._request_at(self.row), attempts=self._attempts)
-        self._wire_bytes = 0
         try:
             stream = RowStream(response, text=None, columns=self._columns, unit=self._unit)
             with stream.named_in_errors():
@@ -254,37 +259,86 @@ class ResumableRowStream:
             stream.close()
 
     def _tell(self, batch: pa.RecordBatch) -> None:
-        if self._tracker is not None:
-            decoded = int(batch.nbytes)
-            self._decoded_bytes += decoded
-            self._tracker.add(
-                split=self._label,
-                rows=batch.num_rows,
-                decoded_bytes=decoded,
-                wire_bytes=self._new_wire_bytes(),
-            )
+        decoded = int(batch.nbytes)
+        self._decoded_bytes += decoded
+        self._tell_wire()
+        self._tracker.add(split=self._label, rows=batch.num_rows, decoded_bytes=decoded)
 
     def _tell_wire(self) -> None:
-        if self._tracker is not None and self._response is not None:
-            self._tracker.add(split=self._label, wire_bytes=self._new_wire_bytes())
+        if self._response is not None:
+            self._tracker.add(split=self._label, wire_bytes=self._response.untold())
 
-    def _new_wire_bytes(self) -> int:
-        """Return the bytes of the open stream since the last call."""
-        if self._response is None:
-            return 0
-        new = self._response.wire_bytes - self._wire_bytes
-        self._wire_bytes += new
-        return new
-
-    def _untold(self) -> int:
+    def _arriving(self) -> int:
         response = self._response
-        return 0 if response is None else max(0, response.arrived - self._wire_bytes)
-
-    def _metered(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._tracker is None else self._tracker.metered(self._untold)
+        return 0 if response is None else response.arriving
 
     def _tell_end(self) -> None:
-        if self._tracker is not None:
-            self._tracker.add(complete_bytes=self._decoded_bytes)
-            if self._label is not None:
-                self._tracker.split_done(self._label, part=self._part)
+        self._tracker.add(complete_bytes=self._decoded_bytes)
+        if self._label is not None:
+            self._tracker.split_done(self._label, part=self._part)
+
+
+Batches = Generator[pa.RecordBatch, None, None]
+
+
+def delivered(
+    batches: Batches,
+    tracker: ProgressTracker | None,
+    *,
+    what: str = "",
+    rows: int | None = None,
+    limit: int | None = None,
+    max_bytes: int | None = None,
+) -> Batches:
+    """Hand over batches, and close their generator in the end.
+
+    ``limit`` rows end it; without a limit exactly ``rows`` must come, where they are known. It
+    raises before the batches hold more than ``max_bytes`` together. While reading, the tracker
+    counts the rows that arrived, of all splits; at the end it gets those that were handed over.
+    """
+    before, found, size = tracker.rows if tracker is not None else 0, 0, 0
+    try:
+        while limit is None or found < limit:
+            batch = next(batches, None)
+            if batch is None:
+                break
+            if limit is not None and batch.num_rows > limit - found:
+                batch = batch.slice(0, limit - found)
+            if max_bytes is not None:
+                size += batch.nbytes
+                if size > max_bytes:
+                    raise LimitExceededError(
+                        f"the rows need more than {format_bytes(max_bytes)}",
+                        limit=max_bytes,
+                        actual=size,
+                        hint="take fewer columns, partitions or rows, or pass a larger max_bytes",
+                    )
+            found += batch.num_rows
+            yield batch
+    finally:
+        batches.close()
+        if tracker is not None:
+            tracker.correct_rows(before + found)
+    if limit is None and rows is not None and found != rows:
+        raise TruncatedError(
+            f"{found} rows of {what} arrived, but its snapshot has {rows}",
+            expected=rows,
+            actual=found,
+        )
+
+
+def asks_for_micro(error: OdpsNbError) -> bool:
+    """Whether a read in nanoseconds failed by a time that microseconds may hold."""
+    if isinstance(error, InvalidRequestError):
+        return is_time_overflow(f"{error.code} {error.message}")
+    return isinstance(error, FarTimeError)
+
+
+def refused_in_micro(error: OdpsNbError, what: str) -> ConversionError:
+    """Return the error of a read that had microseconds already."""
+    return ConversionError(
+        f"the service cannot give a TIMESTAMP of {what} in microseconds either ({error.message})",
+        source_type="timestamp",
+        target_type="timestamp[us]",
+        hint="leave the column out with columns=[…], or cast it to STRING by SQL",
+    )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import explain_refused_table, suggest_tables
 from odps_nb.client.read.columns import (
+    Ask,
     Columns,
     choose_columns,
     hidden_columns,
@@ -52,16 +52,6 @@ from odps_nb.wire.calls import (
     ReadSessionAnswer,
 )
 from odps_nb.wire.calls.errors import code_of_text, is_storage_timeout
-
-__all__ = [
-    "ReadPlan",
-    "ReadSession",
-    "cut_for_blobs",
-    "open_read_session",
-    "plan_ranges",
-    "reopen_read_session",
-    "require_ready",
-]
 
 DEFAULT_SPLIT_BYTES = 64 * 2**20
 #: The service refuses smaller splits (live tests of its clients); ranges of rows have no bound.
@@ -127,11 +117,7 @@ def _request(plan: ReadPlan, columns: Columns) -> CreateReadSession:
     )
 
 
-def _answered(
-    plan: ReadPlan,
-    request: CreateReadSession,
-    ask: Callable[[CreateReadSession], ReadSessionAnswer],
-) -> ReadSessionAnswer:
+def _answered(plan: ReadPlan, request: CreateReadSession, ask: Ask) -> ReadSessionAnswer:
     """Create a session in the first split mode that the table supports."""
     try:
         answer = ask(request)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from odps_nb.client.parallel.fan_out import DEFAULT_WORKERS
-from odps_nb.client.read.session import ReadSession
+from odps_nb.client.read.plan import ReadSession
 from odps_nb.terms import RowRangeSplit, Split
 from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.calls import MAX_BATCH_BYTES, MIN_BATCH_BYTES

@@ -18,17 +18,10 @@ from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES, AdaptiveConcurrency, Job, fan_out
-from odps_nb.client.read.checks import Batches, delivered
 from odps_nb.client.read.increments import in_words, names_on_the_wire, on_the_wire
 from odps_nb.client.read.keepalive import SessionKeeper
-from odps_nb.client.read.resume import ResumableRowStream, TextForm, rows_of
-from odps_nb.client.read.session import (
-    ReadPlan,
-    ReadSession,
-    open_read_session,
-    plan_ranges,
-    reopen_read_session,
-)
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.resume import Batches, ResumableRowStream, TextForm, delivered, rows_of
 from odps_nb.client.read.sizes import (
     DEFAULT_BATCH_BYTES,
     PieceRanges,
@@ -42,21 +35,6 @@ from odps_nb.client.read.sizes import (
 from odps_nb.schema import Column
 from odps_nb.terms import Compression, RowRangeSplit, Split
 from odps_nb.wire.calls import MAX_BATCH_ROWS, ReadRows
-
-__all__ = [
-    "START",
-    "Placed",
-    "ReadPlan",
-    "ReadSession",
-    "RowPlace",
-    "SplitRows",
-    "iter_batches",
-    "iter_placed",
-    "iter_split",
-    "open_read_session",
-    "plan_ranges",
-    "reopen_read_session",
-]
 
 ALL_ROWS = 2**32 - 1
 """``Count`` for all rows, as the C++ client sends it."""

@@ -1,7 +1,8 @@
-"""Options of a new table, and its ``CREATE TABLE`` text.
+"""Creates, empties and drops tables and partitions through SQL instances.
 
-No user input reaches SQL unchecked: names are validated and back-quoted, texts are escaped, types
-are written from the type tree.
+The statements and task names are those of the stock pyodps (``odps/models/table.py`` and
+``partitions.py``). No user input reaches SQL unchecked: names are validated and back-quoted, texts
+are escaped, types are written from the type tree.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from odps_nb.client.sql.query import run_sql
+from odps_nb.client.sql.settings import schema_settings
 from odps_nb.errors import ArgumentError
 from odps_nb.schema import (
     ArrayType,
@@ -22,7 +26,8 @@ from odps_nb.schema import (
     has_any,
     has_blob,
 )
-from odps_nb.terms import TableName
+from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.type_facts import TYPE_FACTS
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.control.table_limits import (
     MAX_NAME_BYTES,
@@ -32,6 +37,10 @@ from odps_nb.wire.control.table_limits import (
     is_table_name,
 )
 from odps_nb.wire.type_text import format_columns, format_text, format_type
+
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+
 
 _TRANSACTIONAL = {"transactional": "true"}
 _WRITE_BUCKETS = "write.bucket.num"
@@ -112,15 +121,6 @@ def settings_of(schema: TableSchema) -> dict[str, str]:
 _VECTOR_SETTINGS = {"odps.sql.type.system.odps2": "true", "odps.sql.type.vector.enable": "true"}
 
 
-def schema_settings(schema: str) -> dict[str, str]:
-    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
-    return {
-        "odps.sql.allow.namespace.schema": "true",
-        "odps.namespace.schema": "true",
-        "odps.default.schema": schema,
-    }
-
-
 def _has_blobs(schema: TableSchema) -> bool:
     return any(has_blob(column.type) for column in schema.columns)
 
@@ -183,7 +183,7 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
             )
         if column.name in found:
             raise ArgumentError(f"{what} names {name!r} twice")
-        if column.type.code in _NO_KEYS:
+        if not _may_be_key(column.type.code):
             raise ArgumentError(
                 f"{what} names {column.name!r}, whose type {column.type.code.name} cannot be one"
             )
@@ -191,17 +191,8 @@ def _spelled(names: Sequence[str], schema: TableSchema, what: str) -> tuple[str,
     return tuple(found)
 
 
-_NO_KEYS = (
-    TypeCode.BLOB,
-    TypeCode.ARRAY,
-    TypeCode.MAP,
-    TypeCode.STRUCT,
-    TypeCode.JSON,
-    TypeCode.VARIANT,
-    TypeCode.GEOGRAPHY,
-    TypeCode.VECTOR,
-    TypeCode.UNKNOWN,
-)
+def _may_be_key(code: TypeCode) -> bool:
+    return TYPE_FACTS[code].kind != "OTHER" or code is TypeCode.INTERVAL_YEAR_MONTH
 
 
 def _check_types(schema: TableSchema) -> None:
@@ -254,3 +245,65 @@ def _check_names(table: TableName, columns: tuple[Column, ...]) -> None:
         if column.name.casefold() in seen:
             raise ArgumentError(f"the column {column.name!r} is there twice")
         seen.add(column.name.casefold())
+
+
+_NEW_TYPES = {"odps.sql.type.system.odps2": "true", "odps.sql.decimal.odps2": "true"}
+
+
+def create_table(
+    storage: StorageClient,
+    table: TableName,
+    schema: TableSchema,
+    options: TableOptions = TableOptions(),
+) -> None:
+    """Create a table; `ArgumentError` for an invalid definition, which is not sent."""
+    sql = create_table_sql(table, schema, options)
+    _run(storage, table, sql, "SQLCreateTableTask", settings_of(schema))
+
+
+def drop_table(storage: StorageClient, table: TableName, *, if_exists: bool = False) -> None:
+    """Drop a table with its rows."""
+    _run(storage, table, f"drop table {_if(if_exists)}{quoted(table)};", "SQLDropTableTask")
+
+
+def truncate_table(storage: StorageClient, table: TableName, partition: PartitionSpec) -> None:
+    """Delete all rows of a table, or of a partition if one is given."""
+    where = f" {_partition(partition)}" if partition.items else ""
+    _run(storage, table, f"truncate table {quoted(table)}{where};", "SQLTruncateTableTask")
+
+
+def add_partition(
+    storage: StorageClient, table: TableName, partition: PartitionSpec, *, if_not_exists: bool
+) -> None:
+    """Create an empty partition."""
+    unless = "if not exists " if if_not_exists else ""
+    sql = f"alter table {quoted(table)} add {unless}{_partition(partition)};"
+    _run(storage, table, sql, "SQLAddPartitionTask")
+
+
+def drop_partition(
+    storage: StorageClient, table: TableName, partition: PartitionSpec, *, if_exists: bool
+) -> None:
+    """Drop a partition with its rows."""
+    sql = f"alter table {quoted(table)} drop {_if(if_exists)}{_partition(partition)};"
+    _run(storage, table, sql, "SQLDropPartitionTask")
+
+
+def _if(exists: bool) -> str:  # noqa: FBT001  the caller's own option
+    return "if exists " if exists else ""
+
+
+def _partition(partition: PartitionSpec) -> str:
+    levels = ", ".join(f"`{key}`={format_text(value)}" for key, value in partition.checked())
+    return f"partition ({levels})"
+
+
+def _run(
+    storage: StorageClient,
+    table: TableName,
+    sql: str,
+    task: str,
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    inside = schema_settings(table.schema) if table.schema is not None else {}
+    run_sql(storage, sql, name=task, settings=_NEW_TYPES | inside | dict(settings or {}))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.sql.definitions import schema_settings
-from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.client.sql.settings import schema_settings, split_settings
 from odps_nb.errors import (
     ArgumentError,
     ConflictError,
@@ -185,10 +183,9 @@ def wait_sql(
     timeout: float | None = None,
     tracker: ProgressTracker | None = None,
     cancel: CancelToken | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Wait until the query has succeeded; after ``timeout`` seconds it is not stopped."""
-    if not _ends(storage, instance, timeout, tracker, cancel, clock):
+    if not _ends(storage, instance, timeout, tracker, cancel):
         raise RequestTimeoutError(
             f"the query still runs after {timeout:g} s",
             hint="call wait() again, or cancel() to stop it",
@@ -203,7 +200,6 @@ def _ends(
     timeout: float | None,
     tracker: ProgressTracker | None,
     cancel: CancelToken | None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Wait until the query is over; return ``False`` if it still runs after ``timeout`` seconds."""
     if instance.is_over:
@@ -211,11 +207,11 @@ def _ends(
     cancel = cancel or CancelToken()
     if tracker is not None:
         tracker.phase(Phase.RUNNING)
-    deadline = None if timeout is None else clock() + timeout
+    deadline = None if timeout is None else storage.monotonic() + timeout
     delay = FIRST_POLL
     request = GetInstance(project=instance.project, instance_id=instance.instance_id)
     while not storage.control(request, tracker=tracker, cancel=cancel).is_over:
-        left = delay if deadline is None else min(delay, deadline - clock())
+        left = delay if deadline is None else min(delay, deadline - storage.monotonic())
         if left <= 0:
             return False
         if cancel.wait(left):

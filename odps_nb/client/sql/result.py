@@ -1,11 +1,16 @@
-"""Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14)."""
+"""Rows of a finished SQL instance over the Storage API (``docs/protocol.md`` section 3.14).
+
+Also finds the web page of an instance.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import ProgressTracker
@@ -16,11 +21,16 @@ from odps_nb.client.parallel.fan_out import (
     Job,
     fan_out,
 )
-from odps_nb.client.read.checks import Batches, delivered
-from odps_nb.client.read.resume import ResumableRowStream, TextForm
+from odps_nb.client.read.resume import Batches, ResumableRowStream, TextForm, delivered
 from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.sql.query import FIRST_POLL, LAST_POLL, SqlInstance
-from odps_nb.errors import AccessDeniedError, InvalidRequestError, NotFoundError, QueryError
+from odps_nb.errors import (
+    AccessDeniedError,
+    InvalidRequestError,
+    NotFoundError,
+    OdpsNbError,
+    QueryError,
+)
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.terms import (
     STRICT_TEXT,
@@ -37,8 +47,9 @@ from odps_nb.wire.calls import (
     GetInstanceReadSession,
     InstanceSessionAnswer,
     ReadInstance,
+    Scope,
 )
-from odps_nb.wire.control import SQL_TASK
+from odps_nb.wire.control import SQL_TASK, rest_request
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -264,3 +275,35 @@ def _request(
         enable_limit=session.limited,
         compression=compression,
     )
+
+
+# -- the page of an instance ----------------------------------------------------------------------
+# As the stock clients build its address: ``GET /webconsole/host`` names the console, below the REST
+# endpoint, and pyodps 0.13 appends region, endpoint, project and instance. The older Logview is not
+# used: the token in its address would open the job to every reader of the saved notebook.
+
+_REGION = re.compile(r"service\.([a-z]+-[a-z0-9-]+?)(?:-internal|-vpc)?\.", re.IGNORECASE)
+_CONSOLE = re.compile(r"https://[\w.-]+(:\d+)?(/[\w./-]*)?", re.ASCII)
+
+
+def console_of(storage: StorageClient) -> str | None:
+    """Return the address of the console for the region; ``None`` without one. One request."""
+    profile = storage.profile
+    host = urlsplit(profile.endpoint).hostname or ""
+    found = _REGION.match(host)
+    region = profile.region or (found[1] if found else None)
+    if region is None:
+        return None
+    try:
+        _, body = storage.rest(rest_request("/webconsole/host", scope=Scope()))
+    except OdpsNbError:  # a link is a courtesy
+        return None
+    console = body[:1000].decode("utf-8", "replace").strip().rstrip("/")
+    return f"{console}/{quote(region)}" if _CONSOLE.fullmatch(console) else None
+
+
+def job_page(storage: StorageClient, console: str, instance_id: str) -> str:
+    """Return the address of an instance's page, which asks for a login."""
+    profile = storage.profile
+    where = f"h={quote(profile.endpoint, safe=':/')}&p={profile.project}&i={instance_id}"
+    return f"{console}/job-insights?{where}"

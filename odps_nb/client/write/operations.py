@@ -1,19 +1,24 @@
-"""Values of a write: its session, its closed streams, and the operation of each row.
+"""Values of a write: its session, its closed streams, the operation of each row, and its uploads.
 
 Rows of a primary-key table carry ``__operation`` (int8): 85 upserts a row, 68 deletes it; the last
 row of a key in a stream wins (live tests of the Python SDK: test_delta_table_record_writer).
+
+The number of rows precedes an upload, so a part of bounded size is gathered before it is encoded
+and sent (``docs/protocol.md`` 5.4, 7.6).
 """
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odps_nb.errors import ArgumentError
-from odps_nb.terms import PartitionSpec, TableName
+from odps_nb.errors import ArgumentError, ConversionError
+from odps_nb.terms import Compression, PartitionSpec, TableName
 
 if TYPE_CHECKING:
     from odps_nb.wire.schema_json import WriteSchema
@@ -81,3 +86,121 @@ class Stamp:
         names = [column.name for column in schema.schema.columns]
         place = names.index(OPERATION) if OPERATION in names else batch.num_columns
         return batch.add_column(place, pa.field(OPERATION, pa.int8()), operations)
+
+
+DEFAULT_PART_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPart:
+    """Rows of one upload."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    rows: int
+    size: int  # bytes in memory
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> RowPart:
+        """Make a part of batches; counts rows and bytes."""
+        held = tuple(batches)
+        return cls(
+            batches=held,
+            rows=sum(batch.num_rows for batch in held),
+            size=sum(int(batch.nbytes) for batch in held),
+        )
+
+    def after(self, rows: int) -> RowPart:
+        """Return the part without its first ``rows`` rows; nothing is copied."""
+        left, kept = rows, []
+        for batch in self.batches:
+            if left >= batch.num_rows:
+                left -= batch.num_rows
+            else:
+                kept.append(batch.slice(left))
+                left = 0
+        return RowPart.of(kept)
+
+
+def iter_parts(
+    batches: Iterable[pa.RecordBatch], *, max_bytes: int = DEFAULT_PART_BYTES
+) -> Iterator[RowPart]:
+    """Group batches into parts of about ``max_bytes`` each; batches without rows are left out.
+
+    A part is one Arrow stream: where the unit of a timestamp changes, a new one begins.
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    schema: pa.Schema | None = None
+    for batch in batches:
+        schema = schema or batch.schema
+        if not batch.schema.equals(schema):
+            _require_same(batch.schema, schema)
+            if held:
+                yield RowPart.of(held)
+            held, size, schema = [], 0, batch.schema
+        for piece in _pieces(batch, max_bytes):
+            if held and size + piece.nbytes > max_bytes:
+                yield RowPart.of(held)
+                held, size = [], 0
+            held.append(piece)
+            size += piece.nbytes
+    if held:
+        yield RowPart.of(held)
+
+
+def _require_same(found: pa.Schema, first: pa.Schema) -> None:
+    """Refuse batches that differ in more than time units, which each stream declares itself."""
+    for one, other in zip(found, first, strict=False):
+        if _without_unit(one) != _without_unit(other):
+            raise ConversionError(
+                f"column {one.name!r} is {one.type} in one batch and {other.name!r} is "
+                f"{other.type} in the first",
+                column=one.name,
+                source_type=str(one.type),
+                target_type=str(other.type),
+                hint="give all batches one schema",
+            )
+    if len(found) != len(first):
+        raise ConversionError(
+            f"a batch has {len(found)} columns and the first has {len(first)}",
+            hint="give all batches one schema",
+        )
+
+
+def _without_unit(field: pa.Field) -> str:
+    return str(field).replace("timestamp[us]", "timestamp[ns]")
+
+
+def _pieces(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= max_bytes:
+        if batch.num_rows:
+            yield batch
+        return
+    step = max(1, batch.num_rows * max_bytes // batch.nbytes)
+    for at in range(0, batch.num_rows, step):
+        yield batch.slice(at, step)
+
+
+class _Sink(io.RawIOBase):
+    """The file object that pyarrow writes to: passes every buffer on."""
+
+    def __init__(self, write: Callable[[Any], object]) -> None:
+        super().__init__()
+        self._write = write
+
+    def write(self, data: Any) -> int:
+        self._write(data)
+        return len(data)
+
+    def writable(self) -> bool:
+        return True
+
+
+def write_ipc(part: RowPart, compression: Compression, write: Callable[[Any], object]) -> None:
+    """Write a part as one complete Arrow IPC stream with compressed buffers."""
+    codec = None if compression is Compression.NONE else compression.value
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    sink = pa.PythonFile(_Sink(write), mode="w")
+    with pa.ipc.new_stream(sink, part.batches[0].schema, options=options) as writer:
+        for batch in part.batches:
+            writer.write_batch(batch)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from types import TracebackType
 
-from odps_nb.client.blob.upload import BlobContent, BlobItem
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import explain_refused_table
-from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
-from odps_nb.client.write.parts import DEFAULT_PART_BYTES
-from odps_nb.client.write.stream import WriteStream, open_write_stream
+from odps_nb.client.write.operations import DEFAULT_PART_BYTES, StreamReceipt, WriteSessionRef
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import (
     ConflictError,
     InvalidRequestError,
@@ -42,22 +39,6 @@ from odps_nb.wire.calls import (
     WriteSessionStateAnswer,
 )
 from odps_nb.wire.schema_json import WriteSchema
-
-__all__ = [
-    "BlobContent",
-    "BlobItem",
-    "StreamReceipt",
-    "WriteSession",
-    "WriteSessionRef",
-    "WriteStream",
-    "abort_write",
-    "commit_write",
-    "fetch_write_state",
-    "fetch_write_status",
-    "named_streams",
-    "open_write_session",
-    "open_write_stream",
-]
 
 # An abort must not keep a user waiting who pressed Ctrl-C: two attempts, about ten seconds in all.
 _ABORT_RETRY = RetryPolicy(max_attempts=2, connect_attempts=1, deadline=8.0)
@@ -168,19 +149,19 @@ class WriteSession:
     def open_stream(
         self, stream_id: str = "0", version: int = 1, *, resume: bool = False
     ) -> WriteStream:
-        """Open a stream, or resume one; see `open_write_stream`."""
+        """Open a stream, or resume one; see `WriteStream`."""
         self._require_open()
         self._storage.end_before_closing(self)
-        stream = open_write_stream(
+        stream = WriteStream(
             self._storage,
             self.ref,
             stream_id,
             version,
-            resume=resume,
             part_bytes=self._part_bytes,
             tracker=self._tracker,
             cancel=self._cancel,
         )
+        stream = stream.resume() if resume else stream.start()
         with self._lock:
             self._streams[stream_id] = stream
             self._schema = self._schema or stream.schema
@@ -248,9 +229,7 @@ class WriteSession:
         self._storage.end_before_closing(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._leave(error)
 
     def _leave(self, error: BaseException | None) -> None:
@@ -291,7 +270,7 @@ def named_streams(
     )
     if pairs:
         return pairs
-    empty = open_write_stream(storage, session, "empty").close()
+    empty = WriteStream(storage, session, "empty").start().close()
     return ((empty.stream_id, empty.version),)
 
 

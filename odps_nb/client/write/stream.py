@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -18,8 +17,14 @@ from odps_nb.client.calls.attempts import Attempts
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
-from odps_nb.client.write.parts import DEFAULT_PART_BYTES, RowPart, iter_parts, write_ipc
+from odps_nb.client.write.operations import (
+    DEFAULT_PART_BYTES,
+    RowPart,
+    StreamReceipt,
+    WriteSessionRef,
+    iter_parts,
+    write_ipc,
+)
 from odps_nb.errors import (
     ConflictError,
     OdpsNbError,
@@ -47,39 +52,12 @@ T = TypeVar("T")
 _log = logging.getLogger("odps_nb")
 
 
-def open_write_stream(
-    storage: StorageClient,
-    session: WriteSessionRef,
-    stream_id: str,
-    version: int = 1,
-    *,
-    resume: bool = False,
-    part_bytes: int = DEFAULT_PART_BYTES,
-    tracker: ProgressTracker | None = None,
-    cancel: CancelToken | None = None,
-) -> WriteStream:
-    """Open a stream; a higher version of the same id replaces what the lower one wrote.
-
-    With ``resume``, continue a stream that was left open: `WriteStream.rows` is the number of rows
-    that the service has, and its former writer can write no more. `ConflictError`: the session is
-    over, or a higher version exists.
-    """
-    stream = WriteStream(
-        storage,
-        session,
-        stream_id,
-        version,
-        part_bytes=part_bytes,
-        tracker=tracker,
-        cancel=cancel,
-    )
-    return stream.resume() if resume else stream.start()
-
-
 class WriteStream:
     """A stream of a write session, used from one thread; `close` makes it ready for the commit.
 
-    Leaving it as a context manager closes it after success, and drops it after an error.
+    Begin with `start` or `resume`. A higher version of the same id replaces what the lower one
+    wrote. Leaving the stream as a context manager closes it after success, and drops it after an
+    error.
     """
 
     def __init__(
@@ -87,16 +65,17 @@ class WriteStream:
         storage: StorageClient,
         session: WriteSessionRef,
         stream_id: str,
-        version: int,
+        version: int = 1,
         *,
-        part_bytes: int,
-        tracker: ProgressTracker | None,
-        cancel: CancelToken | None,
+        part_bytes: int = DEFAULT_PART_BYTES,
+        tracker: ProgressTracker | None = None,
+        cancel: CancelToken | None = None,
     ) -> None:
         self._storage, self._session = storage, session
         self.stream_id: str = stream_id
         self.version: int = version
-        self._part_bytes, self._tracker, self._cancel = part_bytes, tracker, cancel
+        self._tracker = tracker or ProgressTracker("write", str(session.table))
+        self._part_bytes, self._cancel = part_bytes, cancel
         self._route_token = session.route_token
         self._access_token: str | None = None
         self.label: str = f"stream {stream_id}"
@@ -111,12 +90,16 @@ class WriteStream:
     # -- life ---------------------------------------------------------------------------------
 
     def start(self) -> WriteStream:
-        """Create the stream on the server; called by `open_write_stream`."""
+        """Create the stream on the server."""
         answer = self._call(CreateWriteStream(exactly_once=True, **self._named()))
         return self._stands(answer, answer.row_offset or 0)
 
     def resume(self) -> WriteStream:
-        """Continue the stream at its current offset; called by `open_write_stream`."""
+        """Continue a stream that was left open.
+
+        `rows` is then the number of rows that the service has, and the former writer of the stream
+        can write no more. `ConflictError`: the session is over, or a higher version exists.
+        """
         answer = self._call_get(exactly_once=True)
         offset = answer.row_offset if answer.access_token else answer.record_count
         if offset is None:
@@ -133,8 +116,7 @@ class WriteStream:
         self._access_token = answer.access_token
         self.rows = offset
         self._route_token = answer.route_token or self._route_token
-        if self._tracker is not None:
-            self._tracker.plan_split(self.label)
+        self._tracker.plan_split(self.label)
         return self
 
     def _named(self) -> dict[str, Any]:
@@ -176,16 +158,13 @@ class WriteStream:
             self._receipt = StreamReceipt(
                 stream_id=self.stream_id, version=self.version, rows=self.rows, size=self._size
             )
-            if self._tracker is not None:
-                self._tracker.split_done(self.label)
+            self._tracker.split_done(self.label)
         return self._receipt
 
     def __enter__(self) -> WriteStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             if not self.failed:
                 self.close()
@@ -213,8 +192,7 @@ class WriteStream:
         Memory holds one part (64 MiB by default) at a time. After an error the stream is unusable.
         """
         self.require_open()
-        if self._tracker is not None:
-            self._tracker.phase(Phase.WRITING)
+        self._tracker.phase(Phase.WRITING)
         before = self.rows
         try:
             for part in iter_parts(batches, max_bytes=self._part_bytes):
@@ -236,10 +214,9 @@ class WriteStream:
         with attempts:
             self._send_until(first + part.rows, part, first, compression, attempts)
         self._size += part.size
-        if self._tracker is not None:
-            self._tracker.add(
-                split=self.label, rows=part.rows, decoded_bytes=part.size, complete_bytes=part.size
-            )
+        self._tracker.add(
+            split=self.label, rows=part.rows, decoded_bytes=part.size, complete_bytes=part.size
+        )
 
     def _send_until(
         self, end: int, part: RowPart, first: int, compression: Compression, attempts: Attempts
@@ -269,8 +246,7 @@ class WriteStream:
                 write_ipc(part, compression, upload.write)
                 return upload.finish()
             finally:
-                if self._tracker is not None:
-                    self._tracker.add(split=self.label, wire_bytes=upload.sent_bytes)
+                self._tracker.add(split=self.label, wire_bytes=upload.sent_bytes)
 
     def _confirm(self, answer: WriteRowsAnswer, end: int) -> None:
         self._route_token = answer.route_token or self._route_token
@@ -309,7 +285,7 @@ class WriteStream:
         self.rows = landed
         if landed < end:
             attempts.again(error, idempotent=True, resume=f"row {landed}")
-        elif self._tracker is not None:
+        else:
             self._tracker.retried(f"{attempts.what}: the answer was lost, the rows are there")
 
     def _ask(self, error: OdpsNbError) -> int | None:
@@ -360,13 +336,9 @@ class WriteStream:
         self.require_open()
         uploader = BlobUploader(
             storage=self._storage,
-            table=self._session.table,
-            session_id=self._session.session_id,
-            stream_id=self.stream_id,
-            version=self.version,
+            stream=self._named(),
             partition=self._session.partition if partition is None else partition,
             column_id=column_id,
-            route_token=self._route_token,
             compression=compression,
             tracker=self._tracker,
             cancel=self._cancel,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -28,7 +28,7 @@ class BlobSeries:
     --------
     >>> media = odps.table("media").read(["id", "content"], limit=3).to_pandas()
     >>> media["content"].odps.size().tolist()
-    [25861, 138014, 29534]
+    [25861, 30674, 22238]
     >>> media["content"].odps.mime().tolist()
     ['image/jpeg', 'image/png', 'image/webp']
     """
@@ -49,7 +49,7 @@ class BlobSeries:
     def thumbnails(self, limit: int = 24, *, connection: Any = None) -> Any:
         """Return the first blobs as a gallery, which reads them when it is shown.
 
-        ``odps.gallery(df, column, caption=…)`` adds other columns to the tiles.
+        ``odps.blobs(df, column, caption=…)`` adds other columns to the tiles.
         """
         index = self._index()
         labels = list(range(len(self._series)) if index is None else index)
@@ -65,17 +65,16 @@ class BlobSeries:
     ) -> Any:
         """Save each blob as a file of a folder; return the paths beside the column.
 
-        The options are those of `Connection.save_blobs`.
+        The path of a null is ``None``. The options are those of `BlobColumn.save`.
         """
         paths = self._source(connection).save(self._references(), folder, options)
         if self._index() is None:
             return self._like([path and str(path) for path in paths], None)
         return self._like(paths, "object")
 
-    def each(self, fn: Callable[[Any], object], *, connection: Any = None, **options: Any) -> int:
-        """Call a function with each distinct blob as a file, as `Connection.each_blob` does."""
-        count: int = self._source(connection).each(self._references(), fn, options)
-        return count
+    def stream(self, *, connection: Any = None, **options: Any) -> Any:
+        """Iterate over each distinct blob as a file, as `BlobColumn.stream` does."""
+        return self._source(connection).stream(self._references(), **options)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -104,7 +103,7 @@ class BlobSeries:
         return type(self._series)(self._series.name, values)
 
     def __repr__(self) -> str:
-        return "<blobs of a column: size, mime, thumbnails, save, each>"
+        return "<blobs of a column: size, mime, thumbnails, save, stream>"
 
 
 def reference_series(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -41,18 +42,17 @@ def array_from(values: Numbers, kind: pa.DataType, valid: Mask | None = None) ->
     return pa.Array.from_buffers(kind, len(values), [mask, data], -1 if mask else 0)
 
 
-_ARRAYS = {
-    "bool": pa.bool_(),
-    "int64": pa.int64(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "text": pa.string(),
-    "bytes": pa.binary(),
-}
+def parts_from(found: Iterable[tuple[int, tuple[str, Any]]]) -> list[Part]:
+    """Return the parts of a column of which each value comes with its position and its kind."""
+    groups: dict[str, tuple[list[int], list[Any]]] = {}
+    for position, (key, value) in found:
+        positions, values = groups.setdefault(key, ([], []))
+        positions.append(position)
+        values.append(value)
+    return [(np.array(places), _array_of_kind(key, many)) for key, (places, many) in groups.items()]
 
 
-def array_of_kind(key: str, values: list[Any]) -> pa.Array:
+def _array_of_kind(key: str, values: list[Any]) -> pa.Array:
     """Return the values of a kind such as ``decimal 2`` or ``timestamp us UTC`` as an array."""
     name, _, detail = key.partition(" ")
     if name == "decimal":
@@ -66,4 +66,4 @@ def array_of_kind(key: str, values: list[Any]) -> pa.Array:
         return pa.array(values, pa.int64()).cast(pa.duration(detail))
     if name == "arrow":
         return pa.array(values, values[0].type)
-    return pa.array(values, _ARRAYS[name])
+    return pa.array(values, pa.type_for_alias(name))

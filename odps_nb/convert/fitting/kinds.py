@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from odps_nb.convert.fitting.fixed_width import Part, array_of_kind
+from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.numbers import MAX_DIGITS
 
 _Places = list[int]
@@ -65,7 +65,7 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
             parts.append((np.array(places), array))
             continue
         sort = _sorter(kind)
-        groups: dict[str, tuple[_Places, list[Any]]] = {}
+        known: list[tuple[int, tuple[str, Any]]] = []
         for place in places:
             value = values[place]
             if is_missing(value) and not (keeps_nan and isinstance(value, (float, np.floating))):
@@ -73,13 +73,9 @@ def parts_of(values: Sequence[Any], *, keeps_nan: bool = False) -> tuple[list[Pa
             found = sort(value) if sort is not None else None
             if found is None:
                 strangers.append(place)
-                continue
-            into = groups.setdefault(found[0], ([], []))
-            into[0].append(place)
-            into[1].append(found[1])
-        parts += [
-            (np.array(places), array_of_kind(key, found)) for key, (places, found) in groups.items()
-        ]
+            else:
+                known.append((place, found))
+        parts += parts_from(known)
     return parts, sorted(strangers)
 
 
@@ -154,7 +150,7 @@ def _text(value: str) -> _Sorted:
         value.encode()
     except UnicodeEncodeError:
         return None
-    return "text", str.__str__(value)
+    return "string", str.__str__(value)
 
 
 def _moment(value: datetime.datetime) -> _Sorted:
@@ -182,27 +178,25 @@ _ARROW_UNITS = ("s", "ms", "us", "ns")
 
 
 def _numpy_time(value: np.datetime64) -> _Sorted:
-    unit, count = np.datetime_data(value.dtype)
-    if count == 1 and unit in _ARROW_UNITS:
-        return f"timestamp {unit} ", int(value.astype(np.int64))
-    if unit in ("Y", "M", "W", "D"):
+    if np.datetime_data(value.dtype)[0] in ("Y", "M", "W", "D"):
         days = value.astype("datetime64[D]")
         return ("date", int(days.astype(np.int64))) if _same(days, value) else None
-    for finer in _ARROW_UNITS:
-        if _same(fitted := value.astype(f"datetime64[{finer}]"), value):
-            return f"timestamp {finer} ", int(fitted.astype(np.int64))
-    return None
+    return _in_arrow_unit("timestamp", "datetime64", value)
 
 
 def _numpy_span(value: np.timedelta64) -> _Sorted:
-    unit, count = np.datetime_data(value.dtype)
-    if unit in ("Y", "M", "generic"):
+    if np.datetime_data(value.dtype)[0] in ("Y", "M", "generic"):
         return None
-    if count == 1 and unit in _ARROW_UNITS:
-        return f"duration {unit}", int(value.astype(np.int64))
-    for finer in _ARROW_UNITS:
-        if _same(fitted := value.astype(f"timedelta64[{finer}]"), value):
-            return f"duration {finer}", int(fitted.astype(np.int64))
+    return _in_arrow_unit("duration", "timedelta64", value)
+
+
+def _in_arrow_unit(name: str, kind: str, value: Any) -> _Sorted:
+    """Return a time or duration in its own unit or, if Arrow lacks that, in the coarsest exact."""
+    unit, count = np.datetime_data(value.dtype)
+    own = count == 1 and unit in _ARROW_UNITS
+    for one in (unit,) if own else _ARROW_UNITS:
+        if _same(fitted := value.astype(f"{kind}[{one}]"), value):
+            return f"{name} {one}", int(fitted.astype(np.int64))
     return None
 
 
@@ -228,7 +222,7 @@ _SORTERS: tuple[tuple[type | tuple[type, ...], _Sorter], ...] = (
     ((float, np.floating), _float),
     (Decimal, _decimal),
     (str, _text),
-    ((bytes, bytearray, memoryview), lambda value: ("bytes", bytes(value))),
+    ((bytes, bytearray, memoryview), lambda value: ("binary", bytes(value))),
     (datetime.datetime, _moment),
     (datetime.date, lambda value: ("date", value.toordinal() - 719_163)),
     (datetime.timedelta, _span),

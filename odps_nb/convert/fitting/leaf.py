@@ -21,15 +21,14 @@ from odps_nb.convert.arrow_types import (
     is_bytes,
     is_list,
     is_text,
-    length_of,
 )
 from odps_nb.convert.fitting.clocks import fit_date, fit_day_time, fit_time
 from odps_nb.convert.fitting.conversions import Conversions
-from odps_nb.convert.fitting.fixed_width import Part, array_of_kind
+from odps_nb.convert.fitting.fixed_width import Part, parts_from
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, refuse
 from odps_nb.convert.fitting.numbers import fit_decimal, fit_float, fit_integer
 from odps_nb.convert.times import INSTANTS
-from odps_nb.schema import DecimalType, OdpsType, TypeCode, is_readable
+from odps_nb.schema import DecimalType, LengthType, OdpsType, TypeCode, is_readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ def given_text(kind: str) -> str:
 
 
 def _is_parsed(kind: str, target: OdpsType, conversions: Conversions) -> bool:
-    return kind == "text" and conversions.text == "parse" and target.code in PARSED
+    return kind == "text" and conversions.text == "parse" and target.code in _PARSED
 
 
 def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
@@ -187,8 +186,13 @@ def fit_leaf(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array
 
 
 def _parsed(array: pa.Array, target: OdpsType, context: FitContext) -> pa.Array:
-    parts, bad = parse_text(array, target)
+    """Return the values that texts stand for; blanks around a text are ignored."""
+    texts = enumerate(array.to_pylist())
+    found = [(at, _value(text.strip(), target.code)) for at, text in texts if text is not None]
+    bad = np.zeros(len(array), bool)
+    bad[[at for at, value in found if value is None]] = True
     refuse(array, bad, target, f"the text is no {target.code.name}", "correct the text")
+    parts = parts_from((at, value) for at, value in found if value is not None)
     try:
         return fit_parts(parts, len(array), target, context)
     except ValueMisfit as error:
@@ -203,7 +207,8 @@ def _fit_text(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Arra
         bad = np.array([not _is_utf8(value) for value in array])
         refuse(array, bad, target, "its bytes are not UTF-8", "decode it, or use a BINARY column")
         raise
-    if (limit := length_of(target)) is not None:
+    if isinstance(target, LengthType):
+        limit = target.length
         long = pc.greater(pc.utf8_length(fitted), limit)
         reason = f"it has more than {limit} character{'' if limit == 1 else 's'}"
         refuse(array, long, target, reason, "shorten it, or use a STRING column")
@@ -252,44 +257,8 @@ _TIME = re.compile(
 _TRUTH = {"true": True, "false": False}
 _EPOCH = datetime.datetime(1970, 1, 1)
 _TIME_CODES = (TypeCode.DATE, TypeCode.DATETIME, TypeCode.TIMESTAMP, TypeCode.TIMESTAMP_NTZ)
-PARSED = (
-    *_TIME_CODES,
-    TypeCode.TINYINT,
-    TypeCode.SMALLINT,
-    TypeCode.INT,
-    TypeCode.BIGINT,
-    TypeCode.DECIMAL,
-    TypeCode.FLOAT,
-    TypeCode.DOUBLE,
-    TypeCode.BOOLEAN,
-)
-"""Types whose values text can stand for."""
-
-
-def parse_text(
-    array: pa.Array, target: OdpsType
-) -> tuple[list[tuple[np.ndarray[Any, Any], pa.Array]], np.ndarray[Any, Any]]:
-    """Return the values that texts stand for, and which texts stand for none.
-
-    The values come as parts, for `odps_nb.convert.fitting.leaf.fit_parts`. Blanks around a text
-    are ignored.
-    """
-    code = target.code
-    bad = np.zeros(len(array), bool)
-    places: dict[str, list[int]] = {}
-    values: dict[str, list[Any]] = {}
-    for position, text in enumerate(array.to_pylist()):
-        if text is None:
-            continue
-        found = _value(text.strip(), code)
-        if found is None:
-            bad[position] = True
-            continue
-        kind, value = found
-        places.setdefault(kind, []).append(position)
-        values.setdefault(kind, []).append(value)
-    parts = [(np.array(places[kind]), array_of_kind(kind, values[kind])) for kind in places]
-    return parts, bad
+_PARSED = {code for code, kinds in _FITS.items() if {"integer", "date", "boolean"} & {*kinds}}
+_PARSED.remove(TypeCode.INTERVAL_YEAR_MONTH)
 
 
 def _value(text: str, code: TypeCode) -> tuple[str, Any] | None:

@@ -67,13 +67,10 @@ def refuse(
     array: pa.Array, bad: pa.Array | np.ndarray[Any, Any], target: OdpsType, reason: str, cure: str
 ) -> None:
     """Raise `ValueMisfit` if a value of the array is marked as bad (nulls never are)."""
-    if isinstance(bad, np.ndarray):
-        if not bad.any():
-            return
-    else:
+    if not isinstance(bad, np.ndarray):
         bad = bad.fill_null(False).to_numpy(zero_copy_only=False)
-        if not bad.any():
-            return
+    if not bad.any():
+        return
     places = [int(place) for place in np.flatnonzero(bad)[:MAX_MISFITS]]
     raise ValueMisfit(
         [

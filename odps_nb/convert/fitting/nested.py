@@ -8,7 +8,8 @@ the parts of nested types.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -187,10 +188,8 @@ def _fit_list(
     array: pa.Array, target: ArrayType | VectorType, wanted: pa.DataType, context: FitContext
 ) -> pa.Array:
     offsets = list_offsets(pc.list_value_length(array))
-    try:
+    with inside_lists(offsets, "[{}]"):
         values = _fit(array.flatten(), target.element, context)
-    except ValueMisfit as error:
-        raise of_lists(error, offsets, "[{}]") from None
     return lists_of(null_offsets(offsets, array), values, target, wanted)
 
 
@@ -226,14 +225,33 @@ def null_offsets(offsets: Numbers, lists: pa.Array) -> pa.Array:
     return array_from(offsets.astype(np.int32), pa.int32(), valid)
 
 
-def of_lists(error: ValueMisfit, offsets: Numbers, step: str) -> ValueMisfit:
-    """Return the error of packed values as one of the lists that they are in."""
-    found = []
-    for one in error.found:
-        row = int(np.searchsorted(offsets, one.position, "right")) - 1
-        path = step.format(one.position - int(offsets[row])) + one.path
-        found.append(replace(one, position=row, path=path))
-    return ValueMisfit(found)
+@contextmanager
+def inside_lists(offsets: Numbers, step: str) -> Iterator[None]:
+    """Raise the misfits of packed values as those of the lists that they are in."""
+    try:
+        yield
+    except ValueMisfit as error:
+        found = []
+        for one in error.found:
+            row = int(np.searchsorted(offsets, one.position, "right")) - 1
+            path = step.format(one.position - int(offsets[row])) + one.path
+            found.append(replace(one, position=row, path=path))
+        raise ValueMisfit(found) from None
+
+
+def fit_members(
+    target: StructType, wanted: pa.DataType, mask: pa.Array | None, fit: Callable[[int], pa.Array]
+) -> pa.Array:
+    """Return a struct of members that ``fit`` makes by their places; ``mask`` marks its nulls."""
+    members, found = [], []
+    for place, member in enumerate(target.fields):
+        try:
+            members.append(fit(place))
+        except ValueMisfit as error:
+            found += [replace(one, path=f".{member.name}{one.path}") for one in error.found]
+    if found:
+        raise ValueMisfit(found)
+    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
 
 
 def _is_pairs(arrow: pa.DataType) -> bool:
@@ -252,15 +270,11 @@ def _fit_map(
         lengths = pc.list_value_length(array)
         keys, items = array.flatten().flatten()
     offsets = list_offsets(lengths)
-    try:
+    with inside_lists(offsets, ".key[{}]"):
         refuse_null_keys(keys, target)
         keys = _fit(keys, target.key, context)
-    except ValueMisfit as error:
-        raise of_lists(error, offsets, ".key[{}]") from None
-    try:
+    with inside_lists(offsets, ".value[{}]"):
         items = _fit(items, target.value, context)
-    except ValueMisfit as error:
-        raise of_lists(error, offsets, ".value[{}]") from None
     return pa.MapArray.from_arrays(null_offsets(offsets, array), keys, items).cast(wanted)
 
 
@@ -304,17 +318,12 @@ def _fit_struct(
     if stranger is not None:
         refuse(array, array.is_valid(), target, *no_member(stranger, target))
     parts = array.flatten()  # respects slices and passes the nulls of the whole on to its parts
-    members, found = [], []
-    for index, member in enumerate(target.fields):
+
+    def fit(number: int) -> pa.Array:
+        member = target.fields[number]
         place = places.get(member.name.casefold())
         if place is None:
-            members.append(pa.nulls(len(array), wanted.field(index).type))
-            continue
-        try:
-            members.append(_fit(parts[place], member.type, context))
-        except ValueMisfit as error:
-            found += [replace(one, path=f".{member.name}{one.path}") for one in error.found]
-    if found:
-        raise ValueMisfit(found)
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(members, fields=list(wanted), mask=mask)
+            return pa.nulls(len(array), wanted.field(number).type)
+        return _fit(parts[place], member.type, context)
+
+    return fit_members(target, wanted, array.is_null() if array.null_count else None, fit)

@@ -28,6 +28,8 @@ _EXACT = Context(prec=2 * MAX_DIGITS + 400)
 
 def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Array:
     """Return integers, floats or decimals as integers of a width; a fraction does not fit."""
+    if array.type.equals(wanted):
+        return array
     limit = 1 << (wanted.bit_width - 1)
     range_text = f"it is outside of {-limit} … {limit - 1}"
     wider = "use a column of a wider type"
@@ -44,29 +46,18 @@ def fit_integer(array: pa.Array, target: OdpsType, wanted: pa.DataType) -> pa.Ar
     if pt.is_decimal(array.type):
         array = _rescaled(array, target, MAX_DIGITS, 0, cure=_ROUND_WHOLE)
     refuse(array, _outside(array, -limit, limit - 1), target, range_text, wider)
-    return array if array.type.equals(wanted) else array.cast(wanted)
+    return array.cast(wanted)
 
 
 _ROUND_WHOLE = "round it to a whole number"
 
 
 def _outside(array: pa.Array, low: int, high: int) -> pa.Array | Mask:
-    kind = array.type
-    if pt.is_decimal(kind):
-        least, most = -(10**37), 10**37
-    elif pt.is_unsigned_integer(kind):
-        least, most = 0, (1 << kind.bit_width) - 1
-    else:
-        least, most = -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
-    to_scalar = _decimal_scalar if pt.is_decimal(kind) else pa.scalar
-    masks = []
-    if low > least:
-        masks.append(pc.less(array, to_scalar(low, kind)))
-    if high < most:
-        masks.append(pc.greater(array, to_scalar(high, kind)))
-    if not masks:
-        return np.zeros(0, bool)
-    return masks[0] if len(masks) == 1 else pc.or_(*masks)
+    if pt.is_decimal(array.type):
+        least, most = (_decimal_scalar(limit, array.type) for limit in (low, high))
+        return pc.or_(pc.less(array, least), pc.greater(array, most))
+    numbers, valid = numbers_of(array)
+    return valid & ((numbers < low) | (numbers > high))
 
 
 def _decimal_scalar(unscaled: int, kind: pa.DataType) -> pa.Scalar:

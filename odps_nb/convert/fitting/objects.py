@@ -24,12 +24,13 @@ from odps_nb.convert.fitting.kinds import is_missing, items_of, parts_of
 from odps_nb.convert.fitting.leaf import FitContext, fit_parts, kind_problem
 from odps_nb.convert.fitting.misfit import Misfit, ValueMisfit, shorten
 from odps_nb.convert.fitting.nested import (
+    fit_members,
+    inside_lists,
     list_offsets,
     lists_of,
     members_of,
     no_member,
     null_offsets,
-    of_lists,
     part_problem,
     refuse_null_keys,
     with_unit,
@@ -187,10 +188,8 @@ def _fit_lists(values: _Objects, target: ArrayType | VectorType, context: FitCon
     lengths = pa.array([None if one is None else len(one) for one in lists], pa.int64())
     offsets = list_offsets(lengths)
     given = [one for one in lists if one is not None and len(one)]
-    try:
+    with inside_lists(offsets, "[{}]"):
         inner = _fit_packed(given, target.element, context)
-    except ValueMisfit as error:
-        raise of_lists(error, offsets, "[{}]") from None
     return lists_of(null_offsets(offsets, lengths), inner, target, wanted)
 
 
@@ -230,15 +229,11 @@ def _fit_maps(values: _Objects, target: MapType, context: FitContext) -> pa.Arra
     lengths = pa.array([None if one is None else len(one) for one in pairs], pa.int64())
     offsets = list_offsets(lengths)
     flat = [pair for one in pairs if one is not None for pair in one]
-    try:
+    with inside_lists(offsets, ".key[{}]"):
         keys = _fit([key for key, _ in flat], target.key, context, inside=True)
         refuse_null_keys(keys, target)
-    except ValueMisfit as error:
-        raise of_lists(error, offsets, ".key[{}]") from None
-    try:
+    with inside_lists(offsets, ".value[{}]"):
         items = _fit([item for _, item in flat], target.value, context, inside=True)
-    except ValueMisfit as error:
-        raise of_lists(error, offsets, ".value[{}]") from None
     return pa.MapArray.from_arrays(null_offsets(offsets, lengths), keys, items).cast(wanted)
 
 
@@ -284,15 +279,12 @@ def _fit_structs(values: _Objects, target: StructType, context: FitContext) -> p
             columns[known[str(name).casefold()]][place] = inner
     if found:
         raise ValueMisfit(found)
-    parts = []
-    for member, column in zip(target.fields, columns, strict=True):
-        try:
-            parts.append(_fit(column, member.type, context, inside=True))
-        except ValueMisfit as error:
-            found += [replace(one, path=f".{member.name}{one.path}") for one in error.found]
-    if found:
-        raise ValueMisfit(found)
-    return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=pa.array(~valid))
+    return fit_members(
+        target,
+        wanted,
+        pa.array(~valid),
+        lambda place: _fit(columns[place], target.fields[place].type, context, inside=True),
+    )
 
 
 def _as_members(

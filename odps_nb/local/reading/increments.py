@@ -22,7 +22,7 @@ from odps_nb.local import faults
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.local.store.changes import DELETE, OPERATION_TYPE, UPDATE_AFTER, ChangeLog, Record
 from odps_nb.local.store.folder import DataFolder
-from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
+from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_file, unit_of
 from odps_nb.local.store.snapshots import Segment
 from odps_nb.local.store.tables import StoredTable
 from odps_nb.schema import Column, PrimitiveType, TableSchema, TypeCode
@@ -164,19 +164,10 @@ def _rows(folder: DataFolder, table: StoredTable, record: Record, unit: TimeUnit
     """Read the changes of one version with all current columns of the table."""
     columns = arrow_schema([*table.schema.columns, *SYSTEM_COLUMNS], timestamp_unit=unit)
     nullable = pa.schema([field.with_nullable(True) for field in columns])
-    at = pa.scalar(int(record.at * 1000), columns.field(CHANGED_AT.name).type)
-
-    def filled() -> Iterator[pa.RecordBatch]:
-        for batch in read_rows(folder, record.name, nullable.names, 0, 1 << 62):
-            have, rows = batch.schema.names, batch.num_rows
-            arrays = [
-                batch.column(f.name).cast(f.type) if f.name in have else pa.nulls(rows, f.type)
-                for f in nullable
-            ]
-            arrays[nullable.get_field_index(CHANGED_AT.name)] = pa.repeat(at, rows)
-            yield pa.record_batch(arrays, schema=nullable)
-
-    return pa.Table.from_batches(filled(), nullable)
+    rows = read_file(folder, record.name, nullable)
+    place = nullable.get_field_index(CHANGED_AT.name)
+    at = pa.scalar(int(record.at * 1000), nullable.field(place).type)
+    return rows.set_column(place, nullable.field(place), pa.repeat(at, rows.num_rows))
 
 
 def _last_state(

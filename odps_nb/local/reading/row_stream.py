@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from odps_nb.errors import InvalidRequestError
 from odps_nb.local import faults
 from odps_nb.terms import Compression
-from odps_nb.wire.codings import encoder
 
 LAST_NANOSECOND = 2**31 * 10**9 - 1
 """Of the last second that the real service gives in nanoseconds, 2038-01-19 03:14:07."""
@@ -119,14 +118,3 @@ def encode_stream(
             writer.write_batch(batch)
             yield from pieces.take()
     yield from pieces.take()
-
-
-def coded(
-    chunks: Iterator[bytes | memoryview], coding: Compression
-) -> Generator[bytes | memoryview, None, None]:
-    """Compress a whole body."""
-    coder = encoder(coding)
-    for chunk in chunks:
-        if ready := coder.feed(chunk):
-            yield ready
-    yield coder.finish()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from functools import partial
@@ -16,8 +15,7 @@ from odps_nb.arrow.text import as_bytes
 def csv_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
     """Write rows as the service's CSV; bytes that are not UTF-8 become surrogates."""
     out = io.StringIO()
-    head = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    head.writerow(schema.names)
+    out.write(",".join(map(_cell, schema.names)) + "\n")
     for batch in batches:
         columns = [_texts(batch.column(i)) for i in range(batch.num_columns)]
         for row in zip(*columns, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from starlette.routing import Route
 from odps_nb.local import faults
 from odps_nb.local.forms import formed
 from odps_nb.local.reading.plan import OpenReadSession, check_batch
-from odps_nb.local.reading.row_stream import coded, encode_stream, in_nanoseconds, rebatch
+from odps_nb.local.reading.row_stream import encode_stream, in_nanoseconds, rebatch
 from odps_nb.local.rights import Right
 from odps_nb.local.routes import asgi_io as edge
 from odps_nb.local.routes.asgi_io import blob_coding, identify, row_codings
@@ -23,12 +22,13 @@ from odps_nb.local.routes.surface import Surface
 from odps_nb.local.routes.table import ALL, Asked, StreamAnswer, To
 from odps_nb.local.service import Service
 from odps_nb.local.sql.instances import limited_result
+from odps_nb.local.store.blob_bodies import encoded
 from odps_nb.local.store.tables import OPERATION
 from odps_nb.local.writing.ingest import read_body
 from odps_nb.local.writing.sessions import OPEN
 from odps_nb.local.writing.streams import StoredWriteSession, Stream, staging_text
 from odps_nb.schema import TableSchema
-from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit, WriteMode
+from odps_nb.terms import BlobReference, Compression, SessionStatus, TimeUnit
 from odps_nb.wire import calls
 from odps_nb.wire.schema_json import WriteSchema
 
@@ -84,10 +84,6 @@ class StorageActions:
         yield To(calls.CreateInstanceReadSession, Right.QUERY, self._create_instance)
         yield To(calls.GetInstanceReadSession, Right.QUERY, self._get_instance)
         yield To(calls.ReadInstance, Right.QUERY, self._read_instance)
-        yield To(calls.CreateBlockSession, Right.WRITE, self._create_blocks)
-        yield To(calls.GetBlockSession, Right.WRITE, self._get_blocks)
-        yield To(calls.WriteBlock, Right.WRITE, self._write_block)
-        yield To(calls.CommitBlocks, Right.WRITE, self._commit_blocks)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -151,7 +147,7 @@ class StorageActions:
         chunks = encode_stream(schema, batches, ipc=inside)
         headers = {}
         if around is not Compression.NONE:
-            chunks = coded(chunks, around)
+            chunks = encoded(chunks, around)
             headers["Content-Encoding"] = HTTP_CODINGS[around]
         return StreamAnswer(
             chunks=chunks, media_type="application/vnd.apache.arrow.stream", headers=headers
@@ -213,7 +209,6 @@ class StorageActions:
             schema_version=version,
             latest_schema_version=version,
             access_token=stream.token,
-            quota_token="local",
             row_offset=stream.next_row,
             record_count=stream.rows,
             byte_size=stream.bytes,
@@ -241,53 +236,6 @@ class StorageActions:
             staging_id=landed.staging_id or None,
             route_token=self._route,
         )
-
-    # -- blocks (``docs/protocol.md`` section 7.5) ----------------------------------------------
-
-    def _create_blocks(self, request: calls.CreateBlockSession, _asked: Asked) -> object:
-        session = self._writes.create(
-            request.table,
-            request.partition,
-            overwrite=request.overwrite,
-            mode=WriteMode.BATCH_COMPATIBLE,
-        )
-        return self._block_answer(session)
-
-    def _get_blocks(self, request: calls.GetBlockSession, _asked: Asked) -> object:
-        return self._block_answer(self._writes.get(request.table, request.session_id))
-
-    def _block_answer(self, session: StoredWriteSession) -> calls.BlockSessionAnswer:
-        status = SessionStatus.CRITICAL
-        if session.status in (OPEN, SessionStatus.COMMITTED.value):
-            status = SessionStatus(session.status)
-        return calls.BlockSessionAnswer(
-            session_id=session.session_id,
-            status=status,
-            schema=_write_schema(session).schema,
-            route_token=self._route,
-        )
-
-    def _write_block(self, request: calls.WriteBlock, asked: Asked) -> object:
-        session = self._writes.get(request.table, request.session_id)
-        name = f"block-{request.block_number}-attempt-{request.attempt_number}"
-        stream = self._writes.open_stream(session, name, 1, exactly_once=False)
-        landed = self._writes.write(session, stream, read_body(asked.upload))
-        self._writes.close_stream(session, name, 1)
-        message = {
-            "BlockNumber": request.block_number,
-            "AttemptNumber": request.attempt_number,
-            "WriterStats": {"RecordNum": landed.rows},
-        }
-        return calls.WriteBlockAnswer(
-            commit_message=json.dumps(message), record_count=landed.rows, route_token=self._route
-        )
-
-    def _commit_blocks(self, request: calls.CommitBlocks, _asked: Asked) -> object:
-        session = self._writes.get(request.table, request.session_id)
-        named = [(_block_name(message), 1) for message in request.commit_messages]
-        # nothing named is nothing wanted: not "all", as it would be for streams
-        self._writes.commit(session, named, nothing=not named)
-        return self._block_answer(self._writes.get(request.table, request.session_id))
 
     # -- blobs --------------------------------------------------------------------------------
 
@@ -393,11 +341,3 @@ def _write_schema(session: StoredWriteSession) -> WriteSchema:
             partition_columns=whole.schema.partition_columns,
         ),
     )
-
-
-def _block_name(message: str) -> str:
-    try:
-        block = json.loads(message)
-        return f"block-{int(block['BlockNumber'])}-attempt-{int(block['AttemptNumber'])}"
-    except (ValueError, KeyError, TypeError):
-        raise faults.invalid(f"{message[:80]!r} is not a commit message of this service") from None

@@ -149,20 +149,23 @@ class Surface:
             return self._refusal(faults.disk_full(), request_id)
         if has_failed(error):
             return self._refusal(faults.disk_failed(), request_id)
-        return self._document(500, "InternalServerError", "internal error", request_id)
+        return error_document(
+            500, "InternalServerError", "internal error", request_id, xml=self._xml
+        )
 
     def _refusal(self, error: OdpsNbError, request_id: str) -> Response:
         code = getattr(error, "code", None) or "InvalidArgument"
         status = getattr(error, "status", None) or STATUS_OF_CODE.get(code, 400)
         if not isinstance(error, (ServiceError, ArgumentError)):
             status, code = 400, "MalformedDataStream"
-        return self._document(status, code, str(error), request_id)
+        return error_document(status, code, str(error), request_id, xml=self._xml)
 
-    def _document(self, status: int, code: str, message: str, request_id: str) -> Response:
-        encode = encode_error_xml if self._xml else encode_error_json
-        media = "application/xml" if self._xml else "application/json"
-        content = encode(code, message, request_id)
-        return Response(content, status_code=status, media_type=media)
+
+def error_document(status: int, code: str, message: str, request_id: str, *, xml: bool) -> Response:
+    """Return an error as a document of XML or JSON."""
+    content = (encode_error_xml if xml else encode_error_json)(code, message, request_id)
+    media = "application/xml" if xml else "application/json"
+    return Response(content, status_code=status, media_type=media)
 
 
 def _discard(body: Path) -> None:
@@ -218,8 +221,6 @@ def _wire(request: Request) -> WireRequest:
 
 def _who(service: Service, request: Request, wire: WireRequest) -> str:
     settings = service.settings
-    if not settings.verify:
-        return service.owner
     raw = request.scope.get("raw_path") or wire.path.encode()
     query = request.scope["query_string"]
     target = raw.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from odps_nb.local.samples.values import SampleBatch
 from odps_nb.local.store.arrow_types import arrow_schema
 from odps_nb.schema import TableSchema
 from odps_nb.terms import PartitionSpec
@@ -122,15 +121,15 @@ _MILLI_OF_DAY = 86_400_000
 _Ints = npt.NDArray[np.integer[Any]]
 
 
-def rows() -> Iterator[SampleBatch]:
-    """Make the rows, one batch per day."""
+def rows() -> Iterator[tuple[PartitionSpec, pa.RecordBatch]]:
+    """Yield the rows, one batch per day."""
     first_id = 1_000_001
     for number, (day, count) in enumerate(ROWS_PER_DAY.items()):
         probes = PROBES if number == len(ROWS_PER_DAY) - 1 else ()
         batch = _day(number, day, first_id, count - len(probes))
         if probes:
             batch = _with_probes(batch, first_id + batch.num_rows)
-        yield SampleBatch(partition=PartitionSpec((("ds", day),)), batch=batch)
+        yield PartitionSpec((("ds", day),)), batch
         first_id += count
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.metadata
 import os
 import shutil
 import sqlite3
@@ -17,7 +16,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +32,7 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES
 
 if TYPE_CHECKING:
-    from odps_nb.local.samples.values import Sample, SampleBatch, SampleBlob
+    from odps_nb.local.samples.every_sample import Sample
 
 KEPT_SECONDS = 24 * 3600.0
 
@@ -90,30 +88,24 @@ def load_sample(service: Service, sample: Sample, pool: Executor) -> None:
         comment=sample.comment,
         properties=BLOB_TABLE_PROPERTIES if blobs else None,
     )
-    running = []
-    for spec, batches in groupby(sample.rows(), key=lambda batch: batch.partition):
-        rows = [_with_references(service, batch) for batch in batches]
-        running.append(pool.submit(_write, service, table, spec, rows))
+
+    def store(data: bytes, mime_type: str, file_name: str) -> bytes:
+        (stored,) = service.blobs.store_bytes([(data, mime_type, file_name)], name.project)
+        return stored.reference.raw
+
+    running = [
+        pool.submit(_write, service, table, spec, batch) for spec, batch in sample.rows(store)
+    ]
     additions = [addition for future in running for addition in future.result()]
     service.snapshots.publish(table, additions)
 
 
 def _write(
-    service: Service, table: StoredTable, spec: PartitionSpec, rows: list[pa.RecordBatch]
+    service: Service, table: StoredTable, spec: PartitionSpec, rows: pa.RecordBatch
 ) -> list[Addition]:
     with Ingest(service.folder, table, spec, service.blobs) as ingest:
-        for batch in rows:
-            ingest.write(batch)
+        ingest.write(rows)
         return ingest.finish()
-
-
-def _with_references(service: Service, batch: SampleBatch) -> pa.RecordBatch:
-    def store(blob: SampleBlob) -> bytes:
-        content = blob.data, blob.mime_type, blob.file_name
-        (stored,) = service.blobs.store_bytes([content], service.settings.project)
-        return stored.reference.raw
-
-    return batch.with_references(store)
 
 
 def _template() -> Path:
@@ -145,7 +137,7 @@ def _prune(cache: Path, finished: Path) -> None:
 
 
 def _build(root: Path) -> None:
-    from odps_nb.local.samples.every_sample import SAMPLES  # what paints: most starts only link
+    from odps_nb.local.samples.every_sample import SAMPLES  # most starts only link
 
     settings = Settings(durable=False, keys={"samples": "unused"})
     with Service(root, settings) as service, ThreadPoolExecutor(2) as pool:
@@ -161,21 +153,14 @@ def _build(root: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """Return a hash of what the samples depend on: code, catalogue layout, file writer, PyAV."""
-    digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__} {_pyav_version()}".encode())
+    """Return a hash of what the samples depend on: code, files, catalogue layout, file writer."""
+    digest = hashlib.sha256(f"{SCHEMA_VERSION} {pa.__version__}".encode())
     here = Path(__file__).parent
+    own = [path for path in here.iterdir() if path.suffix in (".py", ".parquet")]
     written_by = ("row_files.py", "arrow_cache.py", "arrow_types.py")
-    for path in sorted([*here.glob("*.py"), *(here.with_name("store") / n for n in written_by)]):
+    for path in sorted([*own, *(here.with_name("store") / name for name in written_by)]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _pyav_version() -> str:
-    """Return the version of PyAV, "none" without it: then films and songs are left out."""
-    try:
-        return importlib.metadata.version("av")
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
 
 
 @contextmanager

@@ -3,15 +3,14 @@
 Off unless the service was started with ``--misbehave``. Then ``PUT /api/misbehaviour`` takes the
 rules as JSON, ``GET`` shows them with how often each struck, ``DELETE`` ends them::
 
-    {"seed": 7, "rules": [
+    {"rules": [
         {"action": "TableRead", "skip": 1, "times": 2, "fault": "cut", "at": 5000},
-        {"action": "*", "probability": 0.1, "fault": "status", "status": 429, "retry_after": 0.1},
+        {"action": "*", "fault": "status", "status": 429, "retry_after": 0.1},
         {"action": "TableCommitWriteSession", "fault": "close"}]}
 
 ``action`` is a Storage API action, ``*``, or the beginning of a path (``/api/projects``); with
 ``session`` only requests of that read or write session match. A rule strikes after ``skip``
-matching requests, at most ``times`` times (default 1; 0: always). The same seed and the same
-requests give the same faults.
+matching requests, at most ``times`` times (default 1; 0: always).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict, dataclass, field
-from random import Random
 from threading import Lock
 from typing import Any
 from urllib.parse import parse_qs
@@ -30,10 +28,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from odps_nb.local import faults
 from odps_nb.local.routes.asgi_io import drain
+from odps_nb.local.routes.surface import error_document
 from odps_nb.local.service import Service
-from odps_nb.wire.calls import ROUTE_TOKEN, STATUS_OF_CODE, encode_error_json, encode_error_xml
+from odps_nb.wire.calls import REQUEST_ID, STATUS_OF_CODE
 
-FAULTS = ("cut", "stall", "corrupt", "status", "expire", "no_route_token", "close")
+FAULTS = ("cut", "stall", "corrupt", "status", "expire", "close")
 MAX_RULES = 1000
 _LOOK = 0.1  # seconds between looks at whether the client of a stalled answer is still there
 _CODE_OF_STATUS = {429: "FlowExceeded", 500: "InternalServerError", 503: "ServiceUnavailable"}
@@ -48,11 +47,9 @@ class Rule:
     session: str = ""
     skip: int = 0
     times: int = 1
-    probability: float = 1.0
     at: int = 0
     seconds: float = 1.0
     status: int = 503
-    code: str | None = None
     retry_after: float | None = None
     matched: int = 0
     struck: int = 0
@@ -63,7 +60,6 @@ class Misbehaviour:
     """The active rules; none at first."""
 
     rules: list[Rule] = field(default_factory=list)
-    _random: Random = field(default_factory=lambda: Random(0))
     _lock: Lock = field(default_factory=Lock)
 
     def load(self, document: bytes) -> None:
@@ -71,11 +67,10 @@ class Misbehaviour:
         try:
             given = json.loads(document or b"{}")
             rules = [_rule(one) for one in given.get("rules", [])][:MAX_RULES]
-            seed = int(given.get("seed", 0))
         except (ValueError, TypeError, AttributeError) as error:
             raise faults.invalid(f"the rules cannot be read: {error}") from None
         with self._lock:
-            self.rules, self._random = rules, Random(seed)
+            self.rules = rules
 
     def dump(self) -> bytes:
         """Return the rules with their counters."""
@@ -93,8 +88,6 @@ class Misbehaviour:
                     continue
                 rule.matched += 1
                 if rule.matched <= rule.skip or 0 < rule.times <= rule.struck:
-                    continue
-                if self._random.random() >= rule.probability:
                     continue
                 rule.struck += 1
                 return rule
@@ -153,9 +146,6 @@ class _Spoiled:
         """Send one message, or inject the fault at the rule's position."""
         rule = self._rule
         if message["type"] == "http.response.start":
-            if rule.fault == "no_route_token":
-                name = ROUTE_TOKEN.encode()
-                message = {**message, "headers": [h for h in message["headers"] if h[0] != name]}
             await self._send(message)
             return
         body = bytes(message.get("body", b""))
@@ -194,14 +184,13 @@ async def _nowhere(message: Message) -> None:
 
 def _refusal(rule: Rule, *, xml: bool) -> Response:
     known = next((c for c, status in STATUS_OF_CODE.items() if status == rule.status), "Unknown")
-    code = rule.code or _CODE_OF_STATUS.get(rule.status, known)
-    encode = encode_error_xml if xml else encode_error_json
-    body = encode(code, "the service was asked to misbehave", "MISBEHAVIOUR")
-    headers = {"x-odps-request-id": "MISBEHAVIOUR"}
+    code = _CODE_OF_STATUS.get(rule.status, known)
+    said = "the service was asked to misbehave"
+    response = error_document(rule.status, code, said, "MISBEHAVIOUR", xml=xml)
+    response.headers[REQUEST_ID] = "MISBEHAVIOUR"
     if rule.retry_after is not None:
-        headers["retry-after"] = str(rule.retry_after)
-    kind = "application/xml" if xml else "application/json"
-    return Response(body, status_code=rule.status, headers=headers, media_type=kind)
+        response.headers["retry-after"] = str(rule.retry_after)
+    return response
 
 
 def _abort(scope: Scope) -> None:

@@ -136,7 +136,6 @@ def _parser() -> argparse.ArgumentParser:
         help="what is sent where the real service is not known well: " + Forms.describe(),
     )
     parser.add_argument("--misbehave", action="store_true", help="accept rules for faults")
-    parser.add_argument("--scenario", help="file with rules for faults, active at once")
     parser.add_argument("--verbose", action="store_true", help="log requests and errors")
     parser.add_argument("--with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
     return parser
@@ -194,7 +193,7 @@ def _serve(options: argparse.Namespace, root: Path, ended: threading.Event) -> N
     with listener, Service(root, settings, prepare=prepare) as service:
         if prepared:
             adopt(service)
-        app = build_app(service, _misbehaviour(options))
+        app = build_app(service, Misbehaviour() if options.misbehave else None)
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -238,22 +237,6 @@ def _listener(port: int) -> socket.socket:
 def _on_signal(do: Callable[[], object]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: do())
-
-
-def _misbehaviour(options: argparse.Namespace) -> Misbehaviour | None:
-    if not (options.misbehave or options.scenario):
-        return None
-    rules = Misbehaviour()
-    if options.scenario:
-        try:
-            rules.load(Path(options.scenario).read_bytes())
-        except OSError as error:
-            raise ConfigError(
-                f"the rules in {options.scenario} cannot be read: {error.strerror}",
-                option="scenario",
-                hint="name a file with the rules as JSON",
-            ) from None
-    return rules
 
 
 def _credentials(path: str | None) -> dict[str, Any]:

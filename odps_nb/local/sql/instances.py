@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from threading import Lock
 
 import pyarrow as pa
@@ -362,9 +363,14 @@ class Instances:
             self._running.pop(instance_id, None)
 
     def _keep(self, instance_id: str, rows: ResultRows, unit: TimeUnit, stopper: Stopper) -> None:
+        batches = iter(rows.batches)
+        first = list(islice(batches, 1))
         schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
+        if first and first[0].schema != schema:  # known before a row is written
+            unit = TimeUnit.MICRO
+            schema = arrow_schema(rows.schema.columns, timestamp_unit=unit)
         with RowFileWriter(self._folder, schema) as writer:
-            for batch in rows.batches:
+            for batch in chain(first, batches):
                 stopper.check()
                 if unit is TimeUnit.NANO and batch.schema != schema:
                     raise _FarResult

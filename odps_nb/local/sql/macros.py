@@ -25,11 +25,11 @@ mc_now() AS mc_getdate();
 mc_from_unixtime(n) AS CAST(make_timestamp(CAST(n AS BIGINT) * 1000000) AS TIMESTAMP_MS);
 mc_datediff(a, b) AS date_diff('day', CAST(b AS DATE), CAST(a AS DATE)), (a, b, part) AS
     date_diff(mc_part(part), CAST(b AS TIMESTAMP), CAST(a AS TIMESTAMP));
-mc_dateadd(d, n, part) AS CAST(CAST(d AS TIMESTAMP) + CASE mc_part(part) WHEN 'year' THEN
-    to_years(CAST(n AS INTEGER)) WHEN 'month' THEN to_months(CAST(n AS INTEGER)) WHEN 'day' THEN
-    to_days(CAST(n AS INTEGER)) WHEN 'hour' THEN to_hours(n) WHEN 'minute' THEN to_minutes(n)
-    WHEN 'second' THEN to_seconds(n) WHEN 'millisecond' THEN to_milliseconds(n) END AS
-    TIMESTAMP_MS);
+mc_dateadd(d, n, part) AS list_transform([{'d': CAST(d AS TIMESTAMP), 'n': n, 'unit':
+    mc_part(part)}], lambda r: CAST(r.d + CASE r.unit WHEN 'year' THEN to_years(CAST(r.n AS
+    INTEGER)) WHEN 'month' THEN to_months(CAST(r.n AS INTEGER)) WHEN 'day' THEN to_days(CAST(r.n
+    AS INTEGER)) WHEN 'hour' THEN to_hours(r.n) WHEN 'minute' THEN to_minutes(r.n) WHEN 'second'
+    THEN to_seconds(r.n) WHEN 'millisecond' THEN to_milliseconds(r.n) END AS TIMESTAMP_MS))[1];
 mc_date_add(d, n) AS CAST(d AS DATE) + CAST(n AS INTEGER);
 mc_date_sub(d, n) AS CAST(d AS DATE) - CAST(n AS INTEGER);
 mc_add_months(d, n) AS CAST(CAST(d AS DATE) + to_months(CAST(n AS INTEGER)) AS DATE);
@@ -70,8 +70,9 @@ mc_time(x) AS x + INTERVAL 0 SECOND;
 mc_same(c, t, zone) AS c - (mc_clock(t, zone) - t);
 mc_back_utc(c, t, zone) AS CASE WHEN mc_clock(mc_same(c, t, zone), zone) = c THEN mc_same(c, t,
     zone) ELSE mc_utc(c, zone) END;
-mc_back(x, source, zone) AS x + (mc_back_utc(CAST(x AS TIMESTAMP), CAST(source AS TIMESTAMP),
-    zone) - CAST(x AS TIMESTAMP));
+-- x is computed once: it is the call of a function, which each copy would make larger
+mc_back(x, source, zone) AS list_transform([{'x': x, 's': CAST(source AS TIMESTAMP)}], lambda r:
+    r.x + (mc_back_utc(CAST(r.x AS TIMESTAMP), r.s, zone) - CAST(r.x AS TIMESTAMP)))[1];
 -- text may name its own zone, which the cast to TIMESTAMP leaves out
 mc_has_zone(s) AS regexp_matches(s, ':\d\d(\.\d+)?\s*([A-Za-z]|[+-]\d\d(:?\d\d)?\s*$)');
 -- of text that is no time x is null or an error, which null + x would not raise

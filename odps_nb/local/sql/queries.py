@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from odps_nb.child_process import Child, IdleTimer
-from odps_nb.errors import CancelledError
+from odps_nb.errors import CancelledError, OdpsNbError
 from odps_nb.local import faults
 from odps_nb.local.sql.duck_types import StoredRows
 from odps_nb.local.sql.worker import BATCH_BYTES, MAX_ROW, OUT_OF_MEMORY
@@ -75,14 +75,11 @@ class Queries:
         """Open a run of queries over these tables alone; ``explain`` makes errors of refusals."""
         process = self._take()
         found = QueryRun(process, self._limits, explain)
-        kept = False
         try:
             found.open(tables)
             yield found
-            kept = found.end() < KEPT_BYTES
         finally:
-            found.timer.cancel()
-            self._give_back(process, kept=kept)
+            self._give_back(process, kept=found.end() < KEPT_BYTES)
 
     def close(self) -> None:
         """Kill all processes. Idempotent."""
@@ -133,7 +130,7 @@ class QueryRun:
         self, process: _Process, limits: QueryLimits, explain: Callable[[str], Exception]
     ) -> None:
         self._process, self._limits, self._explain = process, limits, explain
-        self._whole = True
+        self._is_idle = True  # the process has answered the last request
         self._ended_for = ""
         self.timer = threading.Timer(limits.seconds, self._stop, ["too late"])
         self.timer.daemon = True
@@ -158,21 +155,27 @@ class QueryRun:
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Run a query and yield its rows."""
         self._ask("run", sql=sql)
-        self._whole = False
         while rows := self._receive()[1]:
             yield from pa.ipc.open_stream(rows)
-        self._whole = True
 
     def interrupt(self) -> None:
         """Stop the query at once by killing its process."""
         self._stop("cancelled")
 
     def end(self) -> int:
-        """End the query in order; returns the memory that the process still holds, in bytes."""
-        if not self._whole:
-            return sys.maxsize
-        self._ask("end")
-        memory: int = self._receive()[0]["memory"]
+        """End the query in order; returns the memory that the process still holds, in bytes.
+
+        The number is very large for a process that cannot be used again.
+        """
+        memory: int = sys.maxsize
+        try:
+            if self._is_idle:
+                self._ask("end")
+                memory = self._receive()[0]["memory"]
+        except (OdpsNbError, OSError, ValueError):
+            memory = sys.maxsize  # the process has ended, or its pipes are closed
+        finally:
+            self.timer.cancel()
         return memory
 
     def _stop(self, reason: str) -> None:
@@ -180,6 +183,7 @@ class QueryRun:
         self._process.kill()
 
     def _ask(self, do: str, **what: Any) -> None:
+        self._is_idle = False
         try:
             self._process.send({"do": do}, pickle.dumps(what))
         except BrokenPipeError:
@@ -192,8 +196,11 @@ class QueryRun:
             raise self._failure() from None
         except ValueError as error:
             raise faults.internal(f"a query sent an {error}") from None
-        if "failed" in found:
-            raise self._explain(found["failed"])
+        if (failed := found.get("failed")) is not None:
+            # after a lack of memory the next query would begin with less of it
+            self._is_idle = not failed.startswith("Out of Memory")
+            raise self._explain(failed)
+        self._is_idle = "done" in found
         return found, rows
 
     def _failure(self) -> Exception:

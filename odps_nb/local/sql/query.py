@@ -168,7 +168,7 @@ def parse_query(text: str) -> Any:
     try:
         parsed = sql_parser.parse(text, maxcompute_dialect())
     except SqlglotError as error:
-        raise unreadable(error, text) from None
+        raise unreadable(error) from None
     except RecursionError:
         raise faults.parse_failed("the query is nested too deeply") from None
     if len(parsed) != 1 or parsed[0] is None:

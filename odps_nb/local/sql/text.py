@@ -33,7 +33,6 @@ from odps_nb.local.sql.text_words import (
     names,
     read_columns,
     read_describe,
-    read_rows,
     read_show,
     specs,
 )
@@ -382,7 +381,6 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "delete": read_delete,
     "merge": read_merge,
     "show": read_show,
-    "read": read_rows,
     "desc": read_describe,
     "describe": read_describe,
 }

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from odps_nb.errors import ArgumentError
 from odps_nb.local import faults
-from odps_nb.local.sql.statements import Query, Show
+from odps_nb.local.sql.statements import Show
 from odps_nb.local.sql.tokenizer import Cursor
 from odps_nb.schema import Column
 from odps_nb.terms import PartitionSpec
-from odps_nb.wire.type_text import format_text, parse_columns
+from odps_nb.wire.type_text import parse_columns
 
 _CONDITIONS = ("<", "<=", ">", ">=", "<>", "!=", "in", "like", "between")
 
@@ -74,9 +74,6 @@ def items(cursor: Cursor) -> tuple[tuple[str, str | None], ...]:
     return tuple(found)
 
 
-READ_ROWS = 10_000
-
-
 def read_show(cursor: Cursor) -> Show:
     """Parse ``SHOW TABLES | PARTITIONS | SCHEMAS | CREATE TABLE …``."""
     what = cursor.one_of("tables", "partitions", "schemas", "create")
@@ -96,17 +93,6 @@ def read_describe(cursor: Cursor) -> Show:
     if cursor.peek("table") and len(cursor.rest.split()) > 1:
         cursor.accept("table")
     return Show(what="columns", name=cursor.dotted(), within=_within(cursor), extended=extended)
-
-
-def read_rows(cursor: Cursor) -> Query:
-    """Parse ``READ t [(a, b)] [PARTITION (…)] [n]``, which is a query of the first rows."""
-    table = ".".join(map(quoted, cursor.dotted()))
-    columns = ", ".join(map(quoted, names(cursor))) if cursor.peek("(") else "*"
-    within = _within(cursor) or PartitionSpec()
-    count = integer(cursor) if not cursor.at_end else READ_ROWS
-    conditions = [f"{quoted(key)} = {format_text(value)}" for key, value in within]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return Query(text=f"SELECT {columns} FROM {table}{where} LIMIT {count}")
 
 
 def quoted(name: str) -> str:

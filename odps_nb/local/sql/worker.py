@@ -64,6 +64,7 @@ def _query(
     duck: Duck, requests: queue.SimpleQueue[dict[str, Any]], answers: BinaryIO, spill: str
 ) -> None:
     """Answer the requests of one query: some to describe or run a text, then ``end``."""
+    has_failed = False
     with duck.connection() as connection:
         while (request := requests.get())["do"] != "end":
             try:
@@ -78,8 +79,10 @@ def _query(
                 answer: dict[str, Any] = {"done": True}
             except Exception as error:  # noqa: BLE001 - it travels to the parent, which raises it
                 said = (str(error).strip() or type(error).__name__).splitlines()[0]
-                answer = {"failed": said.replace(spill, "the spill folder")}
+                answer, has_failed = {"failed": said.replace(spill, "the spill folder")}, True
             _send(answers, answer)
+    if has_failed:
+        duck.replace_if_invalid()
     _send(answers, {"done": True, "memory": _memory()})
 
 
@@ -105,8 +108,7 @@ def _register(connection: Any, name: str, rows: StoredRows) -> None:
 def _describe(connection: Any, sql: str, answers: BinaryIO) -> None:
     relation = connection.sql(sql)
     found = {"columns": relation.columns, "types": [str(spelled) for spelled in relation.types]}
-    empty = connection.sql(f"SELECT * FROM ({sql}) LIMIT 0").to_arrow_table()
-    _send(answers, found, _stream(empty.schema, []))
+    _send(answers, found, _stream(relation.limit(0).to_arrow_table().schema, []))
 
 
 def _rows(connection: Any, sql: str) -> Iterator[bytes | memoryview]:

@@ -108,9 +108,10 @@ def download_body(
 ) -> Generator[bytes | memoryview, None, None]:
     """Yield the body of a download of blobs, given with their packs."""
     blocks = BlockEncoder()
+    payload: Iterator[bytes | memoryview]
     payload = _raw(*blobs[0]) if len(blobs) == 1 else _framed(blobs)
     if coding is not Compression.NONE:
-        payload = _encoded(payload, coding)
+        payload = encoded(payload, coding)
     for chunk in payload:
         if ready := blocks.feed(chunk):
             yield ready
@@ -154,9 +155,12 @@ def _frame(frame: FrameEncoder, data: Iterator[bytes]) -> Iterator[bytes]:
     yield frame.finish()
 
 
-def _encoded(payload: Iterator[bytes], coding: Compression) -> Iterator[bytes]:
+def encoded(
+    chunks: Iterable[bytes | memoryview], coding: Compression
+) -> Generator[bytes | memoryview, None, None]:
+    """Compress a whole body."""
     coder = encoder(coding)
-    for chunk in payload:
+    for chunk in chunks:
         if ready := coder.feed(chunk):
             yield ready
     yield coder.finish()

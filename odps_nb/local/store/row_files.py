@@ -170,6 +170,21 @@ def read_rows(
             yield from group.slice(low, high - low).to_batches()
 
 
+def read_file(folder: DataFolder, name: str, schema: pa.Schema) -> pa.Table:
+    """Read a whole file with the columns of a schema; those that it lacks are null."""
+
+    def filled() -> Iterator[pa.RecordBatch]:
+        for batch in read_rows(folder, name, schema.names, 0, 1 << 62):
+            have, rows = batch.schema.names, batch.num_rows
+            arrays = [
+                batch.column(f.name).cast(f.type) if f.name in have else pa.nulls(rows, f.type)
+                for f in schema
+            ]
+            yield pa.record_batch(arrays, schema=schema)
+
+    return pa.Table.from_batches(filled(), schema)
+
+
 def _sizes(file: pa.RecordBatchFileReader) -> list[int]:
     return [file.get_batch(i).num_rows for i in range(file.num_record_batches)]
 

@@ -98,21 +98,19 @@ class WriteSessions:
         self,
         session: StoredWriteSession,
         chosen: Sequence[tuple[str, int]] = (),
-        *,
-        nothing: bool = False,
     ) -> None:
         """Make rows visible. Idempotent; fails for an aborted session.
 
-        No (stream id, version) chosen means all closed streams, or none with ``nothing``. Rows of
-        open streams are dropped silently, as the service does (live tests of the C++
-        client: TestTableWriteMultiStreamsWithSpecialState).
+        No (stream id, version) chosen means all closed streams. Rows of open streams are dropped
+        silently, as the service does (live tests of the C++ client:
+        TestTableWriteMultiStreamsWithSpecialState).
         """
         with self._db.transaction() as db:
             session = self.get(session.table.name, session.session_id)
             if session.status == COMMITTED or session.is_streaming:
                 return
             self._require_open(session)
-            streams = [] if nothing else self._chosen(session, chosen)
+            streams = self._chosen(session, chosen)
             additions = [a for s in streams for a in self.streams.parts(session, s)]
             self._publish(session, additions)
             self.streams.drop_parts(session.session_id, [a.file.name for a in additions])

@@ -8,7 +8,7 @@ its key, 68 (``D``) removes it; null is an upsert. A commit rewrites each partit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from odps_nb.local.store.changes import OPERATION_TYPE, ChangeLog, merge
 from odps_nb.local.store.database import Database
 from odps_nb.local.store.folder import DataFolder
 from odps_nb.local.store.ledger import Ledger
-from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_rows, unit_of
+from odps_nb.local.store.row_files import RowFile, RowFileWriter, read_file, unit_of
 from odps_nb.local.store.snapshots import Addition, Snapshots
 from odps_nb.local.store.tables import OPERATION, StoredTable
 from odps_nb.terms import PartitionSpec, TimeUnit
@@ -104,18 +104,4 @@ class Publisher:
     def _rows(self, table: StoredTable, name: str, unit: TimeUnit) -> pa.Table:
         """Read a whole file with all columns of the table and the operation; absent: null."""
         columns = arrow_schema([*table.schema.columns, OPERATION], timestamp_unit=unit)
-
-        def filled() -> Iterator[pa.RecordBatch]:
-            for batch in read_rows(self._folder, name, columns.names, 0, 1 << 62):
-                have = batch.schema.names
-                yield pa.record_batch(
-                    [
-                        batch.column(f.name).cast(f.type)
-                        if f.name in have
-                        else pa.nulls(batch.num_rows, f.type)
-                        for f in columns
-                    ],
-                    schema=columns,
-                )
-
-        return pa.Table.from_batches(filled(), columns)
+        return read_file(self._folder, name, columns)

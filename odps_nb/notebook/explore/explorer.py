@@ -65,10 +65,10 @@ class Explorer(LiveView):
     _cancelled: ClassVar = {"page": "cancelled", "profile": "cancelled"}
 
     def __init__(self, view: RowView) -> None:
-        super().__init__()
         self.view = view
         self._static: tuple[Page, str] | None = None
         self._start = 0
+        super().__init__()
 
     @property
     def code(self) -> str:

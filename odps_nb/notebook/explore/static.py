@@ -326,7 +326,7 @@ def thumbnails(
     if not blobs:
         return {}
     texts = page.columns
-    asked = cells or ((row, column) for row in range(page.count) for column in blobs)
+    asked = cells or ((row, column) for row in range(min(ROWS, page.count)) for column in blobs)
     wanted: list[tuple[int, int, str]] = []
     for row, column in asked:
         reference = texts[column][row] if column in blobs and 0 <= row < page.count else None

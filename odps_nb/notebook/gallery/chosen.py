@@ -26,7 +26,7 @@ from odps_nb.notebook.preview.tile import UNREAD, Tile
 
 if TYPE_CHECKING:
     from odps_nb.access.blobs.column import BlobColumn
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
     from odps_nb.client.calls.progress import Progress
 
 #: Requests for blobs at a time, each for a few of them.
@@ -167,7 +167,7 @@ class Chosen:
         self, choice: GalleryChoice, places: Sequence[int], cancel: CancelToken
     ) -> Iterator[int]:
         """Ask for what a choice has to know of some blobs; iterate over those that are known."""
-        with closing(self.column.glances(places, cancel)) as blobs:
+        with closing(self.column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 self._look(index, blob, choice)
                 yield index

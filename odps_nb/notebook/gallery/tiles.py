@@ -59,7 +59,7 @@ class Tiles:
 
     def read(self, places: Sequence[int], cancel: CancelToken | None = None) -> Iterator[Message]:
         """Iterate over the messages of tiles; the message of a blob that fails has the reason."""
-        with closing(self._column.glances(places, cancel)) as blobs:
+        with closing(self._column._glances(places, cancel)) as blobs:
             for index, blob in zip(places, blobs, strict=True):
                 try:
                     made = tile(blob, size=TILE, fallback_name=f"blob {index}", budget=_BUDGET)
@@ -72,7 +72,7 @@ class Tiles:
     def large(self, index: int, cancel: CancelToken) -> Message:
         """Return the message of an enlarged blob, which is not cached."""
         name = f"blob {index}"
-        with closing(self._column.glances([index], cancel)) as blobs:
+        with closing(self._column._glances([index], cancel)) as blobs:
             try:
                 made = tile(next(blobs), size=_LARGE, fallback_name=name, budget=_LARGE_BUDGET)
             except OdpsNbError as error:

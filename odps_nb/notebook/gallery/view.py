@@ -86,13 +86,13 @@ class Gallery(LiveView):
         summary: str = "",
         max_output_bytes: int = OUTPUT_BUDGET,
     ) -> None:
-        super().__init__()
         self._column, self._view, self._summary = column, checked_view(view), summary
         self._max_bytes = max_output_bytes
         self._chosen = Chosen(column)
         self._tiles = Tiles(self._chosen)
         #: Which view asked last for another choice, and the number that it gave the question.
         self._question: dict[str, Any] = {}
+        super().__init__()
 
     def __repr__(self) -> str:
         choice, total = self._chosen.choice, count_of(len(self._column), "blob")
@@ -135,7 +135,7 @@ class Gallery(LiveView):
         self._send_gallery(fresh=True)
 
     def save_selected(self, folder: str | Path, *, progress: Progress = None) -> list[Path]:
-        """Save what is selected into ``folder``, which is made; see `Connection.save_blobs`."""
+        """Save what is selected into ``folder``, which is made; see `BlobColumn.save`."""
         return self._chosen.save(self.selection, folder, token=CancelToken(), progress=progress)
 
     def end(self) -> None:

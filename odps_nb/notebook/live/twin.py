@@ -67,7 +67,8 @@ class LiveView:
 
     A subclass has a ``_script``, and a method ``_on_NAME(content, buffers)`` for each request NAME
     of that script. Work runs in lanes: new work in a lane cancels what runs there. Nothing that
-    came from the service is widget state: it goes to the browser as messages.
+    came from the service is widget state: it goes to the browser as messages. A subclass calls
+    ``__init__`` last: from then on `end` may be called.
     """
 
     _script: ClassVar[Path]

@@ -211,9 +211,8 @@ def write(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
         )
     reading.refuse(args, "partitioned_by", why="a folder has -p KEY=VALUE")
     reading.refuse(args, "index", why="it is for pandas data")
-    return context.connection.write_files(
+    return context.connection.table(args.table).write_files(
         folder,
-        args.table,
         pattern=args.pattern or "*",
         partition=args.partition,
         overwrite=overwrite,

@@ -88,9 +88,9 @@ class Context:
 
     def show_page(self, instance_id: str) -> None:
         """Display the address of the page of a SQL instance, where the service has such pages."""
-        from odps_nb.client.sql.job_page import console_of, job_page
+        from odps_nb.client.sql.result import console_of, job_page
 
-        storage = self.connection.storage
+        storage = self.connection._storage
         if self._console is None or self._console[0] is not storage:
             self._console = storage, console_of(storage)
         if (console := self._console[1]) is not None:
@@ -230,7 +230,7 @@ def _from_settings() -> Connection:
 def _names_of(connection: Connection) -> Lookup:
     """Return what asks a connection for names, for `NameCache` (called in its thread)."""
     # Made here, with all that it imports: in the thread it could meet another's import.
-    connection.storage  # noqa: B018
+    connection._storage  # noqa: B018
 
     def fetch(kind: str, table: str) -> list[str]:
         if kind == "tables":

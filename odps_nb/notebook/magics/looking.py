@@ -43,7 +43,7 @@ def tables(context: Context, args: argparse.Namespace, cell: str | None) -> List
 
 
 def _described(connection: Connection, names: list[str]) -> list[tuple[str, ...]]:
-    storage = connection.storage
+    storage = connection._storage
 
     def describe(name: str) -> tuple[str, ...]:
         try:
@@ -97,7 +97,7 @@ def partitions(context: Context, args: argparse.Namespace, cell: str | None) -> 
             _known(one.size, format_bytes),
             _time(one.modified_at),
         )
-        for one in iter_partitions(context.connection.storage, table.name, under=under)
+        for one in iter_partitions(context.connection._storage, table.name, under=under)
     )
     return _without_empty(("partition", "rows", "size", "changed"), rows, "no partitions yet")
 

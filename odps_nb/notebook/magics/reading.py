@@ -165,9 +165,9 @@ def read(context: Context, args: argparse.Namespace, cell: str | None) -> Any:
     )
     if args.dry_run:
         return _plan(scan, args.table)
-    if not (args.all or args.where or where or args.max_bytes or scan.plan.limit):
+    if not (args.all or args.where or where or args.max_bytes or scan._plan.limit):
         _ask_if_large(context, args, scan)
-    return _finish(context, args, f"read {args.table}", scan, lambda: scan.session.row_count)
+    return _finish(context, args, f"read {args.table}", scan, lambda: scan._opened().row_count)
 
 
 @parsed_as("odps sql")
@@ -287,7 +287,7 @@ def _ask_if_large(context: Context, args: argparse.Namespace, scan: Scan) -> Non
     kind = args.type or context.options().result_type
     if most is None or kind in ("spark", "batches"):
         return
-    size, word = bytes_of(scan.session)
+    size, word = bytes_of(scan._opened())
     if size is None or size <= most:
         return
     output.show(_plan(scan, args.table)._repr_mimebundle_())
@@ -310,7 +310,7 @@ def bytes_of(session: ReadSession) -> tuple[int | None, str]:
 
 def _plan(scan: Scan, name: str) -> Listing:
     """Return the plan of a read: opens the read session and reads no rows."""
-    session = scan.session
+    session = scan._opened()
     rows = "known only by reading (filter)" if scan.row_count is None else f"{scan.row_count:,}"
     size, word = bytes_of(session)
     facts = (

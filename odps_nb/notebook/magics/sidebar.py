@@ -87,7 +87,7 @@ def _schemas(
     from odps_nb.client.catalog import list_schemas
 
     try:
-        found = list_schemas(connection.storage, project=project)
+        found = list_schemas(connection._storage, project=project)
     except ServiceError as error:
         if not _is_refused(error):
             raise
@@ -108,7 +108,7 @@ def _tables(
         prefix = ""
     known = None if fresh else names.known("tables", prefix)
     if known is None:
-        found = iter_table_names(connection.storage, project=project, schema=of)
+        found = iter_table_names(connection._storage, project=project, schema=of)
         known = tuple(sorted(islice(found, MAX_NAMES)))
         names.remember("tables", prefix, known)
     return {

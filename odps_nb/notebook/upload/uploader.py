@@ -1,4 +1,4 @@
-"""`Uploader`: the file picker of ``odps.upload(table)``.
+"""`Uploader`: the file picker of ``table.upload()``.
 
 The kernel asks the browser for one piece after the other (`PickedFiles.wanted`), a few at a time,
 so that neither side holds more; then all files are written in one commit, in a thread. The saved
@@ -84,7 +84,7 @@ class PickedFiles:
             raise ArgumentError(
                 f"{len(announced):,} files were chosen",
                 argument="files",
-                hint=f"choose 1 to {MAX_FILES:,}; a folder of more is for odps.write_files(folder)",
+                hint=f"choose 1 to {MAX_FILES:,}; a folder of more is for Table.write_files",
             )
         self.announced: tuple[Announced, ...] = tuple(announced)
         self._folder = tempfile.TemporaryDirectory(prefix="odps-nb-upload-")
@@ -150,7 +150,7 @@ class Uploader(LiveView):
 
     Examples
     --------
-    >>> picker = odps.upload("photos", accept="image/*")
+    >>> picker = odps.table("photos").upload(accept="image/*")
     >>> picker.receipt is None
     True
     >>> picker.close()
@@ -160,7 +160,6 @@ class Uploader(LiveView):
     _lane = "upload"
 
     def __init__(self, table: Table, options: WriteOptions, *, create: bool, accept: str) -> None:
-        super().__init__()
         self._table, self._options = table, options
         self._create, self._accept = create, accept
         self._shown = self._writing = False
@@ -169,6 +168,7 @@ class Uploader(LiveView):
         self._pieces: Iterator[Wanted] = iter(())
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
+        super().__init__()
 
     def end(self) -> None:
         """Stop, and remove what came from the browser; called when the interpreter exits, too."""

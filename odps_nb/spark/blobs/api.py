@@ -15,6 +15,7 @@ import pyarrow as pa
 from odps_nb.client.calls.progress import Phase, Progress
 from odps_nb.errors import ArgumentError, ConversionError
 from odps_nb.spark.blobs.task import LARGEST_VALUE, BlobTask, Row, map_batches
+from odps_nb.spark.launch.connect import check_dataframe
 from odps_nb.spark.progress.actions import counter_of
 from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
-    from odps_nb.client.blob.many import BlobRecord
+    from odps_nb.wire.frames import BlobRecord
 
 NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
 """Spark's type of a blob with its bytes: `with_blobs` makes it, `odps_nb.spark.write` uploads it.
@@ -36,18 +37,15 @@ NEW_BLOB = "struct<data: binary, mime_type: string, file_name: string>"
 of a column for which the function returns `odps_nb.NewBlob` or bytes.
 """
 
-_MOST_RETRIES = 100
-
 
 def blob_map(
     df: DataFrame,
+    odps: Connection | Profile | str | None,
     ref_column: str,
     fn: Callable[[BlobRecord], Row],
     schema: StructType | str,
     *,
     on_error: str = "raise",
-    retries: int | None = None,
-    odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> DataFrame:
@@ -57,14 +55,17 @@ def blob_map(
     ----------
     df
         Any DataFrame; all its columns and rows are kept.
+    odps
+        Where the blobs are: as in `odps_nb.spark.read`.
     ref_column
         The column of blob references, as a read gives them. Where it is null, `fn` is not called
         and the new columns are null.
     fn
-        Called once per row, on an executor, with ``data``, ``mime_type`` and ``file_name`` of one
-        verified blob. Returns a dict (absent keys are null), a tuple in the order of `schema`, or
-        ``None`` for nulls. For a column of type `NEW_BLOB` it may return an `odps_nb.NewBlob` or
-        bytes, which `odps_nb.spark.write` then uploads.
+        Called on an executor, once per row and attempt of its task (``spark.task.maxFailures``),
+        with ``data``, ``mime_type`` and ``file_name`` of one verified blob. Returns a dict (absent
+        keys are null), a tuple in the order of `schema`, or ``None`` for nulls. For a column of
+        type `NEW_BLOB` it may return an `odps_nb.NewBlob` or bytes, which `odps_nb.spark.write`
+        then uploads.
     schema
         The new columns: a StructType, or text like ``"width int, thumbnail binary"``.
     on_error
@@ -73,11 +74,6 @@ def blob_map(
         row and its reference. ``"null"`` gives nulls for its new columns. Any other text is the
         name of one more string column for the error of such a row. A service that does not respond
         or refuses the keys ends the job in any case.
-    retries
-        Maximum number of retries of a request for blobs, within two minutes. Default: 6. Spark
-        retries a task, and `fn` with it, up to ``spark.task.maxFailures`` times.
-    odps
-        Where the blobs are: as in `odps_nb.spark.read`; by default the environment's profile.
     compression
         Content coding of the blobs in transit.
     progress
@@ -88,7 +84,7 @@ def blob_map(
     ArgumentError
         No such column, a new column has the name of an old one, or an argument makes no sense.
     ConfigError
-        `odps` was not passed, and the environment names no service.
+        `odps` is ``None``, and the environment names no service.
     ConversionError
         The reference column is neither text nor bytes; in a task, what `fn` returned does not fit.
     LimitExceededError
@@ -100,26 +96,25 @@ def blob_map(
     >>> media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
     >>> def head(blob):
     ...     return {"magic": bytes(blob.data[:3])}
-    >>> found = odps_nb.spark.blob_map(media, "content", head, "magic binary", odps=odps)
+    >>> found = odps_nb.spark.blob_map(media, odps, "content", head, "magic binary")
     >>> {row.name: bytes(row.magic) for row in found.collect()}["mountains.jpg"]
     b'\\xff\\xd8\\xff'
     """
     from pyspark.sql.types import StructType
 
     asked = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
-    task = partial(BlobTask, fn=fn, retries=retries, compression=Compression.of(compression))
-    return _mapped(df, ref_column, task, asked, "schema", on_error, odps, progress)
+    task = partial(BlobTask, fn=fn, compression=Compression.of(compression))
+    return _mapped(df, odps, ref_column, task, asked, "schema", on_error, progress)
 
 
 def with_blobs(
     df: DataFrame,
+    odps: Connection | Profile | str | None,
     ref_column: str,
     *,
     column: str = "blob",
     max_blob_bytes: int = 16_000_000,
     on_error: str = "raise",
-    retries: int | None = None,
-    odps: Connection | Profile | str | None = None,
     compression: str | Compression | None = None,
     progress: Progress = None,
 ) -> DataFrame:
@@ -131,7 +126,7 @@ def with_blobs(
 
     Parameters
     ----------
-    df, ref_column, on_error, retries, odps, compression, progress
+    df, odps, ref_column, on_error, compression, progress
         As in `blob_map`. Where the reference is null, the new column is.
     column
         Name of the new column.
@@ -151,7 +146,7 @@ def with_blobs(
     --------
     >>> import odps_nb.spark
     >>> media = odps_nb.spark.read(spark, odps, "media", columns=["name", "content"], limit=3)
-    >>> whole = odps_nb.spark.with_blobs(media, "content", odps=odps)
+    >>> whole = odps_nb.spark.with_blobs(media, odps, "content")
     >>> row = whole.filter("name = 'mountains.jpg'").select("blob.*").first()
     >>> row.mime_type, row.file_name, bytes(row.data[:3])
     ('image/jpeg', 'mountains.jpg', b'\\xff\\xd8\\xff')
@@ -168,8 +163,8 @@ def with_blobs(
     kind = cast(StructType, StructType.fromDDL(f"blob {NEW_BLOB}")).fields[0].dataType
     added = StructType().add(column, kind)
     coding = Compression.of(compression)
-    task = partial(BlobTask, fn=_whole, retries=retries, compression=coding, largest=max_blob_bytes)
-    return _mapped(df, ref_column, task, added, "column", on_error, odps, progress)
+    task = partial(BlobTask, fn=_whole, compression=coding, largest=max_blob_bytes)
+    return _mapped(df, odps, ref_column, task, added, "column", on_error, progress)
 
 
 def _whole(record: BlobRecord) -> Row:
@@ -178,12 +173,12 @@ def _whole(record: BlobRecord) -> Row:
 
 def _mapped(
     df: DataFrame,
+    odps: Connection | Profile | str | None,
     ref_column: str,
     task: partial[BlobTask],
     asked: StructType,
     option: str,
     on_error: str,
-    odps: Connection | Profile | str | None,
     progress: Progress,
 ) -> DataFrame:
     """Append the columns that tasks compute; ``option`` is the argument that names them."""
@@ -192,10 +187,11 @@ def _mapped(
     from odps_nb.client.calls.storage import StorageClient
     from odps_nb.spark.tasks.types import arrow_schema
 
+    check_dataframe(df)
     # A null reference makes nulls, whatever the schema promises.
     added = StructType([StructField(f.name, f.dataType, metadata=f.metadata) for f in asked.fields])
     index = _checked_column(df.schema, ref_column, added, option)
-    error_column = _error_column(on_error, task.keywords["retries"])
+    error_column = _error_column(on_error)
     whole = StructType([*df.schema.fields, *added.fields])
     if error_column is not None:
         _require_new([error_column], whole, "on_error")
@@ -220,19 +216,13 @@ def _mapped(
     return map_in_arrow(df, map_blobs, whole)
 
 
-def _error_column(on_error: str, retries: int | None) -> str | None:
-    """Check the arguments about errors; return the column of error texts, if there is one."""
+def _error_column(on_error: str) -> str | None:
+    """Check `on_error`; return the column of error texts, if there is one."""
     if not isinstance(on_error, str) or not on_error:
         raise ArgumentError(
             f"on_error is {on_error!r}",
             argument="on_error",
             hint="'raise', 'null', or the name of a new column for the text of the error",
-        )
-    if retries is not None and not (type(retries) is int and 0 <= retries <= _MOST_RETRIES):
-        raise ArgumentError(
-            f"retries is {retries!r}",
-            argument="retries",
-            hint=f"a whole number from 0 to {_MOST_RETRIES}, or None for the default",
         )
     return None if on_error in ("raise", "null") else on_error
 

@@ -14,7 +14,7 @@ from odps_nb.access.blob import NewBlob
 from odps_nb.convert.arrow_types import odps_type
 from odps_nb.convert.fitting.misfit import ValueMisfit
 from odps_nb.convert.fitting.objects import fit_objects
-from odps_nb.errors import ConversionError, ProtocolError, ServiceError, explain
+from odps_nb.errors import ConversionError, explain
 from odps_nb.terms import shorten
 
 Row = dict[str, Any] | tuple[Any, ...] | None
@@ -147,8 +147,8 @@ class Made(NamedTuple):
 def error_text(error: Exception, place: BlobRow | None) -> str:
     """Return what an error column holds: what failed in one line, with file name and request id."""
     told = [explain(error)[0]]
-    if isinstance(error, (ServiceError, ProtocolError)) and error.request_id:
-        told.append(f"request id {error.request_id}")
+    if request_id := getattr(error, "request_id", None):
+        told.append(f"request id {request_id}")
     if place is not None:
         told += [one for one in place.of_blob() if one not in told]
     return shorten(" · ".join(told), _LONGEST_TEXT)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -34,8 +34,8 @@ from odps_nb.spark.tasks.errors import task_errors
 from odps_nb.terms import BlobReference, Compression, format_bytes
 
 if TYPE_CHECKING:
-    from odps_nb.client.blob.many import BlobRecord
     from odps_nb.client.calls.storage import StorageClient
+    from odps_nb.wire.frames import BlobRecord
 
 __all__ = ["LARGEST_VALUE", "BlobTask", "Row", "map_batches"]
 
@@ -71,7 +71,6 @@ class BlobTask:
     largest: int | None = None
     goes_on: bool = False
     error_column: str | None = None
-    retries: int | None = None
     counter: TaskCounter | None = None
 
 
@@ -80,7 +79,7 @@ def map_batches(task: BlobTask, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     with (
         task_errors(f"blobs of column {task.name!r}"),
         counted(task.counter) as tracker,
-        task.profile.open(retries=task.retries) as storage,
+        task.profile.open() as storage,
     ):
         resources, first = _Resources(task, storage, tracker, _partition()), 0
         for batch in batches:
@@ -114,10 +113,11 @@ def _map_batch(
             results.add(row)
             if results.is_full:
                 count = results.rows
-                yield from _cut(results.take(batch.slice(sent, count)))
-                sent += count
+                made = results.beside(batch.slice(sent, count))
+                results, sent = _Results(resources.task, resources.tracker), sent + count
+                yield from _cut(made)
     if results.rows:
-        yield from _cut(results.take(batch.slice(sent)))
+        yield from _cut(results.beside(batch.slice(sent)))
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -196,7 +196,8 @@ def _fetch(
     resources: _Resources, tokens: list[str]
 ) -> Generator[BlobRecord | OdpsNbError, None, None]:
     """Iterate over one blob per distinct reference, in order, or the error about it."""
-    from odps_nb.client.blob.many import MAX_BLOB, iter_blobs_or_errors
+    from odps_nb.client.blob.many import iter_blobs_or_errors
+    from odps_nb.client.blob.response import MAX_BLOB
 
     task, tracker = resources.task, resources.tracker
     fetched = iter_blobs_or_errors(
@@ -232,23 +233,15 @@ def _too_large(task: BlobTask, error: LimitExceededError) -> LimitExceededError:
     )
 
 
-@dataclass(slots=True)
 class _Results:
     """Buffers rows that the function returned until they are sent."""
 
-    task: BlobTask
-    tracker: ProgressTracker | None
-    columns: list[list[Any]] = field(init=False)
-    places: list[BlobRow | None] = field(init=False)
-    errors: list[str | None] = field(init=False)
-    size: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._empty()
-
-    def _empty(self) -> None:
-        self.columns, self.size = [[] for _ in self.task.added], 0
-        self.places, self.errors = [], []
+    def __init__(self, task: BlobTask, tracker: ProgressTracker | None) -> None:
+        self.task, self.tracker = task, tracker
+        self.columns: list[list[Any]] = [[] for _ in self.task.added]
+        self.places: list[BlobRow | None] = []
+        self.errors: list[str | None] = []
+        self.size = 0
 
     @property
     def rows(self) -> int:
@@ -295,8 +288,8 @@ class _Results:
             self.tracker.noted(f"row {'' if place is None else place.row}: {text}")
         return text
 
-    def take(self, kept: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the input rows with their new columns, and empty the buffer."""
+    def beside(self, kept: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the input rows with their new columns."""
         try:
             made = self._arrays()
         except ConversionError:
@@ -304,7 +297,6 @@ class _Results:
             made = self._arrays()
         if self.task.error_column is not None:
             made.append(pa.array(self.errors, pa.string()))
-        self._empty()
         names = self.task.whole.names
         return select(pa.RecordBatch.from_arrays([*kept.columns, *made], names), self.task.whole)
 

@@ -110,20 +110,20 @@ def hide_keys(spark: SparkSession) -> None:
 
 def check_session(spark: object) -> None:
     """Raise `ArgumentError` unless this is a session of Spark, classic or Connect."""
-    _check("spark", spark, "a Spark session", "createDataFrame", "(spark, odps, …)")
+    _check("spark", spark, "a Spark session", "createDataFrame")
 
 
 def check_dataframe(df: object) -> None:
     """Raise `ArgumentError` unless this is a DataFrame of Spark, classic or Connect."""
-    _check("df", df, "a DataFrame of Spark", "sparkSession", "(df, odps, table)")
+    _check("df", df, "a DataFrame of Spark", "sparkSession")
 
 
-def _check(argument: str, value: object, wanted: str, has: str, order: str) -> None:
+def _check(argument: str, value: object, wanted: str, has: str) -> None:
     # by its own class: an import of Spark Connect's needs packages that not everybody has
     of_spark = any(kind.__module__.split(".")[0] == "pyspark" for kind in type(value).__mro__)
     if not (of_spark and hasattr(type(value), has)):
         raise ArgumentError(
             f"{argument} is a {type(value).__name__}, not {wanted}",
             argument=argument,
-            hint=f"the order of arguments is {order}",
+            hint=f"the order of arguments is ({argument}, odps, …)",
         )

@@ -152,4 +152,4 @@ def token_of(odps: Connection | Profile | str | None) -> CancelToken:
     """Return a token for work that begins now, which `Connection.cancel` cancels, too."""
     from odps_nb.access.connection import Connection
 
-    return odps.storage.operation() if isinstance(odps, Connection) else CancelToken()
+    return odps._storage.operation() if isinstance(odps, Connection) else CancelToken()

@@ -202,9 +202,6 @@ class Runs:
                 return
 
     def _find(self, part: Part) -> _Run | None:
-        if part.stage in self._doomed:
-            self._cancel_query(part.query)
-            return None
         known = self._listeners.get(part.listener)
         if isinstance(known, _Run):
             return known
@@ -213,6 +210,9 @@ class Runs:
                 return run
             if run.performs(part):
                 return run
+        if part.stage in self._doomed:
+            self._cancel_query(part.query)
+            return None
         return None if known is None else self._begin(part, known)
 
     def _begin(self, part: Part, listener: MakesListener) -> _Run | None:
@@ -267,16 +267,21 @@ class Runs:
 
     def _interrupt(self, cell: int) -> None:
         known = {stage for run in self._running for stage in run.stages}
+        others = set[int]()
         for run in self._running:
             if run.owned and run.cell == cell:
                 run.cancelled = True
                 self._cancel_query(run.query)
-        # A job of which no task has finished is cancelled when one has, in whichever stage.
+            else:
+                others |= run.stages
+        # A job of which no task has finished is cancelled when one has, in whichever stage, unless
+        # it belongs to an action of another cell or thread.
 
         def planned(context: SparkContext) -> list[int]:
             tracker = context.statusTracker()
             jobs = [tracker.getJobInfo(one) for one in tracker.getActiveJobsIds()]
-            return [stage for job in jobs if job is not None for stage in job.stageIds]
+            stages = [job.stageIds for job in jobs if job is not None]
+            return [one for some in stages if others.isdisjoint(some) for one in some]
 
         self._doomed = frozenset(self._ask(planned, [])) - known
 

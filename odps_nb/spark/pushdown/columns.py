@@ -18,16 +18,16 @@ def used_columns(query: ParsedQuery, reference: Reference, schema: TableSchema) 
     """Return the columns that must be read, in the table's order; at least one data column."""
     if not query.is_regular or _all_used(query.tree, reference.node):
         return schema.names
-    named = [column for column in schema if _is_named(query, fold(column.name))]
+    named = []
+    for column in schema:
+        name = fold(column.name)
+        # A name that is not one word cannot be among the words.
+        if name in query.words or not WORD.fullmatch(name):
+            named.append(column)
     if not any(column in schema.columns for column in named):
         # rows without any data column cannot be asked for
         named.append(min(schema.columns, key=lambda one: TYPE_FACTS[one.type.code].width or 64))
     return tuple(column.name for column in schema if column in named)
-
-
-def _is_named(query: ParsedQuery, name: str) -> bool:
-    # A name that is no single word is not looked for: it cannot be among them.
-    return name in query.words or not WORD.fullmatch(name)
 
 
 def _all_used(tree: Any, relation: Any) -> bool:
@@ -37,14 +37,15 @@ def _all_used(tree: Any, relation: Any) -> bool:
     place, select = relation, relation.parent
     # from (a join b …): the names inside are those of the select around it
     while isinstance(select, (exp.Paren, exp.Join, exp.From, exp.Table, exp.Subquery)):
-        if isinstance(select, exp.Join) and _by_common_names(select):
+        if isinstance(select, exp.Join) and select.args.get("method"):
             return True
         if isinstance(select, exp.Subquery) and select.args.get("alias") is not None:
             return True
         place, select = select, select.parent
     if not isinstance(select, exp.Select) or place.arg_key not in ("from_", "joins"):
         return True
-    if _by_place(relation) or any(map(_by_common_names, select.args.get("joins") or ())):
+    natural = any(join.args.get("method") for join in select.args.get("joins") or ())
+    if natural or _by_place(relation):
         return True
     if any(one.args.get("pivots") for one in select.find_all(exp.Table, exp.Subquery)):
         return True
@@ -56,10 +57,6 @@ def _all_used(tree: Any, relation: Any) -> bool:
     if any(any(star.args.values()) for star in shown):  # all but some: maybe nothing is left
         return True
     return bool(shown) and (_by_output(select) or _output_used(tree, select))
-
-
-def _by_common_names(join: Any) -> bool:
-    return bool(join.args.get("method"))  # natural
 
 
 def _by_place(relation: Any) -> bool:
@@ -81,7 +78,7 @@ def _star_of(projection: Any) -> tuple[str, Any] | None:
 def _hidden_star(select: Any, known: list[tuple[str, Any]]) -> bool:
     """Whether an expression, or a select in it, has a star for relations of this select.
 
-    That of ``count(*)`` is none.
+    The star of ``count(*)`` does not count.
     """
     from sqlglot import exp
 

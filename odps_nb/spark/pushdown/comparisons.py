@@ -1,4 +1,4 @@
-"""Which comparisons of a column with a literal mean the same for Spark and for `odps_nb.filters`.
+"""Select the comparisons that Spark and `odps_nb.filters` evaluate alike.
 
 A condition may keep more rows than the query does, never fewer. Beyond `takes_value`: a text or
 typed literal of a time is an instant in the zone of Spark's session; NaN is greater than any number

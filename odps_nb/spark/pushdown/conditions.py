@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,15 +23,16 @@ from odps_nb.filters.tree import (
     Not,
     ValueKind,
     nodes_of,
+    text_of,
     with_columns,
 )
 from odps_nb.schema import Column, TypeCode
 from odps_nb.spark.pushdown.parse import ParsedQuery
 from odps_nb.spark.pushdown.scopes import parts_of
 
-#: Words for what the clock says, with the one of Spark that is asked for it.
+#: Words that read the clock, and which of Spark's clock values each one means.
 _CLOCKS = {"current_date": "date", "curdate": "date", "current_timestamp": "time", "now": "time"}
-#: Texts that Spark reads by the clock, and words that have another value each time or place.
+#: Texts that Spark reads by the clock, and functions whose value differs between calls.
 _SPOKEN = frozenset(("now", "today", "tomorrow", "yesterday", "epoch"))
 _CHANGING = frozenset(("rand", "randn", "random", "uuid", "localtimestamp"))
 _ENDS = frozenset(
@@ -43,6 +44,7 @@ _ENDS = frozenset(
 _BEGINS = frozenset(("and", "where", "on"))
 _TRIES = 10  # ends and beginnings: a bracket may be of a call, and `and` of `between`
 _NAME = re.compile(r"\w+")
+_MAX_WHERE = 16_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +53,14 @@ class Computed(ColumnValue):
 
     ``names`` are the columns in the text, each with the partition column that it means. ``clocks``
     are the places in the query that read the clock, ``start`` is that of the text.
+    ``is_strict``: it only compares, so that it is null where its columns are.
     """
 
     text: str
     alias: str
     names: tuple[tuple[str, Column], ...]
     start: int
+    is_strict: bool
     clocks: tuple[tuple[int, int, str], ...] = ()
 
     def at(self, clock: Mapping[str, str]) -> str:
@@ -92,7 +96,20 @@ def rejects_nulls(condition: Node) -> bool:
         return all(map(rejects_nulls, condition.parts))
     if isinstance(condition, Not) and isinstance(condition.value, IsNull):
         return True
+    if isinstance(condition, Computed):
+        return condition.is_strict
     return not any(isinstance(one, (IsNull, Computed)) for one in nodes_of(condition))
+
+
+def within_length(conditions: Iterable[Node]) -> tuple[Node, ...]:
+    """Keep the conditions that fit into a request together; Spark applies the others."""
+    kept, size = list[Node](), 0
+    for one in conditions:
+        length = len(text_of(one))
+        if size + length <= _MAX_WHERE:
+            kept.append(one)
+            size += length
+    return tuple(kept)
 
 
 def renamed(condition: Node, names: Mapping[str, str]) -> Node:
@@ -143,8 +160,17 @@ def computed_of(
         alias=alias,
         names=tuple(names.items()),
         start=start,
+        is_strict={type(one) for one in tree.walk()} <= _strict_nodes(),
         clocks=clocks,
     )
+
+
+def _strict_nodes() -> set[type]:
+    """Return the nodes of comparisons with literals."""
+    from sqlglot import exp
+
+    signs = {exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between, exp.Not}
+    return signs | {exp.Column, exp.Identifier, exp.Literal, exp.Neg, exp.Paren}
 
 
 def _clocks(tokens: Sequence[Any]) -> tuple[tuple[int, int, str], ...] | None:

@@ -108,7 +108,9 @@ def where_is_covered(
         return False
     reader = _Extractor(query, clause)
     where = clause.select.args.get("where")
-    return where is None or all(reader.read(part) for part in _conjuncts(where.this))
+    if where is None:
+        return True
+    return all(reader.read(part) or reader.computed(part) for part in _conjuncts(where.this))
 
 
 def _conjuncts(tree: Any) -> list[Any]:
@@ -162,11 +164,12 @@ class _Extractor:
 
     def _safe(self, tree: Any, *, nullable: bool) -> Iterator[Node]:
         for part in _conjuncts(tree):
-            condition = self.read(part) or self._computed(part)
+            condition = self.read(part) or self.computed(part)
             if condition is not None and (rejects_nulls(condition) or not nullable):
                 yield condition
 
-    def _computed(self, tree: Any) -> Computed | None:
+    def computed(self, tree: Any) -> Computed | None:
+        """Return an expression over partition columns as a condition that Spark evaluates."""
         from sqlglot import exp
 
         nodes = ((node, self.column(node)) for node in tree.find_all(exp.Column))

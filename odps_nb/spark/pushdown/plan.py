@@ -12,7 +12,7 @@ from odps_nb.filters.evaluate import mask_of
 from odps_nb.filters.tree import ColumnValue, Node, text_of, with_columns
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.columns import used_columns
-from odps_nb.spark.pushdown.conditions import Computed, columns_in, computed_in
+from odps_nb.spark.pushdown.conditions import Computed, columns_in, computed_in, within_length
 from odps_nb.spark.pushdown.extract import conditions_of, where_is_covered
 from odps_nb.spark.pushdown.parse import ParsedQuery, Reference
 from odps_nb.spark.pushdown.scopes import parts_of
@@ -20,7 +20,7 @@ from odps_nb.terms import PartitionSpec, TableName, shorten
 
 _SHOWN = 200
 Row = Mapping[str, Value | None]
-#: What Spark says of computed conditions, by the values of their columns.
+#: Spark's results for computed conditions, keyed by partition values.
 Answers = dict[Computed, dict[tuple[Value | None, ...], bool | None]]
 
 
@@ -32,7 +32,7 @@ class TableRead:
     listed. ``conditions`` are applied to the rows, ``partition_conditions`` choose partitions.
     """
 
-    name: str
+    name: str = field(compare=False)
     table: TableName
     schema: TableSchema = field(repr=False)
     columns: tuple[str, ...]
@@ -88,7 +88,7 @@ def plan_reads(
             table=table,
             schema=schema,
             columns=used_columns(query, reference, schema),
-            conditions=tuple(one for one in found if one not in chooses),
+            conditions=within_length(one for one in found if one not in chooses),
             partition_conditions=chooses,
             limit=_limit(query, reference, schemas, limit) if len(chooses) == len(found) else None,
         )
@@ -100,8 +100,9 @@ def with_partitions(
 ) -> TableRead:
     """Choose the partitions that the query may need.
 
-    A partition is dropped only by its own values. If too many are left, or one that no request can
-    name without doubt, the rows are filtered by the condition instead.
+    ``answers`` are Spark's results for computed conditions, keyed by partition values. A partition
+    is dropped only by its own values. If too many are left, or one whose name cannot be sent
+    reliably, the rows are filtered by the condition instead.
     """
     found = _held(read, known, answers or {})
     kept = tuple(spec for spec, held in zip(known, found, strict=True) if False not in held)
@@ -114,7 +115,8 @@ def with_partitions(
     if len(kept) <= MAX_PARTITIONS and all(spec.has_name for spec in kept):
         return read
     sent = (one for one in read.partition_conditions if not any(computed_in(one)))
-    return replace(read, partitions=None, conditions=(*read.conditions, *sent), limit=None)
+    conditions = within_length((*read.conditions, *sent))
+    return replace(read, partitions=None, conditions=conditions, limit=None)
 
 
 def partition_rows(read: TableRead, known: Sequence[PartitionSpec]) -> list[Row]:
@@ -141,21 +143,25 @@ def _held(
 
 
 def _holds(condition: Node, rows: Sequence[Row], answers: Answers) -> list[bool | None]:
-    names = columns_in(condition)
+    # With a null the condition does not hold, unless Spark has not answered.
+    names, unknown = columns_in(condition), set[int]()
     sure = [row for row in rows if all(row[name] is not None for name in names)]
     columns = {name: pa.array([row[name] for row in sure]) for name in names}
 
     def as_column(one: ColumnValue) -> ColumnValue:
         if not isinstance(one, Computed):
             return one
-        keys = (tuple(row[column.name] for _, column in one.names) for row in sure)
+        found = answers.get(one, {})
+        keys = [tuple(row[column.name] for _, column in one.names) for row in sure]
+        unknown.update(place for place, key in enumerate(keys) if key not in found)
         name = f"{len(columns)} computed"
-        columns[name] = pa.array([answers.get(one, {}).get(key) for key in keys], pa.bool_())
+        columns[name] = pa.array(map(found.get, keys), pa.bool_())
         return ColumnValue(name, one.kind, one.code, one.type_text)
 
     tree = with_columns(condition, as_column)
-    mask = iter(mask_of(tree, columns, len(sure)).to_pylist() if sure else [])
-    return [next(mask) if all(row[n] is not None for n in names) else None for row in rows]
+    mask = mask_of(tree, columns, len(sure)).to_pylist() if sure else []
+    held = iter([one if place in unknown else bool(one) for place, one in enumerate(mask)])
+    return [next(held) if all(row[n] is not None for n in names) else None for row in rows]
 
 
 def _limit(

@@ -259,14 +259,14 @@ class SparkQuery:
         """Return name and DataFrame for each reference; equal reads share one."""
         from odps_nb.client.calls.storage import StorageClient
 
-        distinct = list(dict.fromkeys(map(_without_name, self.reads)))
+        distinct = list(dict.fromkeys(self.reads))
         if not distinct:
             return {}
         with StorageClient(self._profile) as storage:
             opened = _open(spark, storage, distinct, progress)
         made = dict(zip(distinct, opened, strict=True))
         keys = {read: f"odps_{number}" for number, read in enumerate(distinct)}
-        places = zip(self._references, map(_without_name, self.reads), strict=True)
+        places = zip(self._references, self.reads, strict=True)
         return {ref: (keys[read], made[read]) for ref, read in places}
 
     def __repr__(self) -> str:
@@ -301,10 +301,6 @@ def _is_known(spark: SparkSession | None, reference: Reference) -> bool:
         return spark.catalog.tableExists(".".join(f"`{part}`" for part in reference.parts))
     except PySparkException:  # more parts than its catalog has, or no catalog of that name
         return False
-
-
-def _without_name(read: TableRead) -> TableRead:
-    return dataclasses.replace(read, name="")
 
 
 # -- requests ---------------------------------------------------------------------------------
@@ -346,7 +342,7 @@ def _open(
     from odps_nb.spark.tasks.types import spark_schema
 
     reads = [_with_types(read) for read in reads]
-    plans = {read: _read_plan(read, storage) for read in reads if not read.is_empty}
+    plans = {read: _read_plan(read) for read in reads if not read.is_empty}
     opened = _side_by_side(lambda plan: open_session(storage, plan), plans.values())
     sessions = dict(zip(plans, opened, strict=True))
     frames = []
@@ -371,18 +367,19 @@ def _with_types(read: TableRead) -> TableRead:
     return dataclasses.replace(read, columns=tuple(name for name in read.columns if name in kept))
 
 
-def _read_plan(read: TableRead, storage: StorageClient) -> ReadPlan:
-    from odps_nb.access.reading.planning import ReadOptions, plan_read
+def _read_plan(read: TableRead) -> ReadPlan:
+    from odps_nb.client.read.plan import ReadPlan
 
-    options = ReadOptions(
+    return ReadPlan(
+        table=read.table,
         columns=read.columns,
+        partition_columns=tuple(column.name for column in read.schema.partition_columns),
+        partitions=read.partitions or (),  # spelled as the service listed them
+        condition=AllOf(read.conditions) if read.conditions else None,
+        schema=read.schema,
         limit=read.limit,
         timestamp_unit=TimeUnit.MICRO,  # Spark has no other
     )
-    plan = plan_read(read.table, lambda: read.schema, options, storage)
-    # As the service listed them: what it spells in its own way is not checked.
-    condition = AllOf(read.conditions) if read.conditions else None
-    return dataclasses.replace(plan, partitions=read.partitions or (), condition=condition)
 
 
 def _side_by_side(work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:

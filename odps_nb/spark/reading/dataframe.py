@@ -1,4 +1,4 @@
-"""`read` and `read_scan`: return a table as a Spark DataFrame, one task per split.
+"""`read`: returns a table as a Spark DataFrame, one task per split.
 
 The driver opens the session, so all tasks read one snapshot; no row passes through the driver.
 """
@@ -20,12 +20,7 @@ from odps_nb.spark.reading.plan import (
     read_activity,
     read_name,
 )
-from odps_nb.spark.reading.statistics import (
-    attach_facts,
-    count_from_facts,
-    planned_size,
-    split_rows,
-)
+from odps_nb.spark.reading.statistics import planned_size, split_rows, with_known_count
 from odps_nb.spark.reading.task import ReadTask, read_split
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.shipping import map_in_arrow
@@ -39,7 +34,8 @@ if TYPE_CHECKING:
     from odps_nb.access.scan import Scan
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.increments import Bound
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
     from odps_nb.schema import TableSchema
 
 
@@ -58,13 +54,16 @@ def read(
     compression: str | Compression | None = None,
     text: str = "strict",
     char_padding: bool = False,
+    since: Bound | None = None,
+    until: Bound | None = None,
+    changes: bool = False,
     progress: Progress = None,
 ) -> DataFrame:
     """Return a table as a DataFrame; the rows are read when an action needs them.
 
     The read session is opened here: every action sees the same rows, until the session expires
-    and actions raise `SessionExpiredError`. `facts` has what the session reports; ``count()`` of
-    this DataFrame is answered from it, without a job. ``explain()`` names what is read.
+    and actions raise `SessionExpiredError`. ``count()`` of this DataFrame returns the row count of
+    the session, without a job, if the service reports it. ``explain()`` names what is read.
 
     Parameters
     ----------
@@ -86,6 +85,8 @@ def read(
         of such bytes, ``"binary"`` returns all text of data columns as ``binary``.
     char_padding
         Keep the blanks at the end of CHAR(n). Default: strip them, so that ``c = 'ab'`` finds rows.
+    since, until, changes
+        Read what versions added or changed, as in `Table.read`.
     progress
         Progress display of every action. By default a card in a notebook, in the cell of the
         action, and a line in a terminal; ``False`` disables it.
@@ -96,6 +97,8 @@ def read(
         No such table or column; close names are in the hint.
     ArgumentError
         An argument that makes no sense.
+    ConflictError
+        A version after ``since`` replaced rows.
     ConversionError
         Spark has no type for a column that ``columns`` names. Without ``columns``, such columns are
         left out with a warning.
@@ -126,27 +129,24 @@ def read(
             compression=compression,
             text=text,
             char_padding=char_padding,
+            since=since,
+            until=until,
+            changes=changes,
         )
         plan = plan_of(storage, profile.table(table), options)
         session = open_session(storage, plan)
-        return count_from_facts(session_dataframe(spark, storage, session, plan, progress))
+        frame = session_dataframe(spark, storage, session, plan, progress)
+        return with_known_count(frame, session)
 
 
 def read_scan(spark: SparkSession, scan: Scan, *, progress: Progress = None) -> DataFrame:
-    """Return the DataFrame of a `Scan` (``scan.to_spark(spark)``): of the same snapshot.
-
-    Examples
-    --------
-    >>> import odps_nb.spark
-    >>> scan = odps.table("orders").read(["id"], partitions="ds=2024-01-01")
-    >>> odps_nb.spark.read_scan(spark, scan).columns
-    ['id']
-    """
+    """Return the DataFrame of a `Scan`: of the same snapshot."""
     from odps_nb.client.calls.storage import StorageClient
 
-    session = cut_session(scan.session, scan.plan)
-    with StorageClient(scan.profile) as storage:
-        return count_from_facts(session_dataframe(spark, storage, session, scan.plan, progress))
+    session = cut_session(scan._opened(), scan._plan)
+    with StorageClient(scan.connection.profile) as storage:
+        frame = session_dataframe(spark, storage, session, scan._plan, progress)
+        return with_known_count(frame, session)
 
 
 def local_dataframe(spark: SparkSession, rows: pa.Table, schema: TableSchema) -> DataFrame:
@@ -194,4 +194,4 @@ def session_dataframe(
         frame = map_in_arrow(numbers, read_splits, schema, name=read_name(session, plan))
     if session.limit is not None and session.row_count is None:
         frame = frame.limit(session.limit)  # the splits hold more rows than that
-    return attach_facts(frame, session)
+    return frame

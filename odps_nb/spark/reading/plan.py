@@ -15,7 +15,7 @@ from odps_nb.terms import TableName, TimeUnit, shorten
 if TYPE_CHECKING:
     from odps_nb.access.reading.planning import ReadOptions
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan, ReadSession
+    from odps_nb.client.read.plan import ReadPlan, ReadSession
 
 #: Rows of a task at most that reads a BLOB column: at 1 MB a blob, some seconds of work.
 BLOB_ROWS = 256
@@ -25,11 +25,12 @@ _SHOWN = 200
 def plan_of(storage: StorageClient, table: TableName, options: ReadOptions) -> ReadPlan:
     """Return the plan of a read; one request for the table's schema, if names are checked."""
     from odps_nb.access.reading.planning import plan_read
-    from odps_nb.client.catalog import fetch_table
+    from odps_nb.client.catalog import fetch_primary_key, fetch_table
 
     return plan_read(
         table,
         lambda: fetch_table(storage, table).schema,
+        lambda: fetch_primary_key(storage, table),
         replace(options, timestamp_unit=TimeUnit.MICRO),  # Spark has no other
         storage,
         timezone=storage.profile.timezone or "UTC",

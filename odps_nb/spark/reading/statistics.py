@@ -1,4 +1,4 @@
-"""Statistics of a DataFrame before any row is read, its count, and the size that Spark plans with.
+"""The count of a DataFrame before any row is read, and the size that Spark plans with.
 
 PySpark cannot pass statistics to the planner, which takes a Python function's output to be as large
 as its input. So the input, one row per split, is padded to the size of the table (`split_rows`).
@@ -7,19 +7,15 @@ as its input. So the input, one row per split, is padded to the size of the tabl
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from odps_nb.errors import StateError
-from odps_nb.terms import TableName
 from odps_nb.type_facts import TYPE_FACTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.read.plan import ReadSession
 
-_KEPT = "_odps_nb_facts"
 #: Spark broadcasts nothing larger, whatever its threshold: where nothing is known, and at most.
 LARGEST = 8 << 30
 _CELL = 8  # bytes of a value in a row of Spark's, at least; and of one number of `range`
@@ -28,78 +24,12 @@ _PADS = 10
 _ROW, _PADDED = 8 + _CELL, 8 + _CELL + 100 * _PADS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadFacts:
-    """Row count, size and expiry of a read session, as reported when it was opened.
-
-    ``row_count`` is exact, or ``None`` with a filter. ``size_bytes`` is the service's estimate
-    before any filter. ``expires_at`` is in seconds of the epoch.
-
-    Examples
-    --------
-    >>> import odps_nb.spark
-    >>> day = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01")
-    >>> found = odps_nb.spark.facts(day)
-    >>> str(found.table), found.splits > 0
-    ('local.orders', True)
-    """
-
-    table: TableName
-    session_id: str
-    splits: int
-    row_count: int | None = None
-    size_bytes: int | None = None
-    expires_at: float | None = None
-
-    @classmethod
-    def of(cls, session: ReadSession) -> ReadFacts:
-        """Take the statistics of an open session."""
-        return cls(
-            table=session.table,
-            session_id=session.session_id,
-            splits=len(session.splits),
-            row_count=session.row_count,
-            size_bytes=session.estimated_size,
-            expires_at=session.expires_at,
-        )
-
-
-def facts(df: DataFrame) -> ReadFacts:
-    """Return the statistics of a DataFrame of `odps_nb.spark.read`; no request, no job.
-
-    Raises
-    ------
-    StateError
-        The DataFrame was not made by a read, or was made from one: a filter, a selection.
-
-    Examples
-    --------
-    >>> import odps_nb.spark
-    >>> day = odps_nb.spark.read(spark, odps, "orders", partitions="ds=2024-01-01")
-    >>> odps_nb.spark.facts(day).row_count == day.count()
-    True
-    """
-    kept = vars(df).get(_KEPT)
-    if not isinstance(kept, ReadFacts):
-        raise StateError(
-            "no statistics are known of this DataFrame",
-            hint="ask the DataFrame that odps_nb.spark.read returned, not one made from it",
-        )
-    return kept
-
-
-def attach_facts(df: DataFrame, session: ReadSession) -> DataFrame:
-    """Attach the statistics that `facts` returns; return the same DataFrame."""
-    vars(df)[_KEPT] = ReadFacts.of(session)
-    return df
-
-
-def count_from_facts(df: DataFrame) -> DataFrame:
-    """Let ``df.count()`` of this DataFrame say the row count of the session, if it is known.
+def with_known_count(df: DataFrame, session: ReadSession) -> DataFrame:
+    """Let ``df.count()`` of this DataFrame return the row count of the session, if it is known.
 
     One that is to be cached counts its rows, since that is how users fill the cache.
     """
-    rows, this = facts(df).row_count, weakref.ref(df)
+    rows, this = session.row_count, weakref.ref(df)
     if rows is None:
         return df
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from odps_nb.client.read.splits import ReadSession
+    from odps_nb.client.read.plan import ReadSession
 
 _EXPIRED = (
     "read the table again (odps_nb.spark.read, or load() of a new reader); a task never opens "

@@ -14,7 +14,7 @@ import json
 import os
 import uuid
 from dataclasses import dataclass
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pyarrow import ArrowException
 from pyarrow.fs import (
@@ -181,7 +181,7 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
         path = unquote(parts.path) if parts.scheme else checkpoint
         return LocalFileSystem(), os.path.abspath(path)  # noqa: PTH100  Arrow wants text
     scheme = _ELSEWHERE.get(parts.scheme, parts.scheme)
-    uri = parts._replace(scheme=scheme, query=_endpoint(scheme, parts.query)).geturl()
+    uri = parts._replace(scheme=scheme).geturl()
     try:
         files, root = FileSystem.from_uri(uri) if scheme in _ARROW else _of_fsspec(uri)
     except (ArrowException, OSError, ValueError, ImportError) as error:
@@ -192,16 +192,6 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
             "the library of fsspec for it; what was committed is remembered there",
         ) from error
     return files, root.rstrip("/")
-
-
-def _endpoint(scheme: str, query: str) -> str:
-    """Return the query of a URI with the endpoint of the environment, which Arrow ignores."""
-    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if scheme != "s3" or not named or "endpoint_override" in query:
-        return query
-    address = urlsplit(named)
-    said = urlencode({"endpoint_override": address.netloc, "scheme": address.scheme})
-    return f"{query}&{said}" if query else said
 
 
 def _of_fsspec(uri: str) -> tuple[FileSystem, str]:

@@ -8,6 +8,7 @@ from one to the next: what is set after ``__init__`` is lost, and each method im
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -25,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from odps_nb.client.calls.progress import Phase
+from odps_nb.secret import Hidden
 from odps_nb.spark.launch.connect import hide_keys
 from odps_nb.spark.progress.counting import Activity, TaskCounter
 from odps_nb.spark.source.options import (
@@ -43,18 +45,11 @@ if TYPE_CHECKING:
     from odps_nb.access.connection import Connection
     from odps_nb.client.auth.profile import Profile
     from odps_nb.client.calls.progress import Progress
-    from odps_nb.client.write.session import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
     from odps_nb.spark.writing.task import Written
 
 
-class SourceOptions(dict[str, str]):
-    """Options of a reader or writer: a dict whose repr shows no values."""
-
-    def __repr__(self) -> str:
-        return f"SourceOptions({', '.join(self)})"
-
-
-def options(odps: Connection | Profile | str | None = None) -> SourceOptions:
+def options(odps: Connection | Profile | str | None = None) -> dict[str, str]:
     """Return what ``spark.read.format("odps").options(**…)`` needs to connect, keys included.
 
     `register` with a connection needs none of them. Options of a DataFrame reader or writer are
@@ -69,7 +64,7 @@ def options(odps: Connection | Profile | str | None = None) -> SourceOptions:
     >>> spark.read.format("odps").options(**connected, columns="id").load("orders").columns
     ['id']
     """
-    return SourceOptions(profile_of(odps).as_options())
+    return Hidden(profile_of(odps).as_options())
 
 
 def register(
@@ -85,16 +80,17 @@ def register(
     options; what `options` gives is hidden there, by this session only.
 
     Options of a reader are ``table``, ``columns`` (comma-separated), ``partitions`` (as of
-    `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes`` and
-    ``compression``; those of a writer ``table``, ``partition``, ``overwrite``,
+    `Table.read`, separated by ``;``), ``where``, ``limit``, ``splits``, ``split_bytes``,
+    ``compression``, ``text``, ``char_padding``, ``since``, ``until`` and ``changes``; those of a
+    writer ``table``, ``partition``, ``overwrite``,
     ``max_partitions``, ``create``, ``partitioned_by`` (as of `odps_nb.spark.write`) and
     ``compression``; and those of `options`, or ``profile`` with a profile's name.
 
-    ``readStream`` takes the options of a reader but ``limit`` and the partition ``latest``, and
+    ``readStream`` takes the options of a reader except ``limit``, ``since``, ``until``, ``changes``
+    and the partition ``latest``, and
     ``starting_version`` (the rows that are there first: ``"earliest"``, the default; what comes
     from now on: ``"latest"``; or the number of a version to begin after),
-    ``max_versions_per_trigger`` or
-    ``max_rows_per_trigger`` (whole versions, one at least; PySpark 4.2), ``skip_overwrites``
+    ``max_versions_per_trigger`` (the limit of a micro-batch; PySpark 4.2), ``skip_overwrites``
     (``true``: leave out versions that replaced rows, which are errors otherwise) and
     ``poll_seconds`` (how old the newest version may be, 1 by default).
 
@@ -103,7 +99,7 @@ def register(
     Each micro-batch is committed once, also across restarts from the checkpoint. Output mode
     ``complete`` replaces the table.
 
-    `progress` is as of `odps_nb.spark.read`. Streams are silent, and so is Spark Connect.
+    `progress` works as in `odps_nb.spark.read`. Streams and Spark Connect show none.
 
     Examples
     --------
@@ -115,11 +111,7 @@ def register(
     """
     hide_keys(spark)
     profile = None if odps is None else profile_of(odps)
-    counts = source_counter(spark, progress)
-    if profile is None and counts is None:
-        spark.dataSource.register(OdpsDataSource)
-    else:
-        spark.dataSource.register(_connected(profile, counts))
+    spark.dataSource.register(_connected(profile, source_counter(spark, progress)))
 
 
 def source_counter(spark: SparkSession, progress: Progress) -> TaskCounter | None:
@@ -187,8 +179,8 @@ class OdpsDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Open a write session once the columns of `schema` fit the table."""
         with task_errors('format("odps")'):
-            mode = "overwrite" if overwrite else "append"
-            return OdpsWriter(WriteSettings.of(self._given()), schema, mode, self.counter)
+            settings = WriteSettings.of(self._given())
+            return OdpsWriter(settings, schema, self.counter, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Follow the columns of `schema`; nothing is asked yet."""
@@ -271,16 +263,13 @@ class OdpsWriter(DataSourceArrowWriter):
         self,
         settings: WriteSettings,
         schema: StructType,
-        mode: str,
         counter: TaskCounter | None = None,
+        *,
+        overwrite: bool,
     ) -> None:
         from odps_nb.access.writing.creating import NewTable
-        from odps_nb.access.writing.replacing import Remainder
         from odps_nb.client.calls.storage import StorageClient
-        from odps_nb.client.write.session import open_write_session
-        from odps_nb.spark.writing.checks import check_frame, create_if_missing
-        from odps_nb.spark.writing.dataframe import write_target
-        from odps_nb.spark.writing.task import WriteTask
+        from odps_nb.spark.writing.checks import create_if_missing
 
         with contextlib.ExitStack() as stack:
             storage = stack.enter_context(StorageClient(settings.profile))
@@ -289,22 +278,9 @@ class OdpsWriter(DataSourceArrowWriter):
             )
             if self._made:
                 stack.enter_context(NewTable(storage, settings.table))
-            target, overwrite = write_target(
-                storage, settings.table, settings.partition, settings.replaces(mode)
-            )
-            check_frame(schema, target)
-            self._remainder = Remainder.of(storage, target, settings.replaces(mode))
-            session = open_write_session(
-                storage, settings.table, partition=target.fixed, overwrite=overwrite
-            )
-            self._task = WriteTask(
-                profile=TaskProfile.of(storage),
-                session=session.ref,
-                target=target,
-                compression=settings.compression,
-                max_partitions=settings.max_partitions,
-                counter=None if counter is None else counter.of(_activity(session.ref)),
-            )
+            task, self._remainder = settings.open(storage, schema, overwrite=overwrite)
+        counts = None if counter is None else counter.of(_activity(task.session))
+        self._task = dataclasses.replace(task, counter=counts)
 
     @property
     def session(self) -> WriteSessionRef:
@@ -321,8 +297,7 @@ class OdpsWriter(DataSourceArrowWriter):
         """Commit exactly the streams of the attempts that Spark counts."""
         from odps_nb.access.writing.creating import NewTable
         from odps_nb.client.write.session import commit_write
-        from odps_nb.spark.writing.commit import check_or_abort
-        from odps_nb.spark.writing.task import partitions_of
+        from odps_nb.spark.writing.task import check_or_abort, partitions_of
 
         session = self._task.session
         done = [m.written for m in messages if isinstance(m, _Message) and m.written]

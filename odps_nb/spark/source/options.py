@@ -14,17 +14,22 @@ from odps_nb.access.partitions import LATEST, parse_choices
 from odps_nb.access.reading.planning import ReadOptions
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.auth.sources import FIELDS
+from odps_nb.client.read.increments import CHANGE
 from odps_nb.errors import ConfigError
 from odps_nb.schema import TableSchema, text_as_binary
 from odps_nb.secret import hidden
 from odps_nb.spark.reading.plan import plan_of
-from odps_nb.spark.tasks.credentials import profile_of
-from odps_nb.spark.writing.commit import MAX_PARTITIONS
+from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
+from odps_nb.spark.writing.task import MAX_PARTITIONS
 from odps_nb.terms import Compression, PartitionSpec, TableName, TextMode
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from odps_nb.access.writing.replacing import Remainder
     from odps_nb.client.calls.storage import StorageClient
-    from odps_nb.client.read.splits import ReadPlan
+    from odps_nb.client.read.plan import ReadPlan
+    from odps_nb.spark.writing.task import WriteTask
 
 #: What to use in place of options of other formats.
 _INSTEAD = {
@@ -37,10 +42,10 @@ _INSTEAD = {
     'rows, .option("partition", "ds=x") that one': ("partitionoverwritemode", "replacewhere"),
     "starting_version takes 'earliest', 'latest' or the number of a version; versions are not "
     "found by time": ("startingoffsets", "startingtimestamp", "startingversion"),
-    "max_versions_per_trigger or max_rows_per_trigger limit what a micro-batch reads": (
+    "max_versions_per_trigger limits what a micro-batch reads": (
         *("maxbytespertrigger", "maxfilespertrigger", "maxoffsetspertrigger"),
     ),
-    "changes are read by odps.table(name).read(since=…, changes=True)": (
+    '.option("since", 7).option("changes", True) of spark.read reads changes': (
         *("changes", "readchangedata", "readchangefeed"),
     ),
     "skip_overwrites leaves out versions that replaced rows": (
@@ -60,11 +65,10 @@ _APPEND = _COMMON | {"max_partitions", "overwrite", "partition"}
 _WRITE = _APPEND | {"create", "partitioned_by"}
 _STREAM_ONLY = frozenset(
     {
-        *("max_rows_per_trigger", "max_versions_per_trigger", "poll_seconds"),
-        *("skip_overwrites", "starting_version"),
+        *("max_versions_per_trigger", "poll_seconds", "skip_overwrites", "starting_version"),
     }
 )
-_STREAM_READ = (_READ - {"limit"}) | _STREAM_ONLY
+_STREAM_READ = (_READ - {"limit", "since", "until", "changes"}) | _STREAM_ONLY
 _CHECKPOINT = "checkpointlocation"  # of Spark, which hands it on to a sink
 _STREAM_WRITE = _APPEND | {_CHECKPOINT}
 #: Spark's catalog gives each option of ``CREATE TABLE … USING odps`` behind this prefix as well.
@@ -168,6 +172,9 @@ class ReadSettings:
             compression=Compression.of(given.get("compression")),
             text=TextMode.of(given.get("text")),
             char_padding=_flag(given, "char_padding"),
+            since=_bound(given, "since"),
+            until=_bound(given, "until"),
+            changes=_flag(given, "changes"),
         )
         return cls(profile=profile, table=table, options=options)
 
@@ -175,16 +182,20 @@ class ReadSettings:
         """Return the selected columns, data columns first."""
         if self.options.text is TextMode.BINARY:
             schema = text_as_binary(schema)
-        if self.options.columns is None:
-            return schema
-        wanted = set(check_columns(self.options.columns, schema, self.table))
-        return TableSchema(
-            columns=tuple(c for c in schema.columns if c.name in wanted),
-            partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
-        )
+        if self.options.columns is not None:
+            wanted = set(check_columns(self.options.columns, schema, self.table))
+            schema = TableSchema(
+                columns=tuple(c for c in schema.columns if c.name in wanted),
+                partition_columns=tuple(c for c in schema.partition_columns if c.name in wanted),
+            )
+        if self.options.changes:
+            schema = dataclasses.replace(schema, columns=(*schema.columns, CHANGE))
+        return schema
 
     def plan(self, storage: StorageClient, columns: Sequence[str]) -> ReadPlan:
         """Return the plan that reads these columns; costs one request."""
+        if self.options.changes:
+            columns = [name for name in columns if name != CHANGE.name]
         return plan_of(storage, self.table, dataclasses.replace(self.options, columns=columns))
 
 
@@ -227,11 +238,31 @@ class WriteSettings:
             compression=Compression.of(given.get("compression")),
         )
 
-    def replaces(self, mode: str) -> Overwrite:
-        """Return what a write in a mode of Spark replaces, as `Table.write` is told it."""
-        if mode != "overwrite":
-            return False
-        return self.overwrite or True
+    def open(
+        self, storage: StorageClient, schema: StructType, *, overwrite: bool
+    ) -> tuple[WriteTask, Remainder]:
+        """Open a write session once the columns fit; return what tasks need to write into it."""
+        from odps_nb.access.writing.replacing import Remainder
+        from odps_nb.client.write.session import open_write_session
+        from odps_nb.spark.writing.checks import check_frame
+        from odps_nb.spark.writing.dataframe import write_target
+        from odps_nb.spark.writing.task import WriteTask
+
+        what: Overwrite = overwrite and (self.overwrite or True)
+        target, replaces = write_target(storage, self.table, self.partition, what)
+        check_frame(schema, target)
+        remainder = Remainder.of(storage, target, what)
+        session = open_write_session(
+            storage, self.table, partition=target.fixed, overwrite=replaces
+        )
+        task = WriteTask(
+            profile=TaskProfile.of(storage),
+            session=session.ref,
+            target=target,
+            compression=self.compression,
+            max_partitions=self.max_partitions,
+        )
+        return task, remainder
 
 
 def _overwrite(text: str | None) -> Literal["partitions", "all"] | None:
@@ -256,7 +287,6 @@ class StreamReadSettings:
     read: ReadSettings
     start: int | None = 0
     max_versions: int | None = None
-    max_rows: int | None = None
     skip_overwrites: bool = False
     poll_seconds: float = 1.0
 
@@ -264,22 +294,7 @@ class StreamReadSettings:
     def of(cls, options: Mapping[str, str]) -> StreamReadSettings:
         """Read the options of a stream reader."""
         given = _checked(options, _STREAM_READ, "stream reader")
-        max_versions = _number(given, "max_versions_per_trigger", at_least=1)
-        max_rows = _number(given, "max_rows_per_trigger", at_least=1)
-        if max_versions is not None and max_rows is not None:
-            raise ConfigError(
-                "max_versions_per_trigger and max_rows_per_trigger do not go together",
-                option="max_rows_per_trigger",
-                hint="leave one of them out",
-            )
         read = ReadSettings._of(given)
-        if max_rows is not None and read.options.where:
-            raise ConfigError(
-                "max_rows_per_trigger and where do not go together: "
-                "what a filter leaves is not counted",
-                option="max_rows_per_trigger",
-                hint="use max_versions_per_trigger, or filter after load()",
-            )
         if LATEST in parse_choices(read.options.partitions):
             raise ConfigError(
                 "partitions is 'latest', which changes while a stream runs",
@@ -289,8 +304,7 @@ class StreamReadSettings:
         return cls(
             read=read,
             start=_start(given),
-            max_versions=max_versions,
-            max_rows=max_rows,
+            max_versions=_number(given, "max_versions_per_trigger", at_least=1),
             skip_overwrites=_flag(given, "skip_overwrites"),
             poll_seconds=_seconds(given, "poll_seconds", 1.0),
         )
@@ -301,6 +315,11 @@ class StreamReadSettings:
         """Return the plan that reads what versions added, or the whole table; one request."""
         plan = self.read.plan(storage, columns)
         return dataclasses.replace(plan, versions=versions, appends_only=self.skip_overwrites)
+
+
+def _bound(given: Mapping[str, str], name: str) -> int | str | None:
+    text = given.get(name)
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _start(given: Mapping[str, str]) -> int | None:

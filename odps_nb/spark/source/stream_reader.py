@@ -8,6 +8,7 @@ The read session of a micro-batch travels in its partitions.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,7 +20,8 @@ from pyspark.sql.types import StructType
 
 from odps_nb.client.calls.storage import StorageClient
 from odps_nb.client.catalog import fetch_table
-from odps_nb.client.read.splits import ReadSession, open_read_session, reopen_read_session
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import open_read_session, reopen_read_session
 from odps_nb.errors import (
     ConfigError,
     ConflictError,
@@ -55,7 +57,7 @@ _EXPIRED = "start the query again: the micro-batch is read anew, with the same r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offset:
-    """A position between two versions of one table."""
+    """A position between two versions of one table; session ``snapshot`` reads ``version``."""
 
     table: str
     version: int
@@ -66,45 +68,19 @@ class Offset:
     @classmethod
     def of(cls, found: Mapping[str, object]) -> Offset:
         """Read an offset from a checkpoint."""
-        table, version = found.get("table"), found.get("version")
-        began, snapshot = found.get("began"), found.get("snapshot")
-        if (
-            not isinstance(table, str)
-            or not isinstance(version, int)
-            or not isinstance(began, int | None)
-            or not isinstance(snapshot, str | None)
-        ):
+        kinds = {"table": str, "version": int, "began": int | None, "snapshot": str | None}
+        members: dict[str, Any] = {name: found.get(name) for name in kinds}
+        if not all(isinstance(members[name], kind) for name, kind in kinds.items()):
             raise StateError(
                 f"{str(dict(found))[:200]} is not an offset of an odps stream",
                 hint="this checkpoint belongs to another source: use an empty one",
             )
-        return cls(
-            table=table,
-            version=version,
-            initial=found.get("initial") is True,
-            began=began,
-            snapshot=snapshot,
-        )
+        return cls(**members, initial=found.get("initial") is True)
 
     def as_json(self) -> dict[str, str | int | bool]:
         """Return the JSON that Spark stores; equal offsets give equal texts."""
-        members: dict[str, str | int | bool] = {"table": self.table, "version": self.version}
-        if self.initial:
-            members["initial"] = True
-        if self.began is not None:
-            members["began"] = self.began
-        if self.snapshot is not None:
-            members["snapshot"] = self.snapshot
-        return members
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatestVersion:
-    """A table's version when last asked; ``session`` reads exactly that version."""
-
-    table: str
-    version: int
-    session: str | None = None
+        members = dataclasses.asdict(self).items()
+        return {name: value for name, value in members if value is not None and value is not False}
 
 
 class TableVersions:
@@ -124,7 +100,7 @@ class TableVersions:
     ) -> None:
         self._settings, self._columns, self._clock = settings, tuple(columns), clock
         self._client: StorageClient | None = None
-        self._seen: LatestVersion | None = None
+        self._seen: Offset | None = None
         self._next = 0.0
         self._held = False
 
@@ -141,17 +117,17 @@ class TableVersions:
         if client is not None:
             client.close()
 
-    def seen(self) -> LatestVersion:
+    def seen(self) -> Offset:
         """Return the newest version, at most `poll_seconds` old."""
         if self._seen is None or (not self._held and self._clock() >= self._next):
             self._seen = self._ask(self._seen, whole=self._seen is None)
             self._next = self._clock() + self._settings.poll_seconds
         return self._seen
 
-    def whole(self) -> LatestVersion:
+    def whole(self) -> Offset:
         """Return the newest version with a session of all its rows, if it has any."""
         seen = self.seen()
-        if seen.session is None:
+        if seen.snapshot is None:
             seen = self._seen = self._ask(seen, whole=True)
         return seen
 
@@ -165,13 +141,13 @@ class TableVersions:
             return self._open((after, upto))
 
     def snapshot(self, session_id: str) -> ReadSession:
-        """Reopen the session of a `LatestVersion`."""
+        """Reopen the session of a snapshot."""
         with _explained():
             plan = self._settings.plan(self.storage, self._columns, None)
             return reopen_read_session(self.storage, plan, session_id)
 
     def require_table(self, table: str) -> None:
-        """Raise `ConflictError` if the table was dropped and made again before the last session."""
+        """Raise if the table was dropped and re-created before the last session was opened."""
         if (found := self._identity()) != table:
             raise ConflictError(
                 f"{self._settings.read.table} is another table than the one that the stream read: "
@@ -179,7 +155,7 @@ class TableVersions:
                 hint=_BEGIN_AGAIN,
             )
 
-    def _ask(self, last: LatestVersion | None, *, whole: bool) -> LatestVersion:
+    def _ask(self, last: Offset | None, *, whole: bool) -> Offset:
         version = 0 if last is None or whole else last.version
         with _explained():
             session = self._open((version, version) if version else None)
@@ -202,10 +178,9 @@ class TableVersions:
         if last is not None and found < last.version:
             raise went_back(name, last.version, found)
         if version and found == version:
-            return last if last is not None else LatestVersion(table=table, version=found)
-        return LatestVersion(
-            table=table, version=found, session=None if version else session.session_id
-        )
+            return last if last is not None else Offset(table=table, version=found)
+        kept = None if version else session.session_id
+        return Offset(table=table, version=found, snapshot=kept)
 
     def _open(self, versions: tuple[int, int] | None) -> ReadSession:
         return open_read_session(
@@ -261,10 +236,10 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._versions = TableVersions(settings, schema.names)
         self._first: Offset | None = None
         self._last: Offset | None = None
-        if (settings.max_rows or settings.max_versions) and not _limits():
+        if settings.max_versions and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             raise ConfigError(
                 "this PySpark cannot limit what a micro-batch reads",
-                option="max_rows_per_trigger" if settings.max_rows else "max_versions_per_trigger",
+                option="max_versions_per_trigger",
                 hint="install PySpark 4.2 or newer, or leave the option out",
             )
 
@@ -299,8 +274,6 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the limit of a micro-batch; a table version counts as a file."""
         from pyspark.sql.streaming import datasource
 
-        if self._settings.max_rows is not None:
-            return datasource.ReadMaxRows(self._settings.max_rows)
         if self._settings.max_versions is not None:
             return datasource.ReadMaxFiles(self._settings.max_versions)
         return datasource.ReadAllAvailable()
@@ -331,39 +304,18 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # replaced rows, which increments could not tell.
             seen = self._versions.whole()
             if seen.version:
-                return Offset(table=seen.table, version=seen.version, snapshot=seen.session)
+                return Offset(table=seen.table, version=seen.version, snapshot=seen.snapshot)
         if since.table != seen.table:
             self._versions.require_table(since.table)
         if seen.version < since.version:
             raise went_back(self._settings.read.table, since.version, seen.version)
         if not since.initial and seen.version == since.version:
             return since
-        upto = self._within(since.version, seen.version, limit)
+        # A version is read as a whole. Spark's limit of files is one of versions here.
+        most = getattr(limit, "max_files", None)
+        upto = seen.version if not most else min(seen.version, since.version + int(most))
         began = since.version if since.initial else None
         return Offset(table=seen.table, version=upto, began=began)
-
-    def _within(self, after: int, newest: int, limit: ReadLimit | None) -> int:
-        """Return the newest version that the limit allows; the next one, however large it is."""
-        if versions := getattr(limit, "max_files", None):
-            return min(newest, after + int(versions))
-        most: int | None = getattr(limit, "max_rows", None)
-        if most is None or newest <= after + 1 or self._rows(after, newest) <= most:
-            return newest
-        fits, over = after + 1, newest
-        while over - fits > 1:
-            middle = (fits + over) // 2
-            fits, over = (middle, over) if self._rows(after, middle) <= most else (fits, middle)
-        return fits
-
-    def _rows(self, after: int, upto: int) -> int:
-        rows = self._versions.added(after, upto).row_count
-        if rows is None:
-            raise ConfigError(
-                "this service does not count rows",
-                option="max_rows_per_trigger",
-                hint="use max_versions_per_trigger",
-            )
-        return rows
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[_Part]:
         """Open the session of a micro-batch; for the same offsets it has the same rows."""
@@ -398,7 +350,3 @@ class OdpsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _errors(self) -> AbstractContextManager[None]:
         return task_errors(f"stream of {self._settings.read.table}")
-
-
-def _limits() -> bool:
-    return hasattr(DataSourceStreamReader, "getDefaultReadLimit")

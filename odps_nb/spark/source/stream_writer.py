@@ -17,13 +17,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from odps_nb.client.write.operations import WriteSessionRef
 from odps_nb.client.write.session import (
-    WriteSessionRef,
     abort_write,
     commit_write,
     fetch_write_status,
     named_streams,
-    open_write_session,
 )
 from odps_nb.errors import (
     ConfigError,
@@ -35,12 +34,8 @@ from odps_nb.errors import (
 )
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.options import StreamWriteSettings
-from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.spark.writing.checks import check_frame
-from odps_nb.spark.writing.commit import check_or_abort
-from odps_nb.spark.writing.dataframe import write_target
-from odps_nb.spark.writing.task import WriteTask, Written, write_partition
+from odps_nb.spark.writing.task import WriteTask, Written, check_or_abort, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -92,21 +87,7 @@ class OdpsStreamWriter(DataSourceStreamArrowWriter):
         settings = self._settings.write
         self._log()  # where it cannot be opened, no row is sent
         with StorageClient(settings.profile) as storage:
-            mode = "overwrite" if self._overwrite else "append"
-            target, overwrite = write_target(
-                storage, settings.table, settings.partition, settings.replaces(mode)
-            )
-            check_frame(self._schema, target)
-            session = open_write_session(
-                storage, settings.table, partition=target.fixed, overwrite=overwrite
-            )
-            return WriteTask(
-                profile=TaskProfile.of(storage),
-                session=session.ref,
-                target=target,
-                compression=settings.compression,
-                max_partitions=settings.max_partitions,
-            )
+            return settings.open(storage, self._schema, overwrite=self._overwrite)[0]
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write one attempt's rows into a stream of its own; in a task."""

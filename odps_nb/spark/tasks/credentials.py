@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odps_nb.client.auth.profile import Profile
@@ -35,7 +35,7 @@ def profile_of(odps: Connection | Profile | str | None) -> Profile:
             return Profile.resolve(None)
         except ConfigError as error:
             error.add_note("no connection was passed, so the environment was asked")
-            error.hint = "pass the connection: odps=odps" + (
+            error.hint = "pass the connection, which odps_nb.connect() returns" + (
                 f"; or {error.hint}" if error.hint else ""
             )
             raise
@@ -80,22 +80,16 @@ class TaskProfile:
         )
 
     @contextmanager
-    def open(self, *, retries: int | None = None) -> Iterator[StorageClient]:
+    def open(self) -> Iterator[StorageClient]:
         """Lend a client for the time of a task.
 
-        A worker of Spark's keeps it for the next task with these settings; after an error, and with
-        ``retries``, it is closed.
+        A worker of Spark's keeps it for the next task with these settings, except after an error.
         """
         from pyspark import TaskContext
 
         from odps_nb.client.calls.storage import StorageClient
 
         profile = self.profile
-        if retries is not None:
-            options = replace(profile.client_options, retries=retries)
-            with StorageClient(profile, options=options) as storage:
-                yield storage
-            return
         if TaskContext.get() is None:
             with StorageClient(profile) as storage:
                 yield storage

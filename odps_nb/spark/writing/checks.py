@@ -12,7 +12,7 @@ from odps_nb.access.checks import check_partition
 from odps_nb.access.writing.columns import check_same_partitions, partitioned
 from odps_nb.access.writing.sources import Target, require_partition_columns
 from odps_nb.client.catalog import fetch_table, table_exists
-from odps_nb.client.table_changes import create_table
+from odps_nb.client.sql.definitions import create_table
 from odps_nb.convert.arrow_schema import match_columns, refuse_twins
 from odps_nb.errors import ConversionError
 from odps_nb.schema import (
@@ -32,9 +32,6 @@ from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_type
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
-
     from odps_nb.client.calls.storage import StorageClient
 
 #: A struct of these fields in place of a BLOB is a blob to upload; ``data`` alone is required
@@ -58,8 +55,7 @@ def check_frame(frame: spark.StructType, target: Target) -> None:
                 "to Python workers",
                 column=field.name,
                 source_type=field.dataType.simpleString(),
-                hint="write with odps_nb.spark.write, which sends months as numbers, "
-                "or cast the column to a number of months",
+                hint="write its months: extract(year from c) * 12 + extract(month from c)",
             )
     require_partition_columns(kinds, target)
     match_columns(
@@ -119,17 +115,6 @@ def _misfit(path: str, kind: spark.DataType, reason: str) -> ConversionError:
     )
 
 
-def months_as_numbers(frame: DataFrame) -> DataFrame:
-    """Return the frame with year-month intervals as months: Spark cannot send them to Python."""
-    from pyspark.sql import functions as F
-
-    for field in frame.schema.fields:
-        if _has_months(field.dataType):
-            months = _months(F.col(f"`{field.name}`"), field.dataType)
-            frame = frame.withColumn(field.name, months)
-    return frame
-
-
 def _has_months(kind: spark.DataType) -> bool:
     if isinstance(kind, spark.ArrayType):
         return _has_months(kind.elementType)
@@ -138,25 +123,6 @@ def _has_months(kind: spark.DataType) -> bool:
     if isinstance(kind, spark.StructType):
         return any(_has_months(field.dataType) for field in kind.fields)
     return isinstance(kind, spark.YearMonthIntervalType)
-
-
-def _months(column: SparkColumn, kind: spark.DataType) -> SparkColumn:
-    """Return the column with its intervals, also those inside, as numbers of months."""
-    from pyspark.sql import functions as F
-
-    if not _has_months(kind):
-        return column
-    if isinstance(kind, spark.ArrayType):
-        return F.transform(column, lambda one: _months(one, kind.elementType))
-    if isinstance(kind, spark.MapType):
-        keyed = F.transform_keys(column, lambda key, _: _months(key, kind.keyType))
-        return F.transform_values(keyed, lambda _, value: _months(value, kind.valueType))
-    if isinstance(kind, spark.StructType):
-        parts = [_months(column[f.name], f.dataType).alias(f.name) for f in kind.fields]
-        return F.when(column.isNotNull(), F.struct(*parts))
-    whole = column.cast("interval year to month")  # of "interval year" no month can be asked
-    years, months = (F.extract(F.lit(unit), whole) for unit in ("YEAR", "MONTH"))
-    return years * 12 + months
 
 
 def table_columns(frame: spark.StructType) -> TableSchema:

@@ -37,11 +37,13 @@ from odps_nb.spark.progress.counting import Activity
 from odps_nb.spark.tasks.credentials import TaskProfile, profile_of
 from odps_nb.spark.tasks.errors import job_errors
 from odps_nb.spark.tasks.shipping import shipped
-from odps_nb.spark.writing.checks import check_frame, create_if_missing, months_as_numbers
-from odps_nb.spark.writing.commit import MAX_PARTITIONS, MAX_STREAMS, check_written
+from odps_nb.spark.writing.checks import check_frame, create_if_missing
 from odps_nb.spark.writing.task import (
+    MAX_PARTITIONS,
+    MAX_STREAMS,
     WriteTask,
     Written,
+    check_written,
     partitions_of,
     write_partition,
 )
@@ -169,7 +171,7 @@ def write_rows(
 
     began, token = time.monotonic(), token_of(odps)
     profile = profile_of(odps)
-    name, df = profile.table(table), months_as_numbers(df)
+    name = profile.table(table)
     listener = listener_of(progress, on_cancel=token.cancel)
     with (
         StorageClient(profile) as storage,
@@ -299,7 +301,7 @@ def _as_batch(written: Written) -> pa.RecordBatch:
 
 
 def _of_text(text: bytes) -> Written:
-    from odps_nb.client.write.session import StreamReceipt
+    from odps_nb.client.write.operations import StreamReceipt
 
     found = json.loads(text)
     stream = StreamReceipt(**found.pop("stream"))

@@ -1,15 +1,16 @@
 """`write_partition`: writes the rows of one task into one stream of a write session.
 
 Every attempt of a task has a stream of its own, named by Spark's task attempt id, which is never
-used twice. Runs on executors.
+used twice. Runs on executors. A commit names the streams of the attempts that Spark counts: what a
+failed, killed or late attempt wrote is in no commit.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,20 +24,24 @@ from odps_nb.access.writing.sources import (
     with_partitions,
 )
 from odps_nb.access.writing.uploading import CellUploader
-from odps_nb.client.write.operations import Stamp
-from odps_nb.client.write.session import (
-    StreamReceipt,
-    WriteSessionRef,
-    open_write_stream,
-)
+from odps_nb.client.write.operations import Stamp, StreamReceipt, WriteSessionRef
+from odps_nb.client.write.session import abort_write
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.convert.arrow_schema import fit_batch, match_names
+from odps_nb.errors import ArgumentError
 from odps_nb.schema import Column
 from odps_nb.spark.progress.counting import TaskCounter, counted
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import task_errors
-from odps_nb.spark.writing.commit import MAX_PARTITIONS, too_many_partitions
-from odps_nb.terms import BlobReference, Compression, PartitionSpec
+from odps_nb.terms import BlobReference, Compression, PartitionSpec, TableName
 
+if TYPE_CHECKING:
+    from odps_nb.client.calls.storage import StorageClient
+
+#: Streams of one session, and table partitions that one session makes out of the rows: what the
+#: service's own connectors keep to.
+MAX_STREAMS = 20_000
+MAX_PARTITIONS = 512
 BLOB_ROWS = 256
 
 
@@ -71,6 +76,43 @@ def partitions_of(done: Iterable[Written]) -> set[PartitionSpec]:
     return {PartitionSpec.of(text) for one in done for text in one.partitions}
 
 
+def check_written(
+    table: TableName, done: Sequence[Written], max_partitions: int = MAX_PARTITIONS
+) -> None:
+    """Refuse a commit of more streams or partitions than a session may have."""
+    if len(done) > MAX_STREAMS:
+        raise ArgumentError(
+            f"{len(done)} tasks wrote into {table}; a session takes {MAX_STREAMS} streams",
+            code="TooManyStreams",
+            hint=f"write df.coalesce({MAX_STREAMS}), or lower spark.sql.shuffle.partitions",
+        )
+    named = {spec for one in done for spec in one.partitions}
+    if len(named) > max_partitions:
+        raise too_many_partitions(table, named, max_partitions)
+
+
+def check_or_abort(
+    storage: StorageClient, session: WriteSessionRef, done: Sequence[Written], max_partitions: int
+) -> None:
+    """Abort if `check_written` refuses, since Spark's `abort` does not for a complete write."""
+    try:
+        check_written(session.table, done, max_partitions)
+    except ArgumentError:
+        abort_write(storage, session)
+        raise
+
+
+def too_many_partitions(table: TableName, named: set[str], limit: int) -> ArgumentError:
+    """Return the refusal of rows that name more partitions than are allowed."""
+    some = ", ".join(sorted(named)[:3])
+    return ArgumentError(
+        f"the rows belong to more than {limit} partitions of {table}: {some}, …",
+        code="TooManyPartitions",
+        hint="write fewer at a time (filter by partition, or name one with partition=); "
+        "raise max_partitions if the service takes more",
+    )
+
+
 def attempt_name() -> str:
     """Return a stream id that is unique to this task attempt, also if Spark runs a stage again."""
     from pyspark import TaskContext
@@ -95,7 +137,7 @@ def write_partition(
             counted(task.counter) as tracker,
             task.profile.open() as storage,
         ):
-            stream = open_write_stream(storage, task.session, name, tracker=tracker)
+            stream = WriteStream(storage, task.session, name, tracker=tracker).start()
             with stream:
                 uploader = CellUploader(stream, task.target, storage)
                 named: set[str] = set()

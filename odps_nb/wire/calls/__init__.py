@@ -1,15 +1,14 @@
 """Requests and answers of the Storage API as values: one pair per action.
 
-The only place that knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 7.5,
-8.1). ``request.encode()`` returns a `WireRequest`; `decode_request` turns it back into the request:
-the client uses the one, the embedded service the other, so both share one format.
+The only place that knows the wire format of calls (``docs/protocol.md`` sections 1, 3, 6.1, 8.1).
+``request.encode()`` returns a `WireRequest`; `decode_request` turns it back into the request: the
+client uses the one, the embedded service the other, so both share one format.
 """
 
 # ruff: noqa: F401
 # mypy: implicit-reexport
 
-from odps_nb.terms import WriteMode
-from odps_nb.wire.calls.answers import EmptyAnswer, parse_answer
+from odps_nb.wire.calls.answers import EmptyAnswer
 from odps_nb.wire.calls.blob import (
     BLOB_TARGET,
     ReadBlobs,
@@ -17,18 +16,8 @@ from odps_nb.wire.calls.blob import (
     WriteBlobAnswer,
     WriteBlobBatch,
 )
-from odps_nb.wire.calls.block import (
-    BlockSessionAnswer,
-    CommitBlocks,
-    CreateBlockSession,
-    GetBlockSession,
-    WriteBlock,
-    WriteBlockAnswer,
-)
 from odps_nb.wire.calls.core import (
-    ACCESS_TOKEN,
     HTTP_CODINGS,
-    JSON_TYPE,
     REQUEST_ID,
     ROUTE_TOKEN,
     STREAM_TYPE,
@@ -37,10 +26,7 @@ from odps_nb.wire.calls.core import (
     Scope,
     StreamingCall,
     WireRequest,
-    accepted_coding,
-    content_coding,
     decode_partition,
-    encode_partition,
     find_header,
 )
 from odps_nb.wire.calls.errors import (
@@ -104,17 +90,11 @@ StorageRequest = (
     | CreateInstanceReadSession
     | GetInstanceReadSession
     | ReadInstance
-    | CreateBlockSession
-    | GetBlockSession
-    | WriteBlock
-    | CommitBlocks
 )
 REQUESTS: tuple[type[StorageRequest], ...] = StorageRequest.__args__
 
-_BLOCK = (CreateBlockSession, GetBlockSession, WriteBlock, CommitBlocks)
-_BY_BLOCK_ACTION: dict[str, type[StorageRequest]] = {kind.ACTION: kind for kind in _BLOCK}
 _BY_ACTION: dict[str, type[StorageRequest]] = {
-    kind.ACTION: kind for kind in REQUESTS if kind not in _BLOCK and kind is not WriteBlobBatch
+    kind.ACTION: kind for kind in REQUESTS if kind is not WriteBlobBatch
 }
 
 
@@ -130,9 +110,7 @@ def decode_request(wire: WireRequest) -> StorageRequest:
     params = Params(wire)
     action = params.text("Action")
     kind = _BY_ACTION.get(action)
-    if params.optional("WriteMode") == WriteMode.BATCH_COMPATIBLE.value:
-        kind = _BY_BLOCK_ACTION.get(action, kind)
-    elif kind is WriteBlob and params.optional("Mode") == "Batch":
+    if kind is WriteBlob and params.optional("Mode") == "Batch":
         kind = WriteBlobBatch
     if kind is None:
         raise in_request(f"Action {action[:40]!r} is unknown")

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
-from odps_nb.errors import ArgumentError, InvalidRequestError
+from odps_nb.errors import ArgumentError, FramingError, InvalidRequestError
 from odps_nb.terms import Compression, PartitionSpec, TableName, format_bytes, shorten
+from odps_nb.wire.codings import HTTP_NAMES, from_http_name
 from odps_nb.wire.json_fields import Fields, dump, in_request, parse_object
 
 JSON_TYPE = "application/json; charset=utf-8"
@@ -21,7 +22,7 @@ STREAM_TYPE = "application/octet-stream"
 ROUTE_TOKEN = "x-odps-max-storage-route-token"
 ACCESS_TOKEN = "x-odps-max-storage-write-access-token"
 REQUEST_ID = "x-odps-request-id"
-HTTP_CODINGS = {Compression.ZSTD: "zstd", Compression.LZ4: "x-lz4-frame"}
+HTTP_CODINGS = HTTP_NAMES
 
 _CODING_NAMES = {name: coding for coding, name in HTTP_CODINGS.items()}
 _TABLE_TARGET = re.compile(r"projects\.(.+?)(?:\.schemas\.(.+?))?\.tables\.(.+)")
@@ -284,9 +285,9 @@ def accepted_coding(headers: Mapping[str, str] | Pairs) -> Compression:
 def content_coding(headers: Mapping[str, str] | Pairs) -> Compression:
     """Return the coding of the whole body of an upload."""
     name = find_header(headers, "content-encoding")
-    if name is None or name.lower() == "identity":
-        return Compression.NONE
     try:
-        return _CODING_NAMES[name.strip().lower()]
-    except KeyError:
-        raise in_request(f"Content-Encoding {name[:40]!r} is not zstd or x-lz4-frame") from None
+        return from_http_name(name)
+    except FramingError:
+        raise in_request(
+            f"Content-Encoding {(name or '')[:40]!r} is not zstd or x-lz4-frame"
+        ) from None

@@ -109,9 +109,7 @@ _NO_RIGHT = (
     "ask the owner of the project for the right to this object, to download where the project asks "
     "for that, and whether it admits this machine's address"
 )
-_TOKEN = (
-    "check sts_token= or bearer_token=: the token may have expired or belong to another access id"
-)
+_TOKEN = "check the STS or bearer token: it may have expired, or belong to another access id"
 _OF_TOKEN = re.compile(r"\b(temporary|sts|security|session|bearer)[ _-]?token", re.IGNORECASE)
 _TIME_OVERFLOW = re.compile(r"ODPS-0422214\b.*timestamp\b.*overflow", re.IGNORECASE | re.DOTALL)
 _IN_MICROSECONDS = (

@@ -208,10 +208,6 @@ class GetWriteSchema(StorageCall):
 # -- streams ----------------------------------------------------------------------------------
 
 
-def _empty_schema() -> WriteSchema:
-    return WriteSchema(schema=TableSchema())
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStreamAnswer(StorageAnswer):
     """A write stream: its schema and its state.
@@ -223,17 +219,17 @@ class WriteStreamAnswer(StorageAnswer):
 
     WHAT: ClassVar[str] = "answer about a write stream"
 
-    schema: Annotated[WriteSchema, _SCHEMA] = field(default_factory=_empty_schema)
+    schema: Annotated[WriteSchema, _SCHEMA] = field(
+        default_factory=lambda: WriteSchema(schema=TableSchema())
+    )
     table_id: Annotated[str | None, member("TableId", Fields.loose_text)] = None
     schema_version: Annotated[str | None, member("SchemaVersion", Fields.loose_text)] = None
     access_token: Annotated[str | None, member("AccessToken", Fields.header_text, text_or_none)] = (
         field(default=None, repr=False)
     )
-    quota_token: Annotated[str | None, member("QuotaToken", Fields.optional_text, text_or_none)] = (
-        field(default=None, repr=False)
-    )
     status: Annotated[
         str | None,
+        fixed_member("QuotaToken", ""),
         fixed_member("WarningMessage", ""),
         member("Status", Fields.loose_text, lambda text: text or "NORMAL"),
         member("status", Fields.loose_text, lambda _: 1),

@@ -14,7 +14,7 @@ import re
 
 from odps_nb.terms import TableName
 from odps_nb.wire.calls.core import Params, WireRequest, decode_partition, table_name
-from odps_nb.wire.control.core import XML_TYPE, project_path, rest_request, table_path
+from odps_nb.wire.control.core import rest_request
 from odps_nb.wire.control.cost import COST_TASK, SqlCost
 from odps_nb.wire.control.instances import (
     SQL_TASK,
@@ -37,7 +37,6 @@ from odps_nb.wire.control.projects import (
     GetTunnelEndpoint,
     ListProjects,
     ListSchemas,
-    NamePage,
     ProjectInfo,
     TenantInfo,
     decode_tunnel_endpoint,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from odps_nb.wire.calls.core import Pairs, Scope, WireRequest
 from odps_nb.wire.http_date import format_date, parse_date
@@ -15,14 +16,16 @@ XML_TYPE = "application/xml"
 DEFAULT_PAGE = 1000
 
 
+class SafeCall:
+    """Base class of requests that may be sent twice without harm."""
+
+    __slots__ = ()
+    idempotent: ClassVar[bool] = True
+
+
 def project_path(project: str, *rest: str) -> str:
     """Return ``/projects/<project>/…``."""
     return "/".join(("", "projects", project, *rest))
-
-
-def table_path(project: str, table: str) -> str:
-    """Return the path of a table; a schema is a parameter (``docs/protocol.md`` section 9.2)."""
-    return project_path(project, "tables", table)
 
 
 def rest_request(

@@ -23,6 +23,7 @@ from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest, find_he
 from odps_nb.wire.calls.errors import code_of_text, hint_of_code, split_advice
 from odps_nb.wire.control.core import (
     XML_TYPE,
+    SafeCall,
     date_text,
     epoch,
     project_path,
@@ -333,11 +334,10 @@ class InstanceStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfInstance:
+class _OfInstance(SafeCall):
     """Base class of the requests about one instance."""
 
     QUERY: ClassVar[Pairs] = ()
-    idempotent: ClassVar[bool] = True
 
     project: str
     instance_id: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from odps_nb.errors import ConfigError, FramingError
 from odps_nb.wire.calls.core import NO_SCOPE, Scope, WireRequest, find_header
 from odps_nb.wire.control.core import (
+    SafeCall,
     date_text,
     epoch,
     paged,
@@ -17,7 +17,7 @@ from odps_nb.wire.control.core import (
     rest_request,
     xml_body,
 )
-from odps_nb.wire.json_fields import dump, parse_object
+from odps_nb.wire.json_fields import dump
 from odps_nb.wire.xml_text import child_text, element, parse_answer
 
 _HOST = re.compile(r"(?:https?://)?(?:[\w.\-]+|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?/?", re.ASCII)
@@ -70,10 +70,8 @@ class ProjectInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetProject:
+class GetProject(SafeCall):
     """Get a project."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
 
@@ -102,10 +100,8 @@ class NamePage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListProjects:
+class ListProjects(SafeCall):
     """Get a page of project names that begin with ``prefix`` (pyodps: models/projects.py)."""
-
-    idempotent: ClassVar[bool] = True
 
     prefix: str = ""
     marker: str = ""
@@ -121,10 +117,8 @@ class ListProjects:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListSchemas:
+class ListSchemas(SafeCall):
     """Get a page of a project's schemas (pyodps: models/schemas.py)."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
     prefix: str = ""
@@ -159,36 +153,19 @@ class TenantInfo:
         }
         return dump({"Tenant": tenant}), {"Content-Type": "application/json"}
 
-    @classmethod
-    def decode(cls, body: bytes, headers: Mapping[str, str]) -> TenantInfo:
-        """Decode a tenant document."""
-        tenant = parse_object(body, "tenant document").inner("Tenant")
-        parameters = tenant.inner("Parameters")
-        return cls(
-            name=tenant.text("Name"),
-            tenant_id=tenant.loose_text("TenantId") or "",
-            parameters={key: parameters.loose_text(key) or "" for key in parameters},
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTenant:
-    """Get the tenant; a server without tenants answers 404."""
-
-    idempotent: ClassVar[bool] = True
+class GetTenant(SafeCall):
+    """Get the tenant, as pyodps does when it logs in; odps_nb itself does not ask for it."""
 
     def encode(self, api_version: int = 2, *, scope: Scope = NO_SCOPE) -> WireRequest:
         """Encode the request."""
         return rest_request("/tenants", scope=scope)
 
-    decode_answer = staticmethod(TenantInfo.decode)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTunnelEndpoint:
+class GetTunnelEndpoint(SafeCall):
     """Get the host that serves storage and tunnel calls of a project."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
     quota_name: str | None = None

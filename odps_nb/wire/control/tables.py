@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from odps_nb.schema import Column, TableSchema
 from odps_nb.terms import PartitionSpec, TableName, format_bytes
@@ -15,10 +14,10 @@ from odps_nb.wire.calls.core import NO_SCOPE, Pairs, Scope, WireRequest
 from odps_nb.wire.control.core import (
     DEFAULT_PAGE,
     XML_TYPE,
+    SafeCall,
     paged,
     project_path,
     rest_request,
-    table_path,
     xml_body,
 )
 from odps_nb.wire.control.generated import decode_generated, encode_generated
@@ -144,7 +143,9 @@ class TableInfo:
             is_view=fields.boolean("isVirtualView", default=False),
             view_text=fields.text("viewText"),
             is_external=fields.boolean("isExternal", default=False),
-            properties=_simple(reserved),
+            properties={  # those that are texts, numbers or booleans
+                key: value for key in reserved if (value := reserved.simple(key)) is not None
+            },
             primary_key=reserved.texts("PrimaryKey"),
         )
 
@@ -176,13 +177,9 @@ def _columns(fields: Fields, key: str) -> tuple[Column, ...]:
     )
 
 
-def _simple(reserved: Fields) -> dict[str, str]:
-    """Return the properties that are texts, numbers or booleans."""
-    return {key: value for key in reserved if (value := reserved.simple(key)) is not None}
-
-
 def _of_table(table: TableName, params: Pairs, scope: Scope) -> WireRequest:
-    path = table_path(table.project, table.table)
+    # a schema is a parameter (``docs/protocol.md`` section 9.2)
+    path = project_path(table.project, "tables", table.table)
     return rest_request(path, params, scope=scope, schema=table.schema)
 
 
@@ -191,10 +188,8 @@ def _quoted(partition: PartitionSpec) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTable:
+class GetTable(SafeCall):
     """Get the metadata of a table; ``extended`` adds sizes and properties."""
-
-    idempotent: ClassVar[bool] = True
 
     table: TableName
     extended: bool = False
@@ -242,10 +237,8 @@ def _encode_page(name: str, items: Iterable[str], marker: str) -> tuple[bytes, d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListTables:
+class ListTables(SafeCall):
     """Get a page of table names that begin with ``prefix``."""
-
-    idempotent: ClassVar[bool] = True
 
     project: str
     schema: str | None = None
@@ -316,10 +309,8 @@ class PartitionInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetPartition:
+class GetPartition(SafeCall):
     """Get one partition; a missing one is a `NotFoundError`."""
-
-    idempotent: ClassVar[bool] = True
 
     table: TableName
     partition: PartitionSpec
@@ -376,10 +367,8 @@ def _number(text: str) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListPartitions:
+class ListPartitions(SafeCall):
     """Get a page of partitions: all, or those under ``partition``."""
-
-    idempotent: ClassVar[bool] = True
 
     table: TableName
     partition: PartitionSpec = field(default_factory=PartitionSpec)

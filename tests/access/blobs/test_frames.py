@@ -73,7 +73,7 @@ def test_a_frame_shows_known_facts_of_its_blobs_without_a_request(
 
 
 def test_hostile_names_are_shown_harmless(odps: Connection) -> None:
-    from odps_nb.client.blob.head import BlobHead
+    from odps_nb.client.blob.response import BlobHead
 
     heads = {"aGk=": BlobHead(size=5, mime_type="a/b\x1b[2J", file_name="<b>\u202ex\n" + "y" * 99)}
     column = pd.Series(BlobArray._from_sequence(["aGk="], dtype=BlobDtype(FrameBlobs(odps, heads))))
@@ -201,14 +201,13 @@ def test_the_methods_of_a_column(odps: Connection, frame: pd.DataFrame, tmp_path
     paths = chosen.odps.save(tmp_path)
     assert paths.index.tolist() == [2, 3, 4]
     assert [path and path.read_bytes() for path in paths] == list(CONTENTS.values())[1:]
-    seen: list[bytes] = []
-    assert chosen.odps.each(lambda blob: seen.append(blob.read())) == 2
+    seen = [blob.read() for blob in chosen.odps.stream()]
     assert seen == [CONTENTS[2], CONTENTS[4]]
     gallery = chosen.odps.thumbnails()
     assert gallery.title == "content"
     assert [gallery.caption(place) for place in range(len(gallery))] == ["row 2", "row 4"]
     assert len(chosen.odps.thumbnails(1)) == 1
-    assert "size, mime, thumbnails, save, each" in repr(chosen.odps)
+    assert "size, mime, thumbnails, save, stream" in repr(chosen.odps)
     plain = pd.Series(["no reference"])
     with pytest.raises(ArgumentError, match="not a blob reference"):
         plain.odps.size(connection=odps)
@@ -224,13 +223,13 @@ def test_polars_has_the_same_methods(odps: Connection, name: str, tmp_path: Path
     assert column.odps.thumbnails(connection=odps).caption(2) == "row 3"
     with pytest.raises(StateError, match="does not know"):
         column.odps.size()
-    found = odps.gallery(frame.filter(pl.col("id") > 1), "content", caption=["id", "kind"])
+    found = odps.blobs(frame.filter(pl.col("id") > 1), "content", caption=["id", "kind"])
     assert found.caption(1) == "row 2 · id: 4 · kind: b"
 
 
 def test_a_filtered_frame_becomes_a_gallery(odps: Connection, frame: pd.DataFrame) -> None:
     chosen = frame[frame["id"] > 1]
-    gallery = odps.gallery(chosen, "content", caption="kind")
+    gallery = odps.blobs(chosen, "content", caption="kind")
     assert repr(gallery) == "BlobColumn(2 blobs of content)"
     bundle = gallery._repr_mimebundle_()
     assert "row 1 · b" in bundle["text/html"]
@@ -239,16 +238,16 @@ def test_a_filtered_frame_becomes_a_gallery(odps: Connection, frame: pd.DataFram
     assert "2.txt · text/plain · 11 B" in repr(chosen)  # the gallery has asked for them
     assert [blob.bytes() for blob in gallery[1:]] == [CONTENTS[4]]
     assert gallery[1:].caption(0) == "row 3 · b"
-    assert len(odps.gallery(frame, "content", limit=1)) == 1
+    assert len(odps.blobs(frame, "content", limit=1)) == 1
     pairs = frame.set_index(["kind", "id"])
-    assert odps.gallery(pairs, "content").caption(1) == "row b, 2"
+    assert odps.blobs(pairs, "content").caption(1) == "row b, 2"
     texts = frame.assign(content=frame["content"].astype(str).where(frame["content"].notna()))
-    assert len(odps.gallery(texts, "content")) == 3
-    assert len(odps.gallery(pa.Table.from_pandas(frame), "content", caption="id")) == 3
+    assert len(odps.blobs(texts, "content")) == 3
+    assert len(odps.blobs(pa.Table.from_pandas(frame), "content", caption="id")) == 3
     with pytest.raises(NotFoundError) as missing:
-        odps.gallery(frame, "contents")
+        odps.blobs(frame, "contents")
     assert "did you mean 'content'?" in (missing.value.hint or "")
     with pytest.raises(ArgumentError, match="Series is not a table"):
-        odps.gallery(frame["content"], "content")
+        odps.blobs(frame["content"], "content")
     with pytest.raises(ArgumentError, match="is not a blob reference"):
-        odps.gallery(frame, "kind")
+        odps.blobs(frame, "kind")

@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 import odps_nb
-from odps_nb.access.blobs.many import Fetch, References, each_blob, save_blobs
+import odps_nb.convert.blob_columns.blob_series  # registers ``series.odps``
+from odps_nb.access import saving
+from odps_nb.access.blobs.many import Fetch, References, save_blobs, stream_blobs
 from odps_nb.client.calls.progress import Phase, ProgressSnapshot, ProgressTracker
 from odps_nb.errors import (
     ArgumentError,
@@ -85,9 +87,7 @@ def scripted(*steps, attempts=3, **facts):
 
 def save(fetch, numbers, folder, **options):
     references = References([None if n is None else reference(n).token for n in numbers])
-    return save_blobs(
-        fetch, references, folder, **{"file_name": None, "overwrite": False, **options}
-    )
+    return save_blobs(fetch, references, folder, **options)
 
 
 class Told:
@@ -107,7 +107,7 @@ def test_a_path_for_every_reference_in_order_and_none_for_a_null(odps, media, tm
     values = media.drop_null().to_pylist()
     column = pd.Series([values[1], None, values[0], np.nan, values[1], pd.NA], dtype=object)
     told = Told()
-    paths = odps.save_blobs(column, tmp_path, progress=told)
+    paths = column.odps.save(tmp_path, connection=odps, progress=told)
     assert [path is None for path in paths] == [False, True, False, True, False, True]
     assert paths[0] == paths[4]
     for value, path in zip(column, paths, strict=True):
@@ -127,19 +127,19 @@ def test_columns_of_pandas_and_arrow_and_galleries_are_references(
     ):
         folder = tmp_path / f"{compression}{n}"
         folder.mkdir()
-        paths = odps.save_blobs(given, str(folder), compression=compression)
-        assert len(paths) == len(given)
-        assert len(list(folder.iterdir())) == len({path for path in paths if path})
-    records = odps.blobs(media.drop_null()[:3])
-    assert repr(records).startswith("<iterator over 3 blobs: for record in …; odps.gallery(")
-    assert len(list(records)) == 3
-    assert len(list(odps.blobs(odps.table("media").blobs("content", limit=2)))) == 2
+        paths = odps.blobs(given).save(str(folder), compression=compression)
+        assert len(paths) == len(media.drop_null())
+        assert len(list(folder.iterdir())) == len(set(paths))
+    column = odps.blobs(media.drop_null()[:3])
+    assert repr(column) == "BlobColumn(3 blobs of blobs)"
+    assert len(list(column.fetch())) == 3
+    assert len(list(odps.blobs(odps.table("media").blobs("content", limit=2)).fetch())) == 2
 
 
 def test_names_are_never_trusted(odps, hostile, tmp_path):
     folder = tmp_path / "inner" / "folder"
     folder.mkdir(parents=True)
-    paths = odps.save_blobs(hostile, folder)
+    paths = odps.blobs(hostile).save(folder)
     assert [path.read_text() for path in paths] == [str(n) for n in range(len(HOSTILE))]
     assert {path.parent for path in paths} == {folder}
     assert len({path.name.casefold() for path in paths}) == len(HOSTILE)
@@ -158,14 +158,14 @@ def test_names_of_a_function_are_made_as_safe(odps, hostile, tmp_path):
         seen.append((index, head.size, head.mime_type, head.file_name))
         return {0: f"{index}/{head.file_name}", 1: None, 2: "\x00", 3: "..", 4: "a"}.get(index, "A")
 
-    paths = odps.save_blobs(hostile[:6], tmp_path, file_name=name)
+    paths = odps.blobs(hostile[:6]).save(tmp_path, file_name=name)
     assert seen == [(n, 1, "text/plain", HOSTILE[n]) for n in range(6)]
     names = [path.name for path in paths]
     assert names[:3] == ["outside.txt", "passwd", "_"]
     assert names[3].startswith("CON") or names[3].startswith("_CON")
     assert names[4:] == ["a", "A-2"]
     with pytest.raises(ArgumentError, match="returned a int") as caught:
-        odps.save_blobs(hostile, tmp_path, file_name=lambda index, head: index)
+        odps.blobs(hostile).save(tmp_path, file_name=lambda index, head: index)
     assert caught.value.notes[-1] == "blob 0 of the references"
 
 
@@ -173,10 +173,10 @@ def test_existing_files_are_kept_unless_overwrite_is_set(odps, hostile, tmp_path
     same = [hostile[n] for n in (11, 12, 14)]  # same.txt, same.txt, same-2.txt
     (tmp_path / "same.txt").write_text("old")
     (tmp_path / "same-3.txt").mkdir()
-    first = [path.name for path in odps.save_blobs(same, tmp_path)]
+    first = [path.name for path in odps.blobs(same).save(tmp_path)]
     assert first == ["same-2.txt", "same-4.txt", "same-2-2.txt"]
     assert (tmp_path / "same.txt").read_text() == "old"
-    again = odps.save_blobs(same, tmp_path, overwrite=True)
+    again = odps.blobs(same).save(tmp_path, overwrite=True)
     assert [path.name for path in again] == ["same.txt", "same-2.txt", "same-2-2.txt"]
     assert [path.read_text() for path in again] == ["11", "12", "14"]
     assert (tmp_path / "same-3.txt").is_dir()
@@ -190,31 +190,37 @@ def test_a_link_in_the_folder_leads_nowhere(odps, hostile, tmp_path):
         folder.mkdir()
         (folder / "same.txt").symlink_to(outside)
         (folder / "passwd").symlink_to(tmp_path / "missing")
-        paths = odps.save_blobs([hostile[11], hostile[1]], folder, overwrite=overwrite)
+        paths = odps.blobs([hostile[11], hostile[1]]).save(folder, overwrite=overwrite)
         assert [path.read_text() for path in paths] == ["11", "1"]
     assert outside.read_text() == "mine"
     assert not (tmp_path / "missing").exists()
 
 
-def test_ten_thousand_files_of_one_name_are_no_obstacle(tmp_path):
-    from odps_nb.access.saving import Folder
+def test_many_files_of_one_name_try_each_number_once(tmp_path, monkeypatch):
+    tried, with_number = [], saving._with_number
 
-    folder = Folder(tmp_path)
-    names = [folder.save([b""], "image.jpg").name for _ in range(10_500)]
-    assert names[-1] == "image-10500.jpg"
+    def counting(name: str, number: int) -> str:
+        tried.append(number)
+        return with_number(name, number)
+
+    monkeypatch.setattr(saving, "_with_number", counting)
+    folder = saving.Folder(tmp_path)
+    names = [folder.save([b""], "image.jpg").name for _ in range(500)]
+    assert names[-1] == "image-500.jpg"
     assert len(set(names)) == len(names)
+    assert tried == list(range(1, 501))
 
 
 def test_a_folder_that_takes_no_files_is_a_typed_error(odps, media, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is not a folder"):
-        odps.save_blobs(media, tmp_path / "file")
+        odps.blobs(media).save(tmp_path / "file")
     with pytest.raises(ConfigError, match="does not exist") as caught:
-        odps.save_blobs(media, tmp_path / "no")
+        odps.blobs(media).save(tmp_path / "no")
     assert caught.value.hint == "make it first"
     told = Told()
     with pytest.raises(ConfigError, match="cannot create a file in /proc/self/fdinfo") as caught:
-        odps.save_blobs(media, "/proc/self/fdinfo", progress=told)  # read-only for root, too
+        odps.blobs(media).save("/proc/self/fdinfo", progress=told)  # read-only for root, too
     assert "may write" in caught.value.hint
     assert told.end.phase is Phase.FAILED
 
@@ -223,12 +229,12 @@ def test_what_is_no_reference_is_refused_before_anything_is_asked(tmp_path):
     with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
         for wrong in (5, "no reference!"):
             with pytest.raises(ArgumentError):
-                odps.save_blobs([reference(1).token, wrong], tmp_path)
-            with pytest.raises(ArgumentError):
-                odps.each_blob([reference(1).token, wrong], print)
-        assert odps.save_blobs([], tmp_path) == []
-        assert odps.save_blobs([None, float("nan")], tmp_path) == [None, None]
-        assert odps.each_blob([None], print) == 0
+                odps.blobs([reference(1).token, wrong]).save(tmp_path)
+        assert odps.blobs([]).save(tmp_path) == []
+        assert odps.blobs([None, float("nan")]).save(tmp_path) == []
+        assert list(odps.blobs([None]).stream()) == list(odps.blobs([None]).fetch()) == []
+        nulls = pd.Series([None, None]).odps
+        assert nulls.save(tmp_path, connection=odps).tolist() == [None, None]
         assert service.seen == []
     assert list(tmp_path.iterdir()) == []
 
@@ -316,46 +322,40 @@ def test_a_cancel_from_another_thread_leaves_no_temporary_file(tmp_path):
         with odps_nb.connect(**keywords(service)) as odps:
             told = Told()
             with pytest.raises(CancelledError):
-                odps.save_blobs([reference(7).token, reference(15).token], tmp_path, progress=told)
+                odps.blobs([reference(7).token, reference(15).token]).save(tmp_path, progress=told)
             assert told.end.phase is Phase.CANCELLED
         assert list(tmp_path.iterdir()) == []
 
 
-# -- a function --------------------------------------------------------------------------------
+# -- files one by one --------------------------------------------------------------------------
 
 
-def test_a_function_is_called_in_order_in_the_thread_of_the_caller(tmp_path):
+def test_files_come_in_the_order_of_their_first_position(tmp_path):
     numbers = [7, None, 3, 7, 12, 0, 3]
     seen = []
-
-    def take(blob) -> None:
-        seen.append((blob.reference, blob.positions, threading.current_thread()))
-        with (tmp_path / f"{blob.positions[0]}").open("wb") as file:
-            shutil.copyfileobj(blob, file)
-
     with scripted() as (fetch, service):
         references = References([n if n is None else reference(n) for n in numbers])
-        assert each_blob(fetch, references, take) == 4
-    here = threading.main_thread()
+        for blob in stream_blobs(fetch, references):
+            seen.append((blob.reference, blob.positions))
+            with (tmp_path / f"{blob.positions[0]}").open("wb") as file:
+                shutil.copyfileobj(blob, file)
     assert seen == [
-        (reference(7), (0, 3), here),
-        (reference(3), (2, 6), here),
-        (reference(12), (4,), here),
-        (reference(0), (5,), here),
+        (reference(7), (0, 3)),
+        (reference(3), (2, 6)),
+        (reference(12), (4,)),
+        (reference(0), (5,)),
     ]
     assert (tmp_path / "0").read_bytes() == content(7)
     assert sorted(n for refs in asked_refs(service) for n in refs) == [0, 3, 7, 12]
 
 
-def test_a_function_gets_the_bytes_that_the_service_holds(odps, media):
+def test_files_have_the_bytes_that_the_service_holds(odps, media):
     found, whole = {}, media.drop_null()
     told = Told()
-
-    def take(blob) -> None:
+    for blob in odps.blobs(media).stream(progress=told):
         found[blob.reference.token] = (blob.read(), blob.mime_type, blob.file_name)
         assert blob.verified
-
-    assert odps.each_blob(media, take, progress=told) == len(set(whole.to_pylist()))
+    assert len(found) == len(set(whole.to_pylist()))
     for token in whole.to_pylist():
         blob = odps.blob(token)
         assert found[token] == (blob.bytes(), blob.mime_type, blob.file_name)
@@ -367,46 +367,56 @@ class Mine(Exception):
     """An error of the caller's own."""
 
 
-def test_what_the_function_raises_comes_out_as_it_is_and_everything_is_closed(odps, media):
+def test_an_iterator_that_is_left_early_closes_everything(odps, media):
     before = {t for t in running() if t.name.startswith("odps_nb")}
-    told, raised = Told(), Mine("enough")
+    told = Told()
+    blobs = odps.blobs(media.drop_null()).stream(progress=told)
+    first = next(blobs)
+    blobs.close()
+    assert first.closed
+    assert {t for t in running() if t.name.startswith("odps_nb")} == before
+    assert (told.end.phase, told.end.message) == (Phase.DONE, "the rest was not wanted")
 
-    def take(blob) -> None:
-        if blob.positions[0] >= 2:
+
+def test_what_a_name_function_raises_names_the_blob(odps, media, tmp_path):
+    raised, told = Mine("enough"), Told()
+
+    def name(index, head) -> None:
+        if index >= 2:
             raise raised
 
     with pytest.raises(Mine) as caught:
-        odps.each_blob(media.drop_null(), take, progress=told)
+        odps.blobs(media.drop_null()).save(tmp_path, file_name=name, progress=told)
     assert caught.value is raised
     assert raised.__notes__ == ["blob 2 of the references"]
-    assert {t for t in running() if t.name.startswith("odps_nb")} == before
-    assert (told.end.phase, told.end.message) == (Phase.FAILED, "Mine: enough")
 
 
-def test_a_damage_is_not_hidden_by_a_function_that_catches_everything():
-    def take(blob) -> None:
-        with contextlib.suppress(Exception):
-            blob.read()
+def test_a_damage_is_not_hidden_by_a_consumer_that_catches_everything():
+    def consume(fetch: Fetch) -> None:
+        for blob in stream_blobs(fetch, References([reference(7), reference(15)])):
+            with contextlib.suppress(Exception):
+                blob.read()
 
     with scripted(flip_at(0.2)) as (fetch, _), pytest.raises(ChecksumError):
-        each_blob(fetch, References([reference(7), reference(15)]), take)
+        consume(fetch)
 
 
-def test_a_cancel_while_the_function_runs_ends_it_after_that_blob():
+def test_a_cancel_between_two_files_ends_the_iteration_after_that_blob():
     seen = []
 
-    def take(blob) -> None:
-        seen.append(blob.positions)
-        fetch.storage.cancel()
+    def consume(fetch: Fetch) -> None:
+        for blob in stream_blobs(fetch, References([reference(n) for n in range(40)])):
+            seen.append(blob.positions)
+            fetch.storage.cancel()
 
     with scripted() as (fetch, _), pytest.raises(CancelledError):
-        each_blob(fetch, References([reference(n) for n in range(40)]), take)
+        consume(fetch)
     assert seen == [(0,)]
 
 
 def test_a_cancel_ends_an_iteration_over_many_batches():
     with scripted() as (_, service), odps_nb.connect(**keywords(service)) as odps:
-        records = odps.blobs([reference(n).token for n in range(40)])
+        records = odps.blobs([reference(n).token for n in range(40)]).fetch()
         assert next(records).data == content(0)
         odps.cancel()
         with pytest.raises(CancelledError):

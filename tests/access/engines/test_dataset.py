@@ -107,7 +107,7 @@ def test_a_query_over_a_scan_reads_its_stream_once(watched, recorder):
     ids=str,
 )
 def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, condition, partitions):
-    assert orders._query(["id"], condition).session  # no rows are read
+    assert orders._query(["id"], condition)._opened()  # no rows are read
     assert asked(recorder.take())[1] == partitions
 
 
@@ -133,7 +133,7 @@ def test_partitions_are_chosen_by_whatever_arrow_can_tell(orders, recorder, cond
 def test_what_is_sent_is_only_what_all_sides_understand_alike(
     orders, recorder, condition, predicate
 ):
-    assert orders._query(["id"], condition & (field("ds") == DAY)).session
+    assert orders._query(["id"], condition & (field("ds") == DAY))._opened()
     assert asked(recorder.take())[2] == predicate
 
 

@@ -36,7 +36,7 @@ def test_each_partition_is_a_split_read_when_computed(watched, recorder):
 
 @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable"])
 def test_the_rows_are_those_of_a_read(odps, backend):
-    source = scan(odps, where="quantity >= 3")
+    source = scan(odps, where="quantity >= 8")
     frame = source.to_dask(decimals="float", dtype_backend=backend)
     expected = source.to_pandas(decimals="float", dtype_backend=backend, progress=False)
     found = frame.compute().reset_index(drop=True)

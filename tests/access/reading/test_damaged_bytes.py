@@ -129,7 +129,7 @@ def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
     table.write(pa.table({"id": [1], "content": [SENT * 100]}))
     whole, damaged = Keeping(), Keeping()
     token = table.read(["content"]).to_arrow()["content"][0].as_py()
-    assert [one.verified for one in odps.blobs([token], progress=whole)] == [True]
+    assert [one.verified for one in odps.blobs([token]).fetch(progress=whole)] == [True]
     assert "800 B verified" in all_that_is_said(whole.tracker)
     with through(service) as (connection, way):
         blob = connection.blob(token)
@@ -138,6 +138,6 @@ def test_a_blob_that_was_changed_is_an_error_and_one_that_was_not_is_verified(
         assert not blob.verified
         assert "verified" not in repr(blob)
         with pytest.raises(ChecksumError):
-            list(connection.blobs([token], progress=damaged))
+            list(connection.blobs([token]).fetch(progress=damaged))
         assert way.flipped
     assert "verified" not in all_that_is_said(damaged.tracker)

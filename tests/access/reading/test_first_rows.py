@@ -125,7 +125,7 @@ def test_a_preview_that_is_refused_is_a_short_read_and_blobs_are_waited_for_brie
                 {"action": "BlobRead", "fault": "stall", "at": 0, "seconds": 600, "times": 0},
             ]
             body = json.dumps({"rules": rules}).encode()
-            odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+            odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
             first = table.head(2)
             assert first["id"].tolist() == [1, 2]
             assert repr(first).count("blob …") == 2  # nobody said what they are

@@ -57,7 +57,7 @@ def test_the_last_state_of_what_came_after_a_version(keyed: Table) -> None:
     assert rows(keyed.read(since=2, until=3)) == []  # a delete brings no row
     assert rows(keyed.read(until=2, columns=["v"])) == [("a",), ("b",)]
     scan = keyed.read(since=5)
-    assert (rows(scan), scan.session.latest_version) == ([], 5)
+    assert (rows(scan), scan.latest_version) == ([], 5)
     assert scan.to_arrow().column_names == ["id", "v"]
 
 

@@ -15,7 +15,7 @@ from odps_nb.wire.control import GetTable
 
 def properties(odps: Connection, name: str) -> dict[str, str]:
     asked = GetTable(table=odps.table(name).name, extended=True)
-    return dict(odps.storage.control(asked).properties)
+    return dict(odps._storage.control(asked).properties)
 
 
 def test_a_table_is_what_was_asked_for(odps: Connection, new_name: Callable[[str], str]) -> None:

@@ -199,10 +199,10 @@ def test_a_failed_write_drops_the_table_that_it_made(
 def test_a_table_whose_commit_was_begun_is_kept(odps: Connection, new_name: Name) -> None:
     name = new_name("kept")
     table = odps.create_table(name, "id bigint")
-    NewTable(odps.storage, table.name, kept=True).drop()
+    NewTable(odps._storage, table.name, kept=True).drop()
     assert table.exists()
     with odps_nb.connect(odps.profile) as other:
-        made, error = NewTable(other.storage, table.name), KeyboardInterrupt()
+        made, error = NewTable(other._storage, table.name), KeyboardInterrupt()
     made.drop(error)
     assert "dropping it failed" in error.__notes__[0]
     assert table.exists()

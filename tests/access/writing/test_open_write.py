@@ -16,7 +16,7 @@ import odps_nb
 from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.access.writing.open_write import OpenStream, OpenWrite
-from odps_nb.client.write.session import StreamReceipt, WriteSessionRef
+from odps_nb.client.write.operations import StreamReceipt, WriteSessionRef
 from odps_nb.errors import (
     AccessDeniedError,
     ArgumentError,

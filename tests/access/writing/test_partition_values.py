@@ -16,7 +16,9 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.access.binding.literals import literal
-from odps_nb.client.read.splits import ReadPlan, iter_batches, open_read_session
+from odps_nb.client.read.plan import ReadPlan
+from odps_nb.client.read.session import open_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import ArgumentError, NotFoundError, OdpsNbError
 from odps_nb.notebook.magics.context import _names_of
 from odps_nb.terms import PartitionSpec
@@ -59,7 +61,7 @@ def table(odps: Connection) -> Iterator[Table]:
 def requests(odps: Connection, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The requests that this connection sends from now on."""
     sent: list[str] = []
-    transport = odps.storage._transport
+    transport = odps._storage._transport
     send = transport.send
 
     def noting(request: Any) -> Any:
@@ -245,12 +247,12 @@ def test_the_service_takes_what_comes_and_nothing_else(
     for value in (" b", "b ", "'b'", "b="):
         spec = PartitionSpec((("ds", value),))
         plan = ReadPlan(table=table.name, partitions=(spec,))
-        rows = iter_batches(odps.storage, open_read_session(odps.storage, plan))
+        rows = iter_batches(odps._storage, open_read_session(odps._storage, plan))
         assert [batch.column("ds").to_pylist() for batch in rows] == [[value]]
     for value in ("b  ", "  b", '"b"b', "B "):
         missing = PartitionSpec((("ds", value),))
         with pytest.raises(NotFoundError):
-            open_read_session(odps.storage, ReadPlan(table=table.name, partitions=(missing,)))
+            open_read_session(odps._storage, ReadPlan(table=table.name, partitions=(missing,)))
 
 
 @pytest.mark.parametrize("value", ["a\x01b", "\x1b[0m", "\ufffe", ""], ids=ascii)

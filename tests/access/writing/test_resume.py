@@ -103,7 +103,7 @@ def here(folder: Path) -> dict[str, bytes]:
 def interrupted(other: Connection, asked: Asked, folder: Path, name: str, at: str) -> BaseException:
     asked.at[at] = stop
     with pytest.raises(Stopped) as caught:
-        other.write_files(folder, name, resume=True)
+        other.table(name).write_files(folder, resume=True)
     asked.names.clear()
     return caught.value
 
@@ -119,7 +119,7 @@ def test_what_arrived_is_not_sent_again(
     assert journal.stat().st_mode & 0o077 == 0
     assert "content of" not in journal.read_text()
     events = Events()
-    receipt = other.write_files(folder, name, resume=True, progress=events)
+    receipt = other.table(name).write_files(folder, resume=True, progress=events)
     assert asked.names == ["4.txt", "5.txt", "6.txt"]
     assert contents(odps, name) == here(folder)
     assert (receipt.rows, receipt.blobs, receipt.resumed) == (COUNT, COUNT, 4)
@@ -148,7 +148,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
         "    if name == '3.txt': os.kill(os.getpid(), 9)\n"
         "    return real(head, size, name)\n"
         "kinds.media_type = media_type\n"
-        "odps_nb.connect().write_files(sys.argv[1], sys.argv[2], resume=True)\n"
+        "odps_nb.connect().table(sys.argv[2]).write_files(sys.argv[1], resume=True)\n"
     )
     env = {
         **os.environ,
@@ -159,7 +159,7 @@ def test_a_process_that_was_killed_is_gone_on_with_by_another(
     }
     child = subprocess.run([sys.executable, "-c", job, str(folder), name], env=env, timeout=300)
     assert child.returncode == -signal.SIGKILL
-    assert other.write_files(folder, name, resume=True).resumed == 2
+    assert other.table(name).write_files(folder, resume=True).resumed == 2
     assert asked.names == [f"{number}.txt" for number in range(2, COUNT)]
     assert contents(odps, name) == here(folder)
 
@@ -172,7 +172,7 @@ def test_files_that_changed_came_or_went_since_are_as_they_are_now(
     (folder / "1.txt").write_text("another content")
     (folder / "2.txt").unlink()
     (folder / "new.txt").write_text("new")
-    assert other.write_files(folder, name, resume=True).resumed == 2
+    assert other.table(name).write_files(folder, resume=True).resumed == 2
     assert asked.names == ["0.txt", "1.txt", "3.txt", "6.txt", "new.txt"]
     assert contents(odps, name) == here(folder)
 
@@ -184,15 +184,15 @@ def test_a_session_that_is_gone_is_said_and_all_is_sent_again(
     interrupted(other, asked, folder, name, "5.txt")
     (journal,) = state.iterdir()
     session = json.loads(journal.read_text().splitlines()[0])["session"]
-    abort_write(odps.storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
-    receipt = other.write_files(folder, name, resume=True, progress=events)
+    abort_write(odps._storage, WriteSessionRef(table=odps.table(name).name, session_id=session))
+    receipt = other.table(name).write_files(folder, resume=True, progress=events)
     assert (receipt.rows, receipt.resumed, len(asked.names)) == (COUNT, 0, COUNT)
     assert any("was aborted, all is sent again" in line for line in events.end.events)
     interrupted(other, asked, folder, name, "5.txt")
     (journal,) = state.iterdir()
     lines = journal.read_text().splitlines()
     journal.write_text(lines[0].replace(json.loads(lines[0])["session"], "nosuchsession") + "\n")
-    other.write_files(folder, name, resume=True, progress=events, overwrite=False)
+    other.table(name).write_files(folder, resume=True, progress=events, overwrite=False)
     assert any("is gone, all is sent again" in line for line in events.end.events)
     assert odps.table(name).read().to_arrow().num_rows == 2 * COUNT
 
@@ -209,9 +209,9 @@ def test_a_call_that_ended_after_its_commit_is_not_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "remove", lambda _: stop())
         with pytest.raises(Stopped):
-            other.write_files(folder, name, resume=True)
+            other.table(name).write_files(folder, resume=True)
     asked.names.clear()
-    receipt = other.write_files(folder, name, resume=True)
+    receipt = other.table(name).write_files(folder, resume=True)
     assert (receipt.rows, receipt.resumed, asked.names) == (COUNT, COUNT, [])
     assert contents(odps, name) == here(folder)
 
@@ -226,11 +226,11 @@ def test_the_outcome_of_an_unknown_commit_is_not_guessed(
     lines[0] = lines[0].replace(json.loads(lines[0])["session"], "nosuchsession")
     journal.write_text("\n".join([*lines, '{"commit": []}', '{"torn']))
     with pytest.raises(ConflictError, match="is unknown") as caught:
-        other.write_files(folder, name, resume=True)
+        other.table(name).write_files(folder, resume=True)
     assert str(journal) in (caught.value.hint or "")
     assert contents(odps, name) == {}
     journal.unlink()
-    assert other.write_files(folder, name, resume=True).resumed == 0
+    assert other.table(name).write_files(folder, resume=True).resumed == 0
 
 
 def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
@@ -247,9 +247,9 @@ def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "remove", lambda _: stop())
         with pytest.raises(Stopped):
-            other.write_files(folder, name, resume=True)
+            other.table(name).write_files(folder, resume=True)
     with pytest.raises(ConflictError, match="does not say its status"):
-        other.write_files(folder, name, resume=True)
+        other.table(name).write_files(folder, resume=True)
     assert contents(odps, name) == here(folder)
 
 
@@ -265,10 +265,10 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
     with monkeypatch.context() as patch:
         patch.setattr(WriteSession, "commit", lambda *_: stop())
         with pytest.raises(Stopped) as caught:
-            other.write_files(folder, name, resume=True)
+            other.table(name).write_files(folder, resume=True)
     assert any("what became of the commit" in note for note in caught.value.__notes__)
     asked.names.clear()
-    assert other.write_files(folder, name, resume=True).resumed == COUNT
+    assert other.table(name).write_files(folder, resume=True).resumed == COUNT
     assert (asked.names, contents(odps, name)) == ([], here(folder))
 
 
@@ -279,12 +279,12 @@ def test_one_process_at_a_time_and_other_folders_are_other_uploads(
 
     def again() -> None:
         with pytest.raises(ConflictError) as caught:
-            other.write_files(folder / ".." / "files", name, resume=True)
+            other.table(name).write_files(folder / ".." / "files", resume=True)
         said.append(caught.value.code)
-        other.write_files(folder, name, resume=True, pattern="1.*")
+        other.table(name).write_files(folder, resume=True, pattern="1.*")
 
     asked.at["3.txt"] = again
-    other.write_files(folder, name, resume=True)
+    other.table(name).write_files(folder, resume=True)
     assert said == ["UploadUnderWay"]
     with open_journal("a") as one:
         one.begin(WriteSessionRef(table=other.table(name).name, session_id="s"))
@@ -299,7 +299,7 @@ def test_without_resume_an_error_aborts_and_leaves_no_journal(
     name = new_name("plain")
     asked.at["5.txt"] = stop
     with pytest.raises(Stopped):
-        other.write_files(folder, name)
+        other.table(name).write_files(folder)
     assert not state.exists()
     assert not odps.table(name).exists()
 
@@ -314,6 +314,6 @@ def test_a_file_that_changes_while_it_is_sent_ends_the_call_and_the_next_sends_i
 
     asked.at["3.txt"] = grow
     with pytest.raises(FramingError, match="changed while"):
-        other.write_files(folder, name, resume=True)
-    assert other.write_files(folder, name, resume=True).resumed == 2
+        other.table(name).write_files(folder, resume=True)
+    assert other.table(name).write_files(folder, resume=True).resumed == 2
     assert contents(odps, name) == here(folder)

@@ -44,7 +44,7 @@ def rows(table: Table) -> list[tuple[Any, ...]]:
 
 
 def version(table: Table) -> int:
-    return table.read().session.latest_version
+    return table.read().latest_version
 
 
 def test_rows_of_a_frame_replace_and_add(make: Make) -> None:

@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_folder_becomes_a_table(odps: Connection, new_name: Name, folder: Path) -> None:
     name = new_name("files")
-    receipt = odps.write_files(folder, name)
+    receipt = odps.table(name).write_files(folder)
     rows = odps.table(name).read().to_arrow().to_pylist()
     assert {row["path"]: row["mime_type"] for row in rows} == {
         "a/deep/photo.jpg": "image/png",
@@ -75,9 +75,9 @@ def test_patterns_choose_and_partitions_are_made(
     odps: Connection, new_name: Name, folder: Path
 ) -> None:
     name = new_name("some")
-    odps.write_files(folder, name, pattern=["*.txt", "a/*.csv"], partition="ds=1")
-    odps.write_files(folder, name, recursive=False, hidden=True, partition="ds=2")
-    odps.write_files(folder, name, pattern="*.py", partition="ds=2", overwrite=True)
+    odps.table(name).write_files(folder, pattern=["*.txt", "a/*.csv"], partition="ds=1")
+    odps.table(name).write_files(folder, recursive=False, hidden=True, partition="ds=2")
+    odps.table(name).write_files(folder, pattern="*.py", partition="ds=2", overwrite=True)
     found = odps.table(name).read(["path", "ds"]).to_arrow().to_pylist()
     assert sorted((row["ds"], row["path"]) for row in found) == [
         ("1", "a/table.csv"),
@@ -97,11 +97,11 @@ def test_a_table_that_is_there_gets_the_columns_it_has(
     odps: Connection, new_name: Name, folder: Path
 ) -> None:
     own = odps.create_table(new_name("own"), "id bigint, NAME string, content blob")
-    odps.write_files(folder, own.name, pattern="b.txt")
+    own.write_files(folder, pattern="b.txt")
     (row,) = own.read().to_arrow().to_pylist()
     assert (row["id"], row["NAME"], odps.blob(row["content"]).bytes()) == (None, "b.txt", b"hello")
     bare = odps.create_table(new_name("bare"), "content blob")
-    assert odps.write_files(folder, bare.name).rows == 7
+    assert bare.write_files(folder).rows == 7
     for columns, error in (
         ("id bigint, path string", ConversionError),
         ("content string", ConversionError),
@@ -110,9 +110,9 @@ def test_a_table_that_is_there_gets_the_columns_it_has(
     ):
         table = odps.create_table(new_name("bad"), columns)
         with pytest.raises(error):
-            odps.write_files(folder, table.name)
+            table.write_files(folder)
     with pytest.raises(NotFoundError):
-        odps.write_files(folder, new_name("none"), create=False)
+        odps.table(new_name("none")).write_files(folder, create=False)
 
 
 def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
@@ -122,28 +122,30 @@ def test_links_pipes_and_missing_files_are_reported_before_anything_is_written(
     (tmp_path / "outside.txt").write_bytes(b"outside")
     (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
     with pytest.raises(ConfigError, match="symbolic link"):
-        odps.write_files(folder, name)
-    assert odps.write_files(folder, new_name("l"), follow_links=True, pattern="*.txt").rows == 2
+        odps.table(name).write_files(folder)
+    assert (
+        odps.table(new_name("l")).write_files(folder, follow_links=True, pattern="*.txt").rows == 2
+    )
     (folder / "link.txt").unlink()
     (folder / "a" / "up").symlink_to(folder)
     with pytest.raises(ConfigError, match="leads back"):
-        odps.write_files(folder, name, follow_links=True)
+        odps.table(name).write_files(folder, follow_links=True)
     (folder / "a" / "up").unlink()
     (folder / "broken").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        odps.write_files(folder, name, follow_links=True)
+        odps.table(name).write_files(folder, follow_links=True)
     (folder / "broken").unlink()
     os.mkfifo(folder / "pipe")
     with pytest.raises(ConfigError, match="pipe"):
-        odps.write_files(folder, name)
+        odps.table(name).write_files(folder)
     (folder / "pipe").unlink()
     os.close(os.open(os.fsencode(folder) + b"/bad\xff", os.O_CREAT | os.O_WRONLY))
     with pytest.raises(ConfigError, match="UTF-8"):
-        odps.write_files(folder, name)
+        odps.table(name).write_files(folder)
     with pytest.raises(ConfigError, match="not a folder"):
-        odps.write_files(folder / "b.txt", name)
+        odps.table(name).write_files(folder / "b.txt")
     with pytest.raises(ArgumentError, match=r"named like \*\.mp3"):
-        odps.write_files(folder, name, pattern="*.mp3")
+        odps.table(name).write_files(folder, pattern="*.mp3")
     assert not odps.table(name).exists()
 
 
@@ -172,7 +174,7 @@ def test_a_file_that_changes_in_the_meantime_ends_the_write_and_leaves_no_table(
     monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", grow)
     with Connection(odps.profile) as other:
         with pytest.raises(FramingError, match="changed while") as changed:
-            other.write_files(folder, name, pattern="b.txt", progress=totals)
+            other.table(name).write_files(folder, pattern="b.txt", progress=totals)
         assert any("dropped again" in note for note in changed.value.notes)
         assert not other.table(name).exists()
     assert totals.end is not None
@@ -246,5 +248,7 @@ def test_a_file_that_becomes_something_else_in_the_meantime_is_never_committed(
     monkeypatch.setattr("odps_nb.notebook.preview.registry.media_type", changing)
     with Connection(odps.profile) as other:
         with pytest.raises(OdpsNbError, match=r"changed while|cannot be read"):
-            other.write_files(folder, table.name, pattern="b.txt", progress=False, resume=resume)
+            other.table(table.name).write_files(
+                folder, pattern="b.txt", progress=False, resume=resume
+            )
         assert table.read().row_count == 0

@@ -10,6 +10,8 @@ import pytest
 from odps import ODPS
 from odps.accounts import AppAccount
 
+import odps_nb
+from odps_nb.client.auth.accounts import AccessKey, BearerToken, StsToken
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError, ConfigError
 
@@ -243,7 +245,7 @@ def test_an_application_of_a_pyodps_entry_signs_too():
         "me",
         "k",
         project="p",
-        endpoint="http://h/api",
+        endpoint="http://127.0.0.1:9/api",  # pyodps looks there, and a name would take longer
         app_account=application,
         overwrite_global=False,  # else pyodps signs every later entry with it
     )
@@ -266,3 +268,34 @@ def test_a_profile_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path, 
                 name, environ={"ODPS_NB_PROFILES": path}, endpoint="http://h", project="p"
             )
         assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "fields"),
+    [
+        (AccessKey("me", SECRET), {"access_id": "me", "access_key": SECRET}),
+        (
+            StsToken("me", SECRET, "token", app=AccessKey("app", "other")),
+            {
+                "access_id": "me",
+                "access_key": SECRET,
+                "sts_token": "token",
+                "app_id": "app",
+                "app_key": "other",
+            },
+        ),
+        (BearerToken(SECRET), {"bearer_token": SECRET}),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_credentials_as_a_value_are_the_same_as_its_fields(value, fields):
+    place = {"endpoint": "http://h/api", "project": "p"}
+    profile = Profile(**place, credentials=value)
+    assert profile == Profile(**place, **fields)
+    assert profile.keys == Profile(**place, **fields).keys
+    assert SECRET not in repr(profile) + repr(value)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        Profile(**place, access_id="me", access_key="k", credentials=value)
+    # a value replaces what the source has
+    source = Profile(**place, access_id="old", access_key="old", app_id="old", app_key="old")
+    assert odps_nb.connect(source, credentials=value).profile == profile

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from odps_nb.client.blob.many import iter_blobs, open_blob
+from odps_nb.client.blob.file import open_blob
+from odps_nb.client.blob.many import iter_blobs
 from odps_nb.client.blob.streamed import iter_streamed_blobs
-from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.client.sql.query import run_sql
 from odps_nb.client.sql.result import ResultSession, iter_result
 from odps_nb.client.write.session import open_write_session

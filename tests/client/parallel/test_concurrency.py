@@ -19,8 +19,10 @@ from odps_nb.client.parallel.fan_out import (
     AdaptiveConcurrency,
     fan_out,
 )
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.sizes import READ_WORKERS
-from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import CancelledError, ThrottledError
 from odps_nb.http.retry import RetryPolicy
 from tests.support.sockets.scripted import (
@@ -236,7 +238,7 @@ def test_a_policy_of_one_try_is_kept():
     assert len(service.calls["ReadRows"]) == 1
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
     haste=st.sets(st.integers(0, 50)),

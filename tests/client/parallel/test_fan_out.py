@@ -24,21 +24,24 @@ def jobs_of(lists):
     lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
     workers=st.integers(1, 5),
     max_bytes=st.integers(0, 60),
+    total_bytes=st.none() | st.integers(0, 300),
+    ordered=st.booleans(),
 )
-def test_order_is_kept_and_nothing_is_lost(lists, workers, max_bytes):
-    items = fan_out(jobs_of(lists), size=int, workers=workers, max_bytes=max_bytes)
-    assert list(items) == [item for some in lists for item in some]
-
-
-@settings(max_examples=60)
-@given(
-    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
-    workers=st.integers(1, 5),
-    max_bytes=st.integers(0, 60),
-)
-def test_without_order_nothing_is_lost_or_doubled(lists, workers, max_bytes):
-    items = fan_out(jobs_of(lists), size=int, workers=workers, max_bytes=max_bytes, ordered=False)
-    assert sorted(items) == sorted(item for some in lists for item in some)
+def test_nothing_is_lost_or_doubled_and_the_order_is_kept_if_asked_for(
+    lists, workers, max_bytes, total_bytes, ordered
+):
+    items = list(
+        fan_out(
+            jobs_of(lists),
+            size=int,
+            workers=workers,
+            max_bytes=max_bytes,
+            total_bytes=total_bytes,
+            ordered=ordered,
+        )
+    )
+    wanted = [item for some in lists for item in some]
+    assert items == wanted if ordered else sorted(items) == sorted(wanted)
 
 
 def test_the_budget_bounds_what_waits():
@@ -58,20 +61,6 @@ def test_the_budget_bounds_what_waits():
     # that the head may put although the house is full
     assert len(made) <= 10
     items.close()
-
-
-@settings(max_examples=60)
-@given(
-    lists=st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=9),
-    workers=st.integers(1, 5),
-    total_bytes=st.integers(0, 300),
-    ordered=st.booleans(),
-)
-def test_a_total_is_complete_for_a_consumer_that_continues(lists, workers, total_bytes, ordered):
-    items = fan_out(
-        jobs_of(lists), size=int, workers=workers, total_bytes=total_bytes, ordered=ordered
-    )
-    assert sorted(items) == sorted(item for some in lists for item in some)
 
 
 def test_what_was_taken_counts_against_the_total():

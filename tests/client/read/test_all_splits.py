@@ -9,9 +9,10 @@ import pytest
 
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
+from odps_nb.client.read.plan import ReadSession
 from odps_nb.client.read.preview import fetch_preview
 from odps_nb.client.read.resume import rows_of
-from odps_nb.client.read.splits import ReadSession, iter_batches, iter_split
+from odps_nb.client.read.splits import iter_batches, iter_split
 from odps_nb.errors import (
     ArgumentError,
     CancelledError,

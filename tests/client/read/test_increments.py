@@ -9,13 +9,9 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.splits import (
-    ReadPlan,
-    ReadSession,
-    iter_batches,
-    open_read_session,
-    reopen_read_session,
-)
+from odps_nb.client.read.plan import ReadPlan, ReadSession
+from odps_nb.client.read.session import open_read_session, reopen_read_session
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import ArgumentError, ConflictError, SessionExpiredError
 from odps_nb.terms import TableName
 

@@ -10,11 +10,14 @@ from contextlib import closing
 import pyarrow as pa
 
 from odps_nb.client.auth.profile import Profile
-from odps_nb.client.blob.many import open_blob
+from odps_nb.client.blob.file import open_blob
 from odps_nb.client.blob.streamed import iter_streamed_blobs
 from odps_nb.client.blob.upload import BlobUploader
+from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.terms import BlobReference, PartitionSpec
 from odps_nb.wire.blocks import BlockEncoder, encode_blocks
 from odps_nb.wire.calls import decode_request
@@ -43,11 +46,11 @@ def peak_of(work) -> int:
 
 
 def test_a_large_blob_is_streamed_down():
-    size, piece = 128 * MIB, encode_blocks(bytes(MIB))
+    size, piece = 48 * MIB, encode_blocks(bytes(MIB))
 
     def step(line, seen) -> None:
-        line.send(line.headline(**{"Content-Length": str(128 * len(piece))}))
-        for _ in range(128):
+        line.send(line.headline(**{"Content-Length": str(48 * len(piece))}))
+        for _ in range(48):
             line.send(piece)
 
     got = []
@@ -64,7 +67,7 @@ def test_a_large_blob_is_streamed_down():
 
 
 def test_many_large_blobs_pass_by_in_pieces():
-    size, count, run = 32 * MIB, 8, bytes(MIB)
+    size, count, run = 12 * MIB, 8, bytes(MIB)
 
     def step(line, seen) -> None:
         asked, blocks = len(decode_request(wire_of(seen)).references), BlockEncoder()
@@ -96,7 +99,7 @@ def test_many_large_blobs_pass_by_in_pieces():
 def test_a_large_file_is_streamed_up(tmp_path):
     path = tmp_path / "large"
     with path.open("wb") as file:
-        file.truncate(128 * MIB)
+        file.truncate(48 * MIB)
     seen_bytes: list[int] = []
 
     def script(line: Line) -> None:
@@ -117,16 +120,20 @@ def test_a_large_file_is_streamed_up(tmp_path):
             def write() -> None:
                 BlobUploader(
                     storage=storage,
-                    table=TABLE,
-                    session_id="s",
-                    stream_id="0",
-                    version=1,
+                    stream={
+                        "table": TABLE,
+                        "session_id": "s",
+                        "stream_id": "0",
+                        "stream_version": 1,
+                        "route_token": None,
+                    },
                     partition=PartitionSpec(),
                     column_id=1,
+                    tracker=ProgressTracker("write", "t"),
                 ).upload([(path, None, None)])
 
             assert peak_of(write) < 24 * MIB
-    assert seen_bytes == [128 * MIB]
+    assert seen_bytes == [48 * MIB]
 
 
 def drain_away(line: Line, seen: Seen) -> tuple[int, str]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.client.calls.progress import ProgressTracker
-from odps_nb.client.read.splits import ReadSession, iter_split
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.splits import iter_split
 from odps_nb.errors import FramingError, ServiceError, SessionExpiredError, TruncatedError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import TableSchema

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from odps_nb.arrow.plain import PlainColumns
-from odps_nb.client.read.splits import ReadSession, iter_split, plan_ranges
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
+from odps_nb.client.read.splits import iter_split
 from odps_nb.errors import ConversionError, FramingError, LimitExceededError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.schema import TableSchema

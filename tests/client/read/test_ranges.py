@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from odps_nb.client.calls.progress import ProgressTracker
 from odps_nb.client.parallel.fan_out import DEFAULT_MAX_BYTES
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.client.read.sizes import PieceRanges, piece_bytes
-from odps_nb.client.read.splits import ReadSession, iter_batches, plan_ranges
+from odps_nb.client.read.splits import iter_batches
 from odps_nb.errors import AccessDeniedError
 from odps_nb.schema import TableSchema
 from odps_nb.terms import IndexSplit, RowRangeSplit

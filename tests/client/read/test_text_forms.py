@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.arrow.text import as_bytes, fit_text, is_utf8, text_types
 from odps_nb.arrow.validation import Validator, validate
 from odps_nb.client.read.arrow_body import RowStream
-from odps_nb.client.read.splits import ReadSession, iter_split
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.splits import iter_split
 from odps_nb.errors import ConversionError, FramingError
 from odps_nb.schema import TableSchema
 from odps_nb.stream_io import ArrowReader, StreamReader
@@ -117,6 +118,7 @@ def test_other_columns_and_metadata_stay() -> None:
     assert found.column("n").to_pylist() == [1]
 
 
+@settings(max_examples=50)
 @given(st.lists(st.none() | st.binary(max_size=5) | st.text(max_size=3).map(str.encode)))
 def test_replacement_is_that_of_python(values: list[bytes | None]) -> None:
     batch = pa.record_batch({"c": text_of(values)})

@@ -12,7 +12,7 @@ import pytest
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.sql.job_page import console_of, job_page
+from odps_nb.client.sql.result import console_of, job_page
 
 
 @contextmanager
@@ -71,4 +71,4 @@ def test_without_a_region_nothing_is_asked(odps):
         with StorageClient(without) as storage:
             assert console_of(storage) is None
         assert asked == []
-    assert odps.sql("select 1 as one").page is None
+    assert odps.sql("select 1 as one").console_page() is None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from odps_nb.access.connection import Connection
-from odps_nb.client.sql.leading_settings import split_settings
+from odps_nb.client.sql.settings import split_settings
 from odps_nb.errors import ArgumentError, QueryError
 
 

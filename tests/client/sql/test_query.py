@@ -11,7 +11,7 @@ import pytest
 from odps_nb.client.calls.cancel import CancelToken
 from odps_nb.client.calls.progress import Phase, ProgressTracker
 from odps_nb.client.sql.query import cancel_sql, run_sql, submit_sql, wait_sql
-from odps_nb.client.sql.result import PAGE_ROWS, ResultSession, iter_result, open_result
+from odps_nb.client.sql.result import ResultSession, iter_result, open_result
 from odps_nb.errors import (
     CancelledError,
     ConflictError,
@@ -272,11 +272,11 @@ def test_a_deadline_ends_the_wait_and_not_the_query():
     now = iter(range(100))
     with (
         ControlService(SubmitSql=[submitted()], GetInstance=[RUNNING]) as service,
-        service.client() as storage,
+        service.client(monotonic=lambda: float(next(now))) as storage,
     ):
         instance = submit_sql(storage, "select 1")
         with pytest.raises(RequestTimeoutError, match="still runs after 3 s"):
-            wait_sql(storage, instance, timeout=3, clock=lambda: float(next(now)))
+            wait_sql(storage, instance, timeout=3)
     assert "CancelInstance" not in service.calls
 
 
@@ -518,5 +518,5 @@ def test_whoever_leaves_a_large_result_early_gets_no_more_pages():
 
 def test_a_result_of_one_page_is_one_request():
     with ControlService(ReadInstance=[serve_page]) as service, service.client() as storage:
-        assert ids(iter_result(storage, session(PAGE_ROWS))) == list(range(PAGE_ROWS))
-    assert pages(service) == [(0, PAGE_ROWS)]
+        assert ids(iter_result(storage, session(1000), page_rows=1000)) == list(range(1000))
+    assert pages(service) == [(0, 1000)]

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from odps_nb.client.calls.cancel import CancelToken
-from odps_nb.client.write.session import WriteSessionRef, abort_write, open_write_session
+from odps_nb.client.write.operations import WriteSessionRef
+from odps_nb.client.write.session import abort_write, open_write_session
 from odps_nb.errors import BrokenStreamError, CancelledError, InvalidRequestError, ServerFaultError
 from odps_nb.http.retry import RetryPolicy
 from tests.support.sockets.ledger import Ledger

@@ -7,12 +7,9 @@ import threading
 
 import pytest
 
-from odps_nb.client.write.session import (
-    StreamReceipt,
-    commit_write,
-    open_write_session,
-    open_write_stream,
-)
+from odps_nb.client.write.operations import StreamReceipt
+from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import InvalidRequestError, RequestTimeoutError, StateError
 from odps_nb.http.retry import RetryPolicy
 from odps_nb.terms import PartitionSpec
@@ -49,7 +46,7 @@ def test_pieces_of_a_session_travel_between_processes():
         assert ref == session.ref
         receipts = []
         for n in range(2):
-            with open_write_stream(storage, ref, f"task-{n}", 3) as stream:
+            with WriteStream(storage, ref, f"task-{n}", 3).start() as stream:
                 stream.write(batches(n * 50, n * 50 + 50))
             receipts.append(pickle.loads(pickle.dumps(stream.close())))
         assert receipts[1] == StreamReceipt(stream_id="task-1", version=3, rows=50, size=400)

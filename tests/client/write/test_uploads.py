@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odps_nb.client.calls.progress import Phase, ProgressTracker
-from odps_nb.client.write.parts import iter_parts
+from odps_nb.client.write.operations import iter_parts
 from odps_nb.errors import (
     AccessDeniedError,
     BrokenStreamError,
@@ -56,7 +56,7 @@ def test_one_fault_in_an_upload_doubles_and_loses_nothing(fault):
             assert service.committed == list(range(ROWS))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(faults=st.lists(st.sampled_from(["", *PARTS]), max_size=12))
 def test_any_faults_in_uploads_double_and_lose_nothing(faults):
     with Ledger() as service:
@@ -65,7 +65,7 @@ def test_any_faults_in_uploads_double_and_lose_nothing(faults):
         assert service.committed == list(range(ROWS))
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     faults=st.dictionaries(
         st.sampled_from(

@@ -6,7 +6,6 @@ import pytest
 
 from odps_nb.errors import ConfigError
 from odps_nb.local.forms import Forms
-from odps_nb.local.server import launch
 
 
 def test_forms_are_named_with_their_values() -> None:
@@ -20,8 +19,3 @@ def test_a_form_that_does_not_exist_is_refused_with_the_choices(text: str) -> No
     with pytest.raises(ConfigError) as caught:
         Forms.parse([text])
     assert "time_zone=UTC|" in str(caught.value.hint)
-
-
-def test_the_service_says_so_before_it_starts() -> None:
-    with pytest.raises(ConfigError, match="no form 'time_zone=Mars'"):
-        launch.start(samples=False, options=("--form", "time_zone=Mars"))

@@ -114,7 +114,7 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
     """The disk is full when the end of the query is to be written down, too."""
     with start(disk.root, samples=False) as service:
         peer, _, _ = begin(service)
-        rows = pa.table({"a": range(500_000)})
+        rows = pa.table({"a": range(200_000)})
         peer.write("s", rows, overwrite=True)
         (disk.root.parent / "half").write_bytes(bytes(12 << 20))
 
@@ -125,7 +125,7 @@ def test_a_query_that_ends_on_a_full_disk_has_ended(disk: SmallDisk) -> None:
         with pytest.raises(OdpsNbError, match=FULL):
             fill()
         (disk.root.parent / "half").unlink()
-        assert peer.read("s").num_rows == 500_000
+        assert peer.read("s").num_rows == 200_000
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk(tmp_path: Path) -> None:
         _, most = resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (1 << 20, -1))
         noise = os.urandom(5_000_000)
         refused(lambda: peer.put_blob("t", into_t, "0", noise, column_id=2))
-        refused(lambda: peer.put("s", into_s, "0", pa.table({"a": range(1_000_000)})))
+        refused(lambda: peer.put("s", into_s, "0", pa.table({"a": range(200_000)})))
         assert peer.read("s").equals(SMALL)
         assert not list((root / "work").glob("*.*"))
         resource.prlimit(service.pid, resource.RLIMIT_FSIZE, (most, -1))

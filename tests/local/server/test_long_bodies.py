@@ -19,7 +19,8 @@ from odps_nb.wire import calls
 from odps_nb.wire.signing import Credentials, sign
 from tests.support.service.peer import Peer
 
-ROWS = pa.table({"id": pa.array(range(3_000_000)), "note": ["ä"] * 3_000_000})
+# 17 MB: more than one turn of a worker, and more than the buffers of a socket take
+ROWS = pa.table({"id": pa.array(range(1_200_000)), "note": ["ä"] * 1_200_000})
 WITHIN = 60.0
 
 

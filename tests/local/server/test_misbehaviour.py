@@ -41,8 +41,8 @@ def peer(moody: LocalService) -> Iterator[Peer]:
     peer.session.close()
 
 
-def ask(peer: Peer, *rules: dict[str, Any], seed: int = 0) -> None:
-    body = json.dumps({"seed": seed, "rules": rules}).encode()
+def ask(peer: Peer, *rules: dict[str, Any]) -> None:
+    body = json.dumps({"rules": rules}).encode()
     peer.ok(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
 
@@ -146,35 +146,10 @@ def test_a_commit_whose_answer_is_lost_has_happened(peer: Peer) -> None:
     assert peer.read("lost").num_rows == 20_000
 
 
-def test_a_route_token_is_dropped(peer: Peer) -> None:
-    assert peer.open_read("t").route_token
-    ask(peer, {"action": "TableCreateReadSession", "fault": "no_route_token"})
-    assert peer.open_read("t").route_token is None
-
-
-def test_the_same_seed_gives_the_same_faults(peer: Peer) -> None:
-    def run() -> list[bool]:
-        rule = {"action": "*", "fault": "status", "probability": 0.5, "times": 0}
-        ask(peer, rule, seed=42)
-        request = calls.CreateReadSession(table=peer.table("t")).encode()
-        return [peer.send(request).ok for _ in range(30)]
-
-    first = run()
-    assert first == run()
-    assert {True, False} == set(first)
-
-
 def test_rules_that_make_no_sense_are_refused(peer: Peer) -> None:
     for rule in ({"action": "*", "fault": "explode"}, {"fault": "cut"}, {"x": 1}):
         with pytest.raises(InvalidRequestError):
             ask(peer, rule)
-
-
-def test_rules_of_a_file_are_active_at_once(tmp_path: Path) -> None:
-    scenario = tmp_path / "scenario.json"
-    scenario.write_text('{"rules": [{"action": "/api/tenants", "fault": "status"}]}')
-    with start(samples=False, options=("--scenario", str(scenario))) as moody:
-        assert Peer(moody).send(WireRequest(method="GET", path="/tenants")).status_code == 503
 
 
 def test_each_other_route_needs_a_signature_whatever_the_host(moody: LocalService) -> None:

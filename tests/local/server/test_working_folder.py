@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from odps_nb.local.server import launch
 
 SCRIPT = """
@@ -16,10 +14,10 @@ with odps_nb.connect("local") as odps:
 """
 
 
-@pytest.mark.parametrize("name", ["uvicorn", "duckdb", "sqlglot", "starlette"])
-def test_a_saved_blob_does_not_run_when_the_service_starts(tmp_path, name):
+def test_a_saved_blob_does_not_run_when_the_service_starts(tmp_path):
     """Attack 3: `python -m` puts the working folder first, whatever the parent's options say."""
-    (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()\nraise ImportError\n")
+    for name in ("uvicorn", "duckdb", "sqlglot", "starlette"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()\nraise ImportError\n")
     done = subprocess.run(
         [sys.executable, "-P", "-c", SCRIPT],
         cwd=tmp_path,

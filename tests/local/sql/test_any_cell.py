@@ -51,32 +51,40 @@ EXTREMES = {
 }
 
 
-@pytest.mark.parametrize("what", EXTREMES)
+@pytest.mark.parametrize("count", [ROWS, 6])
 def test_extremes_are_read_by_everything_that_reads(
-    odps: Connection, new_name: Callable[[str], str], what: str
+    odps: Connection, new_name: Callable[[str], str], count: int
 ) -> None:
-    name, cells = new_name("cell"), EXTREMES[what]
-    kind = what.removesuffix(" first")
-    odps.create_table(name, f"id bigint, c {kind}")
-    send(odps, name, {"id": pa.array(range(len(cells))), "c": cells})
-    table, wanted = odps.table(name), cells.to_pylist()
-    assert (
-        table.read(timestamp_unit="us").to_arrow().sort_by("id").column("c").to_pylist() == wanted
-    )
-    assert (
-        len(table.read(timestamp_unit="us").to_pandas()) == len(table.head(len(cells[:500])))
-        or len(cells) > 500
-    )
-    assert pl.DataFrame(table.read(timestamp_unit="us")).height == len(cells)
-    assert table.read(timestamp_unit="us").dataset().count_rows() == len(cells)
-    unit = table.read(timestamp_unit="us").dataset().to_table().sort_by("id")
-    assert unit.column("c").to_pylist() == wanted
-    for query in (f"select * from {name}", f"select c, id from {name} order by id limit 9999"):
-        found = odps.sql(query).to_arrow().sort_by("id")
-        assert found.column("c").to_pylist() == wanted
-    odps.sql(f"insert into {name} select id + 100000, c from {name}")
-    twice = table.read(timestamp_unit="us").to_arrow().sort_by("id").column("c").to_pylist()
-    assert twice == wanted + wanted
+    """A table of all types whose extremes are in many rows, and one of those in few."""
+    chosen = [one for one, cells in EXTREMES.items() if (len(cells) == ROWS) == (count == ROWS)]
+    columns = {f"c{place}": what for place, what in enumerate(chosen)}
+    cells = {
+        name: pa.concat_arrays([EXTREMES[what], pa.nulls(count, EXTREMES[what].type)])[:count]
+        for name, what in columns.items()
+    }
+    name, rows = new_name("cell"), pa.table({"id": range(count), **cells})
+    kinds = ", ".join(f"{one} {what.removesuffix(' first')}" for one, what in columns.items())
+    odps.create_table(name, f"id bigint, {kinds}")
+    send(odps, name, {"id": pa.array(range(count)), **cells})
+    table, wanted = odps.table(name), rows.to_pydict()
+
+    def is_whole(found: pa.Table) -> bool:
+        given = found.sort_by("id").to_pydict()
+        assert [one for one in wanted if given[one] != wanted[one]] == []
+        return True
+
+    scan = table.read(timestamp_unit="us")
+    assert is_whole(scan.to_arrow())
+    assert len(scan.to_pandas()) == count
+    assert len(table.head(6)) == 6
+    assert pl.DataFrame(scan).height == count
+    assert scan.dataset().count_rows() == count
+    assert is_whole(scan.dataset().to_table())
+    shown = ", ".join(reversed(wanted))
+    for query in (f"select * from {name}", f"select {shown} from {name} order by id limit 9999"):
+        assert is_whole(odps.sql(query).to_arrow())
+    odps.sql(f"insert overwrite table {name} select * from {name}")
+    assert is_whole(table.read(timestamp_unit="us").to_arrow())
     assert "text/plain" in table.read(timestamp_unit="us")._repr_mimebundle_()
 
 
@@ -240,9 +248,9 @@ def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
             split_mode=SplitMode.ROW_OFFSET,
             split_number=100,
         )
-        session_id = odps.storage.call(request).session_id
-        session = replace(table.read(text="binary").session, session_id=session_id)
-        return sum(b.num_rows for b in iter_split(odps.storage, session, RowRangeSplit(0, 6)))
+        session_id = odps._storage.call(request).session_id
+        session = replace(table.read(text="binary")._opened(), session_id=session_id)
+        return sum(b.num_rows for b in iter_split(odps._storage, session, RowRangeSplit(0, 6)))
 
     with pytest.raises(InvalidRequestError, match="filter predicate cannot be applied"):
         preds("upper(s) = 'A'")
@@ -252,8 +260,8 @@ def test_a_predicate_that_fails_on_such_text_fails_that_read_only(
 def test_the_document_of_a_result_has_the_bytes_as_they_are(odps: Connection, stored: str) -> None:
     result = odps.sql(f"select s from {stored} where id = 2")
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
-    assert odps.storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'
+    assert odps._storage.call(wanted).tasks[0].text == '"s"\n"\x00\x01\x02"\n'
     result = odps.sql(f"select s from {stored} where id = 1")
     wanted = GetInstanceResult(project=odps.profile.project, instance_id=result.instance_id)
-    assert odps.storage.call(wanted).tasks[0].text == '"s"\n"caf\ufffd"\n'
-    assert open_result(odps.storage, result._instance).row_count == 1
+    assert odps._storage.call(wanted).tasks[0].text == '"s"\n"caf\ufffd"\n'
+    assert open_result(odps._storage, result._instance).row_count == 1

@@ -39,6 +39,11 @@ def name(new_table: Callable[[str], str], request: pytest.FixtureRequest, peer: 
     return made
 
 
+def rows(peer: Peer, name: str) -> list[tuple[Any, ...]]:
+    found = peer.query(f"select {VALUES} from {name} order by id limit 9", UTC).to_pylist()
+    return [tuple(one.values()) for one in found]
+
+
 def row(peer: Peer, name: str, number: int) -> tuple[Any, ...]:
     found = peer.query(f"select {VALUES} from {name} where id = {number}", UTC).to_pylist()
     (one,) = found
@@ -75,13 +80,13 @@ def test_a_new_value_is_stored_as_insert_stores_it_and_no_other_value_changes(
     peer: Peer, name: str, statement: str
 ) -> None:
     """Neither values of other rows nor those of other columns."""
+    expected = list(OLD)
     for column, (value, stored) in SET.items():
-        expected = list(row(peer, name, 1))
         expected[PLACES.index(column.strip())] = stored
         peer.sql(STATEMENTS[statement].format(name=name, column=column, value=value), UTC)
-        found = row(peer, name, 1)
-        assert _trimmed(found) == _trimmed(expected), (column, value)
-        assert row(peer, name, 2) == OLD, (column, value)
+        changed, other = rows(peer, name)
+        assert _trimmed(changed) == _trimmed(expected), (column, value)
+        assert other == OLD, (column, value)
 
 
 def _trimmed(values: Any) -> list[Any]:

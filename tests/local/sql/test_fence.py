@@ -71,7 +71,7 @@ NONSENSE = [
 def test_a_predicate_that_is_none_is_refused_before_a_row_moves(odps, where):
     request = CreateReadSession(table=odps.table("orders").name, filter_predicate=where)
     with pytest.raises(InvalidRequestError) as caught:
-        odps.storage.call(request)
+        odps._storage.call(request)
     assert caught.value.status == 400
     assert caught.value.request_id
 

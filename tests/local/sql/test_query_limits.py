@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -30,15 +31,15 @@ LONG = "SELECT count(*) FROM (SELECT explode(sequence(1, 1000000)) AS a) x CROSS
 (SELECT explode(sequence(1, 1000000)) AS b) y"
 UNSTOPPABLE = "SELECT length(lpad('x', 2000000000, 'yz'))"
 TOO_LARGE = [
-    "SELECT repeat('x', 2000000000)",
     UNSTOPPABLE,
     "SELECT wm_concat('', s) FROM (SELECT repeat('x', 1000000) s, explode(sequence(1, 3000)) i) t",
     "SELECT size(sequence(1, 800000000))",
     "INSERT INTO kept SELECT repeat('x', 2000000000)",
-    "CREATE TABLE never AS SELECT repeat('x', 2000000000) AS s",
 ]
-#: Other functions that grow in the same ways.
+#: Other functions that grow in the same ways, and another statement that keeps their rows.
 MORE_TOO_LARGE = [
+    "SELECT repeat('x', 2000000000)",
+    "CREATE TABLE never AS SELECT repeat('x', 2000000000) AS s",
     "SELECT repeat('x', 100000000)",
     "SELECT rpad('x', 2000000000, 'yz')",
     "SELECT replace(repeat('a', 100000000), 'a', 'bbbbbbbbbbbbbbbbbbbb')",
@@ -209,5 +210,29 @@ def test_idle_processes_end_and_the_next_query_has_a_new_one(tmp_path: Path) -> 
                 assert run.describe("select 1 as a").columns == ("a",)
                 process = (set(psutil.Process().children()) - before).pop()
             process.wait(60)
+    finally:
+        queries.close()
+
+
+def test_a_process_goes_on_after_a_query_that_failed_but_not_after_one_that_was_left(
+    tmp_path: Path,
+) -> None:
+    queries = Queries(tmp_path, QueryLimits())
+    before = set(psutil.Process().children())
+
+    def process(sql: str, *, whole: bool = True) -> psutil.Process:
+        with contextlib.suppress(ValueError), queries.run({}, ValueError) as run:
+            rows = run.batches(sql)
+            found = list(rows) if whole else [next(rows)]
+            assert found[0].to_pydict() == {"a": [1]}
+        return (set(psutil.Process().children()) - before or {psutil.Process()}).pop()
+
+    try:
+        first = process("select 1 as a")
+        for failing in ("select nope", "select cast('x' as integer)", "select error('x')"):
+            assert process(failing) == first
+        assert process("select 1 as a") == first
+        process("select 1 as a", whole=False)
+        assert process("select 1 as a") != first
     finally:
         queries.close()

@@ -152,22 +152,6 @@ def test_a_table_is_renamed_and_described(odps: Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rest", "rows"),
-    [
-        ("", [[1, "a", "1", 1], [2, "b", "1", 1]]),
-        ("1", [[1, "a", "1", 1]]),
-        ("(note)", [["a"], ["b"]]),
-        ("(`note`, id) partition (ds='1', hh=1) 1", [["a", 1]]),
-        ("partition (ds='it''s')", []),
-    ],
-)
-def test_rows_are_read_by_read(
-    odps: Connection, name: str, rest: str, rows: list[list[object]]
-) -> None:
-    assert odps.sql(f"read {name} {rest}").to_pandas().values.tolist() == rows
-
-
-@pytest.mark.parametrize(
     ("text", "lacked"),
     [
         ("create table {0}_x (id bigint) stored as orc", "STORED AS ORC in CREATE TABLE"),

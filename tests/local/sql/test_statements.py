@@ -181,29 +181,6 @@ def test_a_statement_that_cannot_be_read_says_where(peer: Peer) -> None:
         peer.sql("CREATE TABLE x\n(a bigint;")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT * FROM read_csv('/etc/passwd');",
-        "SELECT * FROM '/etc/passwd';",
-        "SELECT read_text('/etc/passwd');",
-        "SELECT content FROM read_text('/etc/passwd');",
-        "SELECT * FROM glob('/*');",
-        "SELECT * FROM duckdb_settings();",
-        "COPY (SELECT 1) TO '/tmp/odps_nb_leak';",
-        "ATTACH '/tmp/odps_nb_leak.db';",
-        "INSTALL httpfs;",
-        "SELECT getenv('HOME');",
-        "SELECT * FROM __table_0;",
-        "SELECT * FROM information_schema.tables;",
-        "PRAGMA database_list;",
-    ],
-)
-def test_sql_reaches_nothing_but_tables(peer: Peer, text: str) -> None:
-    with pytest.raises(ServiceError):
-        peer.query(text)
-
-
 @pytest.mark.parametrize("name", ["../x", "a/b", "a.b.c.d", "a;b", "x" * 200, "a b"])
 def test_names_that_cannot_be_names_are_refused(peer: Peer, name: str) -> None:
     with pytest.raises(ServiceError):
@@ -273,41 +250,43 @@ def test_references_of_blobs_pass_through_queries(
     assert peer.read(name).column("b").to_pylist() == [reference.token.encode()] * 2
 
 
-@pytest.mark.parametrize(
-    ("expression", "expected"),
-    [
-        ("to_char(dt, 'yyyy-mm-dd hh:mi:ss')", "2024-01-31 10:20:30"),
-        ("to_date('20240131', 'yyyymmdd')", datetime(2024, 1, 31)),
-        ("dateadd(dt, 1, 'month')", datetime(2024, 2, 29, 10, 20, 30)),
-        ("datediff(dt, dateadd(dt, -3, 'hh'), 'hh')", 3),
-        ("datediff(dt, dateadd(dt, -3, 'dd'))", 3),
-        ("date_add(cast(dt as date), 1)", date(2024, 2, 1)),
-        ("datetrunc(dt, 'month')", datetime(2024, 1, 1)),
-        ("datepart(dt, 'mm')", 1),
-        ("weekday(dt)", 2),
-        ("unix_timestamp(dt)", 1706696430),
-        ("cast(dt as string)", "2024-01-31 10:20:30"),
-        ("wm_concat('-', note)", "a,b"),
-        ("split(note, ',')[1]", "b"),
-        ("instr(note, ',')", 2),
-        ("lengthb('漢')", 3),
-        ("keyvalue('a:1;b:2', 'b')", "2"),
-        ("get_json_object('{\"a\":{\"b\":1}}', '$.a.b')", "1"),
-        ("note rlike '^a'", True),
-        ("nvl(null, 'x')", "x"),
-        ("if(id > 0, 'y', 'n')", "y"),
-        ("id / 2", 0.5),
-        ("id / 0", None),
-    ],
+FUNCTIONS = (
+    ("to_char(dt, 'yyyy-mm-dd hh:mi:ss')", "2024-01-31 10:20:30"),
+    ("to_date('20240131', 'yyyymmdd')", datetime(2024, 1, 31)),
+    ("dateadd(dt, 1, 'month')", datetime(2024, 2, 29, 10, 20, 30)),
+    ("datediff(dt, dateadd(dt, -3, 'hh'), 'hh')", 3),
+    ("datediff(dt, dateadd(dt, -3, 'dd'))", 3),
+    ("date_add(cast(dt as date), 1)", date(2024, 2, 1)),
+    ("datetrunc(dt, 'month')", datetime(2024, 1, 1)),
+    ("datepart(dt, 'mm')", 1),
+    ("weekday(dt)", 2),
+    ("unix_timestamp(dt)", 1706696430),
+    ("cast(dt as string)", "2024-01-31 10:20:30"),
+    ("split(note, ',')[1]", "b"),
+    ("instr(note, ',')", 2),
+    ("lengthb('漢')", 3),
+    ("keyvalue('a:1;b:2', 'b')", "2"),
+    ("get_json_object('{\"a\":{\"b\":1}}', '$.a.b')", "1"),
+    ("note rlike '^a'", True),
+    ("nvl(null, 'x')", "x"),
+    ("if(id > 0, 'y', 'n')", "y"),
+    ("id / 2", 0.5),
+    ("id / 0", None),
 )
+
+
 def test_functions_of_maxcompute_give_what_they_give_there(
-    peer: Peer, expression: str, expected: object
+    peer: Peer, new_table: Callable[[str], str]
 ) -> None:
-    peer.sql("CREATE TABLE IF NOT EXISTS one_row (id bigint, note string, dt datetime);")
-    if peer.read("one_row").num_rows == 0:
-        moment = pa.array([datetime(2024, 1, 31, 10, 20, 30)], pa.timestamp("ms"))
-        peer.write("one_row", pa.table({"id": [1], "note": ["a,b"], "dt": moment}))
-    assert peer.query(f"SELECT {expression} AS v FROM one_row;").to_pylist() == [{"v": expected}]
+    name = new_table("(id bigint, note string, dt datetime)")
+    moment = pa.array([datetime(2024, 1, 31, 10, 20, 30)], pa.timestamp("ms"))
+    peer.write(name, pa.table({"id": [1], "note": ["a,b"], "dt": moment}))
+    shown = ", ".join(expression for expression, _ in FUNCTIONS)
+    found = [column.to_pylist() for column in peer.query(f"SELECT {shown} FROM {name};").columns]
+    assert found == [[expected] for _, expected in FUNCTIONS]
+    assert peer.query(f"SELECT wm_concat('-', note) AS v FROM {name};").to_pylist() == [
+        {"v": "a,b"}
+    ]
 
 
 def test_grouping_hints_and_windows_are_read(peer: Peer) -> None:
@@ -382,28 +361,25 @@ def test_an_instance_that_is_over_cannot_be_stopped_and_our_client_takes_that(
     result.cancel()
     unknown = SqlInstance(project=peer.service.project, instance_id="2024nope")
     with pytest.raises(NotFoundError):
-        cancel_sql(odps.storage, unknown)
+        cancel_sql(odps._storage, unknown)
 
 
-@pytest.mark.parametrize(
-    ("expression", "text"),
-    [
-        ("map('k', 'v')", '{"k":"v"}'),
-        ("map(1, array('a', null))", '{"1":["a",null]}'),
-        ("array(1, 2, null)", "[1,2,null]"),
-        ("array('a', 'b\"c')", r'["a","b\"c"]'),
-        ("named_struct('a', 1, 'b', array(true))", '{"a":1,"b":[true]}'),
-        ("array(cast('1.50' as decimal(10,2)))", '["1.50"]'),
-        ("array(cast('2024-01-01 10:00:00' as datetime))", '["2024-01-01 10:00:00"]'),
-        ("cast(null as array<bigint>)", None),
-    ],
+NESTED = (
+    ("map('k', 'v')", '{"k":"v"}'),
+    ("map(1, array('a', null))", '{"1":["a",null]}'),
+    ("array(1, 2, null)", "[1,2,null]"),
+    ("array('a', 'b\"c')", r'["a","b\"c"]'),
+    ("named_struct('a', 1, 'b', array(true))", '{"a":1,"b":[true]}'),
+    ("array(cast('1.50' as decimal(10,2)))", '["1.50"]'),
+    ("array(cast('2024-01-01 10:00:00' as datetime))", '["2024-01-01 10:00:00"]'),
+    ("cast(null as array<bigint>)", None),
 )
-def test_nested_values_are_json_in_the_text_of_a_result(
-    peer: Peer, expression: str, text: str | None
-) -> None:
+
+
+def test_nested_values_are_json_in_the_text_of_a_result(peer: Peer) -> None:
     """evidence 167: ``{"k":"v"}`` and ``[…]`` (pyodps: test_read_map_array_sql_instance)"""
-    peer.sql(f"SELECT {expression} AS v;")
+    peer.sql(f"SELECT {', '.join(expression for expression, _ in NESTED)};")
     result = control.GetInstanceResult(project=peer.service.project, instance_id=peer.last_instance)
     (task,) = result.decode_answer(peer.ok(result.encode()).content, {}).tasks
-    cell = "\\N" if text is None else '"' + text.replace('"', '""') + '"'
-    assert task.text == f'"v"\n{cell}\n'
+    cells = ["\\N" if t is None else '"' + t.replace('"', '""') + '"' for _, t in NESTED]
+    assert task.text.splitlines()[1:] == [",".join(cells)]

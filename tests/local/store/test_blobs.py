@@ -28,20 +28,18 @@ def content(size: int) -> bytes:
 
 
 @pytest.mark.parametrize("coding", list(Compression))
-@pytest.mark.parametrize("size", SIZES)
-def test_a_blob_of_any_size_comes_back(
-    peer: Peer, name: str, size: int, coding: Compression
-) -> None:
-    data = content(size)[:size]
+def test_a_blob_of_any_size_comes_back(peer: Peer, name: str, coding: Compression) -> None:
     session = peer.open_write(name)
-    body = data
-    if coding is not Compression.NONE:
-        coder = encoder(coding)
-        body = coder.feed(data) + coder.finish()
-    answer = peer.put_blob(name, session, "0", body, column_id=2, coding=coding)
-    assert answer.size == size
-    for wanted in Compression:
-        assert peer.blobs([answer.references[0]], wanted) == [(data, None, None)]
+    for size in SIZES:
+        data = content(size)[:size]
+        body = data
+        if coding is not Compression.NONE:
+            coder = encoder(coding)
+            body = coder.feed(data) + coder.finish()
+        answer = peer.put_blob(name, session, "0", body, column_id=2, coding=coding)
+        assert answer.size == size
+        for wanted in Compression:
+            assert peer.blobs([answer.references[0]], wanted) == [(data, None, None)], size
 
 
 def test_a_body_that_goes_to_the_disk_in_parts_is_whole(peer: Peer, name: str) -> None:
@@ -56,12 +54,13 @@ def test_a_body_that_goes_to_the_disk_in_parts_is_whole(peer: Peer, name: str) -
     assert found[2][0] == b"after"
 
 
-@pytest.mark.parametrize("start", [b"\x05" + bytes(7), b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"])
-def test_content_that_looks_like_a_format_is_content(peer: Peer, name: str, start: bytes) -> None:
-    data = start + b" and more"
-    reference = peer.put_blob(name, peer.open_write(name), "0", data, column_id=2).references[0]
-    for coding in Compression:
-        assert peer.blobs([reference], coding) == [(data, None, None)]
+def test_content_that_looks_like_a_format_is_content(peer: Peer, name: str) -> None:
+    session = peer.open_write(name)
+    for start in (b"\x05" + bytes(7), b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"):
+        data = start + b" and more"
+        reference = peer.put_blob(name, session, "0", data, column_id=2).references[0]
+        for coding in Compression:
+            assert peer.blobs([reference], coding) == [(data, None, None)]
 
 
 @pytest.mark.parametrize("kind", list(ChecksumKind))
@@ -83,20 +82,15 @@ def test_an_empty_batch_gives_no_references(peer: Peer, name: str) -> None:
     assert peer.put_blobs(name, peer.open_write(name), "0", []).references == ()
 
 
-@pytest.mark.parametrize("damage", ["checksum", "cut", "junk"])
-def test_a_damaged_batch_is_refused(peer: Peer, name: str, damage: str) -> None:
-    body = encode_frame(b"content", FrameHeader(column_index=2))
-    body = {
-        "checksum": body.replace(b"content", b"c0ntent"),
-        "cut": body[:-3],
-        "junk": body + b"\x01",
-    }[damage]
+def test_a_damaged_batch_is_refused(peer: Peer, name: str) -> None:
+    whole = encode_frame(b"content", FrameHeader(column_index=2))
     request = calls.WriteBlobBatch(
         table=peer.table(name), session_id=peer.open_write(name), stream_id="0", stream_version=1
     )
-    with pytest.raises(InvalidRequestError) as caught:
-        peer.call(request, body)
-    assert caught.value.code == "MalformedDataStream"
+    for body in (whole.replace(b"content", b"c0ntent"), whole[:-3], whole + b"\x01"):
+        with pytest.raises(InvalidRequestError) as caught:
+            peer.call(request, body)
+        assert caught.value.code == "MalformedDataStream"
 
 
 def test_references_travel_through_rows_and_survive_commits(peer: Peer, name: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 import odps_nb
 from odps_nb.errors import ConfigError
+from odps_nb.local.samples.tables import install_samples
 from odps_nb.local.server.launch import start
 from odps_nb.local.service import Service, Settings
 from odps_nb.schema import Column, TableSchema
@@ -29,7 +30,7 @@ from tests.support.service.commands import Ended, refused_in_words, serve_each
 from tests.support.service.peer import Peer
 
 NAME = TableName(project="local", table="t")
-MUTATIONS = int(os.environ.get("ODPS_NB_MUTATIONS", "60"))
+MUTATIONS = int(os.environ.get("ODPS_NB_MUTATIONS", "120"))
 
 
 def write(service: Service, *values: int, overwrite: bool = False) -> None:
@@ -292,25 +293,17 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
-    with read_only(tmp_path) as place:
-        roots = (place / "root", place)
-        for root, said in zip(roots, serve(*roots), strict=True):
+def test_a_folder_that_cannot_be_served_is_refused_in_words(tmp_path: Path) -> None:
+    """It cannot be written, is a file or in one, or is served by another process."""
+    file, served = tmp_path / "file", tmp_path / "served"
+    file.write_text("mine")
+    with read_only(tmp_path) as place, start(served, samples=False):
+        wrong = (place / "root", place, file, file / "below")
+        *of_wrong, of_served = serve(*wrong, served)
+        for root, said in zip(wrong, of_wrong, strict=True):
             refused(root, "cannot be served", said)
-
-
-def test_a_file_in_the_place_of_the_folder_is_refused_in_words(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    roots = (tmp_path / "file", tmp_path / "file" / "below")
-    for root, said in zip(roots, serve(*roots), strict=True):
-        refused(root, "cannot be served", said)
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_a_folder_that_is_served_is_refused_in_words(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    with start(root, samples=False):
-        refused(root, "served by another process", *serve(root))
+        refused(served, "served by another process", of_served)
+    assert file.read_text() == "mine"
 
 
 def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -> None:
@@ -333,7 +326,7 @@ def test_nothing_is_deleted_of_a_folder_that_held_other_things(tmp_path: Path) -
 def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -> None:
     """Samples without a catalogue, and nothing else, are laid out again."""
     root = tmp_path / "root"
-    with start(root):
+    with Service(root, Settings(durable=False), prepare=install_samples):
         pass
     for path in root.glob("catalog*"):
         path.unlink()
@@ -347,7 +340,7 @@ def test_a_kill_while_samples_are_laid_out_leaves_a_new_folder(tmp_path: Path) -
     for path in root.glob("catalog*"):
         path.unlink()
     with pytest.raises(ConfigError, match="without a catalog"):
-        start(root)
+        Service(root, prepare=install_samples)
 
 
 def mutate(path: Path, chance: random.Random) -> str:
@@ -373,11 +366,11 @@ def mutate(path: Path, chance: random.Random) -> str:
     return kind
 
 
-@pytest.mark.parametrize("chunk", range(2))
+@pytest.mark.parametrize("mutations", [24, pytest.param(MUTATIONS, marks=pytest.mark.nightly)])
 def test_any_damage_to_the_catalogue_is_harmless_or_refused_in_words(
-    sound: Path, killed: Path, tmp_path: Path, chunk: int
+    sound: Path, killed: Path, tmp_path: Path, mutations: int
 ) -> None:
-    for number in range(chunk, MUTATIONS, 2):
+    for number in range(mutations):
         chance = random.Random(number)
         source = chance.choice([sound, killed])
         root = tmp_path / str(number)

@@ -5,7 +5,7 @@ They end with the folder, which one worker has: while Playwright runs, no other 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,12 +82,23 @@ class Traffic:
 
 
 @pytest.fixture(scope="package")
-def lab_page(browser: Browser) -> Page:
+def new_page(browser: Browser) -> Callable[[], Page]:
+    """Open a page for notebooks."""
+    made = browser.new_context(viewport={"width": 1280, "height": 1400})
+
+    def new() -> Page:
+        page = made.new_page()
+        page.set_default_timeout(120_000)
+        page.traffic = Traffic(page)
+        return page
+
+    return new
+
+
+@pytest.fixture(scope="package")
+def lab_page(new_page: Callable[[], Page]) -> Page:
     """The page of JupyterLab; each file opens its notebook there and closes it."""
-    page = browser.new_page(viewport={"width": 1280, "height": 1400})
-    page.set_default_timeout(120_000)
-    page.traffic = Traffic(page)
-    return page
+    return new_page()
 
 
 @pytest.fixture(scope="package")

@@ -1,7 +1,8 @@
 """Galleries in a real JupyterLab: every interaction, by mouse and by keyboard, live and saved.
 
 One notebook and one kernel for all; the tests run in order and leave no filter behind. What is
-static, and how safe the tiles are there, is in ``test_static_gallery.py``.
+static, and how safe the tiles are there, is in ``test_static_gallery.py``; a gallery that is
+reopened or exported in ``test_every_kind.py``.
 """
 
 import json
@@ -12,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 import odps_nb
-from tests.support.lab import close_notebook, exported, notebook, open_notebook, run_all, save
+from tests.support.lab import close_notebook, notebook, open_notebook, run_all, save
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +21,7 @@ NASTY = '"><img src=/beacon/value onerror="odpsNbProbe=1"><script>odpsNbProbe=1<
 CELLS = [
     "import odps_nb\nodps = odps_nb.connect()\n"
     "media = odps.table('media').read(['id', 'name', 'content']).to_pandas().set_index('id')",
-    "gallery = odps.gallery(media, 'content', caption='name')\ngallery",
+    "gallery = odps.blobs(media, 'content', caption='name')\ngallery",
     "few = odps.table('media').blobs(where=\"declared = 'text/plain'\")\n"
     "few.pick([n % len(few) for n in range(10_000)])",
     "odps.table('TABLE').blobs()",
@@ -354,27 +355,3 @@ def test_the_saved_notebook_has_the_static_page_in_bounds_and_no_key(saved, serv
     assert len(state) < 300_000  # scripts, and nothing that came from the service
     assert "mountains" not in state
     assert service.access_key not in json.dumps(saved)
-
-
-def test_reopened_without_trust_it_shows_the_static_page(lab_page, jupyter, saved):
-    added = notebook("1")["cells"][0] | {"id": "added"}  # no signature knows it
-    jupyter.write("untrusted.ipynb", saved | {"cells": [*saved["cells"], added]})
-    open_notebook(lab_page, jupyter, "untrusted.ipynb")
-    figures = lab_page.locator(".jp-OutputArea-child figure")
-    expect(figures).to_have_count(47 + 64 + 4)
-    assert all(figures.nth(n).is_visible() for n in (0, 50, 112))
-    assert lab_page.locator(".odps-g").count() == 0
-    assert lab_page.evaluate("() => window.odpsNbProbe ?? null") is None
-    close_notebook(lab_page, kernel=True)
-
-
-@pytest.mark.usefixtures("saved")
-def test_an_export_shows_the_static_page(context, jupyter, tmp_path):
-    address = exported(jupyter.folder / "gallery.ipynb", tmp_path / "saved.html")
-    page = context.new_page()
-    page.goto(address, wait_until="domcontentloaded")
-    figures = page.locator(".jp-OutputArea-child figure")
-    assert figures.count() == 47 + 64 + 4
-    assert figures.nth(0).is_visible()
-    assert page.evaluate("() => window.odpsNbProbe ?? null") is None
-    page.close()

@@ -89,14 +89,9 @@ TREE = """async (text) => {
 }"""
 
 
-@pytest.fixture(params=TEXTS, scope="module")
-def text(request: pytest.FixtureRequest) -> str:
-    return TEXTS[request.param]
-
-
 @pytest.fixture
 def view(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Render a script as a view; tell the page and what it asked for."""
+    """Render a script as one more view of a page, which hears all that is told from then on."""
     page = browser.new_page()
     page.asked = []
     page.failed = []
@@ -115,7 +110,7 @@ def tell(page: Page, rows: Any = None, /, **message: Any) -> None:
     page.evaluate(TELL, [message, None if rows is None else json.dumps(rows)])
 
 
-def check(page: Page, text: str) -> None:
+def check(page: Page) -> None:
     """Click on everything, and look at what came of it."""
     page.evaluate(CLICK)
     page.wait_for_load_state("networkidle")
@@ -124,110 +119,117 @@ def check(page: Page, text: str) -> None:
     assert page.evaluate("() => ({}).polluted ?? null") is None
     assert [url for url in page.asked if not url.startswith("data:")] == []
     assert page.failed == []
-    assert text.split("\n")[0] in page.evaluate("() => document.body.textContent")
+    shown = page.evaluate("() => document.body.textContent")
+    assert [text for text in TEXTS.values() if text.split("\n")[0] not in shown] == []
 
 
 def test_an_explorer_shows_text_and_pictures_of_its_own(
-    view: Callable[..., Page], odps: Connection, text: str
+    view: Callable[..., Page], odps: Connection
 ) -> None:
-    page = view(odps.table("media").explore().widget()._esm)
-    kinds = {"number": False, "blob": False, "nested": False}
-    named = {"name": text, "type": text, "comment": text, **kinds}
-    columns = [named, {**named, "blob": True}]
-    tell(page, kind="table", title=text, rows=2, all_columns=2, page_rows=100, columns=columns)
-    tell(
-        page,
-        [[text, [text]], ["reference", None]],
-        kind="page",
-        start=0,
-        count=2,
-        total=2,
-        conditions=[text],
-        search=text,
-        order=0,
-        descending=True,
-        note=text,
-        code=text,
-    )
-    described = {
-        "words": text,
-        "rows": 2,
-        "nulls": 1,
-        "distinct": 2,
-        "more_distinct": False,
-        "least": text,
-        "greatest": text,
-        "is_range": True,
-        "bars": [[text, 1], [text, 1]],
-    }
-    tell(page, kind="profile", label=text, whole=False, columns=[described, described])
-    tell(page, kind="blobs", start=0, cells=[[0, 1, text, text]])
-    page.evaluate(CLICK)
-    tell(page, kind="cell", row=0, column=0, text=text, cut=True, src=text)
-    tell(page, kind="cell", row=0, column=1, text=text, cut=False, src=text)
-    tell(page, kind="busy", lane="page", text=text, share=0.5)
-    tell(page, kind="problem", lane="page", text=text)
-    check(page, text)
+    script = odps.table("media").explore().widget()._esm
+    for text in TEXTS.values():
+        page = view(script)
+        kinds = {"number": False, "blob": False, "nested": False}
+        named = {"name": text, "type": text, "comment": text, **kinds}
+        columns = [named, {**named, "blob": True}]
+        tell(page, kind="table", title=text, rows=2, all_columns=2, page_rows=100, columns=columns)
+        tell(
+            page,
+            [[text, [text]], ["reference", None]],
+            kind="page",
+            start=0,
+            count=2,
+            total=2,
+            conditions=[text],
+            search=text,
+            order=0,
+            descending=True,
+            note=text,
+            code=text,
+        )
+        described = {
+            "words": text,
+            "rows": 2,
+            "nulls": 1,
+            "distinct": 2,
+            "more_distinct": False,
+            "least": text,
+            "greatest": text,
+            "is_range": True,
+            "bars": [[text, 1], [text, 1]],
+        }
+        tell(page, kind="profile", label=text, whole=False, columns=[described, described])
+        tell(page, kind="blobs", start=0, cells=[[0, 1, text, text]])
+        page.evaluate(CLICK)
+        tell(page, kind="cell", row=0, column=0, text=text, cut=True, src=text)
+        tell(page, kind="cell", row=0, column=1, text=text, cut=False, src=text)
+        tell(page, kind="busy", lane="page", text=text, share=0.5)
+        tell(page, kind="problem", lane="page", text=text)
+    check(page)
 
 
 def test_a_gallery_shows_text_and_pictures_of_its_own(
-    view: Callable[..., Page], odps: Connection, text: str
+    view: Callable[..., Page], odps: Connection
 ) -> None:
-    page = view(Gallery(odps.table("media").blobs("content")).widget()._esm)
-    tell(
-        page,
-        kind="gallery", fresh=True, title=text, summary=text, view="grid", total=2, count=2,
-        note=text, menu=[[text, text]], chosen=text, search=text, order=text, descending=False,
-    )  # fmt: skip
-    told = {
-        "name": text, "words": text, "row": text, "kind": text, "verified": True,
-        "declared": text, "notes": [text], "failed": False,
-    }  # fmt: skip
-    rows = f"{text}\t{text}\n{text}"
-    tiles = [{"index": 0, "src": text, "text": text}, {"index": 1, "src": "", "text": rows}]
-    tell(page, kind="tiles", tiles=[{**told, **one} for one in tiles])
-    page.evaluate(CLICK)
-    for index in (0, 1):
-        tell(page, kind="large", tile={**told, **tiles[index], "player": text})
-    tell(page, kind="ask", text=text)
-    tell(page, kind="said", text=text)
-    tell(page, kind="busy", lane=text, text=text, share=None, stop=text)
-    tell(page, kind="problem", lane="save", text=text)
-    check(page, text)
+    script = Gallery(odps.table("media").blobs("content")).widget()._esm
+    for text in TEXTS.values():
+        page = view(script)
+        tell(
+            page,
+            kind="gallery", fresh=True, title=text, summary=text, view="grid", total=2, count=2,
+            note=text, menu=[[text, text]], chosen=text, search=text, order=text, descending=False,
+        )  # fmt: skip
+        told = {
+            "name": text, "words": text, "row": text, "kind": text, "verified": True,
+            "declared": text, "notes": [text], "failed": False,
+        }  # fmt: skip
+        rows = f"{text}\t{text}\n{text}"
+        tiles = [{"index": 0, "src": text, "text": text}, {"index": 1, "src": "", "text": rows}]
+        tell(page, kind="tiles", tiles=[{**told, **one} for one in tiles])
+        page.evaluate(CLICK)
+        for index in (0, 1):
+            tell(page, kind="large", tile={**told, **tiles[index], "player": text})
+        tell(page, kind="ask", text=text)
+        tell(page, kind="said", text=text)
+        tell(page, kind="busy", lane=text, text=text, share=None, stop=text)
+        tell(page, kind="problem", lane="save", text=text)
+    check(page)
 
 
 def test_a_file_picker_shows_names_of_files_and_errors_as_text(
-    view: Callable[..., Page], odps: Connection, text: str
+    view: Callable[..., Page], odps: Connection
 ) -> None:
-    picker = odps.upload("picked")
+    picker = odps.table("picked").upload()
     assert isinstance(picker, Uploader)
-    page = view(picker.widget()._esm, where=text, accept=text)
+    script = picker.widget()._esm
     picker.close()
-    tell(page, kind="ready", said=text)
-    file = {"name": text.replace("/", "_"), "mimeType": text, "buffer": b"12345"}
-    page.set_input_files("input[type=file]", [file, file])
-    page.get_by_role("button", name="Upload", exact=True).click()
-    tell(page, kind="busy", run=1, text=text, share=0.5, done=0, moving=[text, 3])
-    tell(page, kind="problem", run=1, state=text, lines=[text, text])
-    check(page, text)
+    for text in TEXTS.values():
+        page = view(script, where=text, accept=text)
+        tell(page, kind="ready", said=text)
+        file = {"name": text.replace("/", "_"), "mimeType": text, "buffer": b"12345"}
+        page.locator("input[type=file]").last.set_input_files([file, file])
+        page.get_by_role("button", name="Upload", exact=True).last.click()
+        tell(page, kind="busy", run=1, text=text, share=0.5, done=0, moving=[text, 3])
+        tell(page, kind="problem", run=1, state=text, lines=[text, text])
+    check(page)
 
 
-def test_a_sidebar_shows_names_types_and_comments_as_text(
-    browser: Browser, repo: Path, text: str
-) -> None:
+def test_a_sidebar_shows_names_types_and_comments_as_text(browser: Browser, repo: Path) -> None:
     page = browser.new_page()
     asked: list[str] = []
     static = repo / "labextensions" / "odps-nb" / "static"
     page.route("http://sidebar.invalid/**", lambda route: _serve(route, static))
     page.goto("http://sidebar.invalid/")
     page.on("request", lambda one: asked.append(one.url))
-    page.evaluate(TREE, text)
-    assert page.evaluate("() => document.querySelectorAll('.odpsNb-row').length") == 4
+    for number, text in enumerate(TEXTS.values(), 1):
+        page.evaluate(TREE, text)
+        rows = page.evaluate("() => document.querySelectorAll('.odpsNb-row').length")
+        assert rows == 4 * number
+        for _, _, line in page.evaluate("() => window.inserted"):
+            assert re.fullmatch(r"%odps read [\w.]+ -n 1000 -o df", line)
     assert page.evaluate(FOUND) == []
     assert page.evaluate("() => window.odpsNbProbe ?? null") is None
     assert [url for url in asked if not url.startswith("http://sidebar.invalid/")] == []
-    for _, _, line in page.evaluate("() => window.inserted"):
-        assert re.fullmatch(r"%odps read [\w.]+ -n 1000 -o df", line)
     page.close()
 
 

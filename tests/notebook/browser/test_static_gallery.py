@@ -11,11 +11,11 @@ import threading
 import pytest
 
 from fuzz import document_files, media_files
-from odps_nb.local.samples import documents
 from odps_nb.notebook.display.html import escape
 from odps_nb.notebook.gallery import page as gallery
 from odps_nb.notebook.preview import tile as preview
 from tests.support import previews
+from tests.support.samples import sample_file
 
 pytestmark = pytest.mark.browser
 
@@ -118,14 +118,8 @@ def visit(context, site):
 
 
 @pytest.fixture(scope="module")
-def grid(visit, samples):
-    """The gallery of all samples as it is shown at first."""
-    return visit(document(gallery.mimebundle(samples)["text/html"]))
-
-
-@pytest.fixture(scope="module")
 def drawn(visit, samples):
-    """The same with pages drawn."""
+    """The gallery of all samples with pages drawn."""
     return visit(document(gallery.mimebundle(samples, render=True)["text/html"]))
 
 
@@ -142,21 +136,21 @@ def probe(page):
 
 def test_control_the_hostile_page_acts_when_it_is_shown_without_care(visit):
     # without the redirect, which would leave the page before it can be asked
-    body = documents.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"")
+    body = sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"")
     page = visit(body)
     assert probe(page) in ("html script", "html parent", "html onerror")
     assert {"/beacon/script", "/beacon/image", "/beacon/style"} <= set(page.asked)
 
 
 def test_control_the_hostile_page_acts_in_a_frame_without_a_sandbox(visit):
-    source = escape(documents.HOSTILE_HTML.replace(b'http-equiv="refresh"', b"").decode())
+    source = escape(sample_file("you_have_won.html").replace(b'http-equiv="refresh"', b"").decode())
     page = visit(document(f'<iframe srcdoc="{source}"></iframe>'))
     assert probe(page) in ("html parent", "html onerror")
     assert "/beacon/script" in page.asked
 
 
 def test_control_the_hostile_svg_acts_when_it_is_shown_as_a_document(visit):
-    page = visit(documents.HOSTILE_SVG, "image/svg+xml")
+    page = visit(sample_file("script_inside.svg"), "image/svg+xml")
     assert probe(page) in ("svg script", "svg onload")
     assert "/beacon/svg-script" in page.asked
 
@@ -177,11 +171,9 @@ def assert_quiet(page, site):
     assert [url for url in page.left if not url.startswith("data:")] == [site.url]
 
 
-@pytest.mark.parametrize("shown", ["grid", "drawn"])
-def test_no_script_runs_and_no_request_leaves_a_gallery(request, site, samples, shown):
-    page = request.getfixturevalue(shown)
-    assert page.locator("figure").count() == len(samples)
-    assert_quiet(page, site)
+def test_no_script_runs_and_no_request_leaves_a_gallery(drawn, site, samples):
+    assert drawn.locator("figure").count() == len(samples)
+    assert_quiet(drawn, site)
 
 
 def test_no_script_runs_and_no_request_leaves_a_list(visit, site, samples):
@@ -225,8 +217,8 @@ def test_a_drawn_page_has_no_form_and_no_link(drawn, site):
     assert drawn.url == site.url
 
 
-def test_pictures_and_players_do_show_and_load(grid):
-    page = grid
+def test_pictures_and_players_do_show_and_load(drawn):
+    page = drawn
     broken = page.evaluate(
         "() => [...document.images].filter(i => !i.complete || !i.naturalWidth).map(i => i.alt)"
     )
@@ -258,8 +250,8 @@ def test_films_sound_and_papers_load_and_nothing_leaves(visit, site):
     page.close()
 
 
-def test_the_keyboard_reaches_every_tile_in_order(grid):
-    page = grid
+def test_the_keyboard_reaches_every_tile_in_order(drawn):
+    page = drawn
     labels = page.evaluate(
         "() => [...document.querySelectorAll('figure')].map(f => f.getAttribute('aria-label'))"
     )
@@ -278,12 +270,12 @@ def test_the_keyboard_reaches_every_tile_in_order(grid):
 
 
 @pytest.mark.parametrize(("paper", "ink"), [("#ffffff", "#212121"), ("#111111", "#e0e0e0")])
-def test_text_has_contrast_on_light_and_dark_paper(grid, paper, ink):
-    grid.evaluate(
+def test_text_has_contrast_on_light_and_dark_paper(drawn, paper, ink):
+    drawn.evaluate(
         "([paper, ink]) => Object.assign(document.body.style, {background: paper, color: ink})",
         [paper, ink],
     )
-    colours = grid.evaluate(
+    colours = drawn.evaluate(
         "() => [...new Set([...document.querySelectorAll('figcaption, figcaption *, pre, td, th')]"
         ".map(e => getComputedStyle(e).color))]"
     )

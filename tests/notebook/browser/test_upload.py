@@ -30,7 +30,10 @@ def names(odps: Connection) -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def page(lab_page: Page, jupyter: Jupyter, names: tuple[str, str]) -> Iterator[Page]:
-    cells = ["import odps_nb\nodps = odps_nb.connect()", *(f"odps.upload({n!r})" for n in names)]
+    cells = [
+        "import odps_nb\nodps = odps_nb.connect()",
+        *(f"odps.table({n!r}).upload()" for n in names),
+    ]
     cells += [
         "odps.table('media').blobs('content', limit=2)",
         "odps.table('media').explore(rows=3)",

@@ -76,7 +76,7 @@ def test_going_back_moves_no_row_before_the_page(view, recorder):
 def test_a_new_snapshot_forgets_where_pages_were(view, recorder):
     look(view, PAGES // 2)
     scan = view._pager._rows._chosen[1]
-    scan._session = replace(scan.session, session_id="0" * 32)  # no service knows it
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
     look(view, 3)
     look(view, PAGES - 1)
     assert view.renewals == 1
@@ -87,7 +87,7 @@ def test_the_filter_of_a_read_is_renewed_too(watched):
     rows = rows_of(watched.table("going_back").read(where=WHERE))
     view, scan = RowView(rows, page_rows=SIZE), rows._scan
     look(view, 4)
-    scan._session = replace(scan.session, session_id="0" * 32)
+    scan._session = replace(scan._opened(), session_id="0" * 32)
     look(view, 1)
     assert view.renewals == 1
     view.close()

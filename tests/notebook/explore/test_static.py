@@ -7,9 +7,11 @@ from html.parser import HTMLParser
 import pyarrow as pa
 import pytest
 
+from odps_nb.access.looking.browsing import rows_of
 from odps_nb.errors import ArgumentError, NotFoundError
 from odps_nb.notebook.explore import explorer as exploring
-from odps_nb.notebook.explore.static import HTML_BYTES, mimebundle
+from odps_nb.notebook.explore.static import HTML_BYTES, mimebundle, thumbnails
+from odps_nb.notebook.explore.view import RowView
 from tests.support.messages import Browser
 
 NASTY = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -99,6 +101,14 @@ def test_blobs_are_drawn_in_bounds(odps):
     assert 4 <= len(pictures) <= 6
     assert "✓ verified" in html
     assert len(html) < HTML_BYTES
+
+
+def test_blobs_below_the_rows_of_the_view_are_not_read(odps, new_name):
+    table = odps.create_table(new_name("sparse"), "id bigint, content blob")
+    table.write({"id": list(range(30)), "content": [None] * 29 + [b"late"]})
+    view = RowView(rows_of(table.read()))
+    assert view.page(0).count == 30
+    assert thumbnails(view, view.page(0)) == {}
 
 
 def test_a_wide_read_of_long_texts_stays_in_bounds(odps, new_name):

@@ -125,7 +125,7 @@ def test_an_expired_session_is_renewed_and_the_view_says_so(odps, written):
     view = RowView(rows)
     view.page(0)
     scan = rows._scan
-    scan._session = replace(scan.session, session_id="0" * 32)  # no service knows it
+    scan._session = replace(scan._opened(), session_id="0" * 32)  # no service knows it
     assert ids(view.page(100)) == list(range(100, 200))
     assert view.renewals == 1
     assert "newer snapshot" in view.note

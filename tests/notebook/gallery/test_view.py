@@ -17,12 +17,12 @@ from odps_nb.errors import (
     OdpsNbError,
     TransportError,
 )
-from odps_nb.local.samples import pictures
 from odps_nb.notebook.gallery import tiles
 from odps_nb.notebook.gallery.page import MAX_TILES, OUTPUT_BUDGET, drawn_pages, mimebundle
 from odps_nb.notebook.gallery.view import Gallery
 from tests.support.messages import Browser, came
 from tests.support.previews import Column
+from tests.support.samples import encode
 
 PICTURE = re.compile(r"data:image/(png|jpeg|webp|svg\+xml);base64,[A-Za-z0-9+/=]*")
 NASTY = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -140,7 +140,7 @@ def test_no_more_than_64_tiles_and_no_blob_beyond_is_opened():
 
 def test_the_output_stays_below_two_mebibytes_and_every_tile_keeps_its_caption():
     noise = np.random.default_rng(0).integers(0, 255, (336, 480, 3), np.uint8)
-    data = pictures.encode(Image.fromarray(noise), "PNG", compress_level=1)
+    data = encode(Image.fromarray(noise), "PNG", compress_level=1)
     column = Column(Value(data, "image/png", f"noise{n}.png") for n in range(64))
     html = mimebundle(column)["text/html"]
     assert len(html.encode()) <= OUTPUT_BUDGET == 2 * 1024 * 1024

@@ -22,7 +22,7 @@ def media(odps):
 @pytest.fixture
 def column(odps, media):
     """The blobs of a frame, whose index begins at 1 and has a gap where there is no blob."""
-    return odps.gallery(media, "content", caption="name")
+    return odps.blobs(media, "content", caption="name")
 
 
 @pytest.fixture

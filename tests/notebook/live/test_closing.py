@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 from ipywidgets.widgets import widget as registry
 
+from odps_nb import lifetime
 from odps_nb.access.connection import Connection
+from odps_nb.errors import ArgumentError
+from odps_nb.notebook.gallery.view import Gallery
 from odps_nb.notebook.progress.cards import CancelButton
+from tests.support.previews import Column
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def kernel(shell: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 VIEWS: dict[str, Callable[[Connection], Any]] = {
     "gallery": lambda odps: odps.table("media").blobs("content", limit=2),
     "explorer": lambda odps: odps.table("media").explore(rows=3),
-    "uploader": lambda odps: odps.upload("closing"),
+    "uploader": lambda odps: odps.table("closing").upload(),
 }
 
 
@@ -54,6 +58,14 @@ def test_a_column_of_blobs_is_displayed_again_after_it_was_closed(
         assert any("widget-view" in kind for one in shown for kind in one["data"])
         column.close()
     assert set(registry._instances) == before
+
+
+def test_a_view_that_is_refused_is_not_ended_at_exit() -> None:
+    """Its traceback may keep it, and the other views must be ended all the same."""
+    before = lifetime._ENDING.all()
+    with pytest.raises(ArgumentError) as refused:
+        Gallery(Column(), view="rows")  # type: ignore[arg-type]
+    assert lifetime._ENDING.all() == before, refused
 
 
 def test_a_button_takes_its_layout_and_style_with_it(kernel: Any) -> None:

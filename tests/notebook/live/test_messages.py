@@ -50,7 +50,7 @@ VIEWS: dict[str, tuple[Callable[[Connection], Any], dict[str, dict[str, Any]]]] 
         },
     ),
     "uploader": (
-        lambda odps: odps.upload("messages"),
+        lambda odps: odps.table("messages").upload(),
         {
             "upload": {"run": 1, "files": [FILE]},
             "piece": {"run": 1, "file": 0, "start": 0, "size": 3},

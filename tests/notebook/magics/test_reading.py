@@ -189,13 +189,13 @@ ORDERS = "select id, status from orders where ds = '2024-01-01'"
 )
 def test_sql_brings_only_as_many_rows_as_asked(ip, odps, kind, way, monkeypatch):
     asked = []
-    call = odps.storage.open
+    call = odps._storage.open
 
     def noting(request, *args, **more):
         asked.append(getattr(request, "count", None))
         return call(request, *args, **more)
 
-    monkeypatch.setattr(odps.storage, "open", noting)
+    monkeypatch.setattr(odps._storage, "open", noting)
     options = {"-n": "-n 5", "setting": "", "both": "-n 5", "bg": "-n 5 --bg"}[way]
     if way in ("setting", "both"):
         run(ip, f"%config OdpsMagics.limit = {5 if way == 'setting' else 7}")
@@ -242,7 +242,7 @@ def test_the_page_of_a_job_is_shown_where_the_service_has_one(ip, odps):
     context = ip.magics_manager.registry["OdpsMagics"].context
     run(ip, "%%odps sql\nselect 1 as one")
     assert ip.user_ns["shown"] == []  # the embedded service has no such pages
-    context._console = odps.storage, "https://console.example.com/cn-hangzhou"
+    context._console = odps._storage, "https://console.example.com/cn-hangzhou"
     run(ip, "%%odps sql\nselect 1 as one")
     (page,) = ip.user_ns["shown"]
     start = "job: https://console.example.com/cn-hangzhou/job-insights?h=http://127.0.0.1:"

@@ -8,7 +8,7 @@ from odps_nb.notebook.preview.tile import tile
 from tests.support.previews import Value
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def samples(sample_blobs):
     return {
         blob.file_name: Value(blob.data, blob.mime_type, blob.file_name)
@@ -17,7 +17,7 @@ def samples(sample_blobs):
     }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def drawn(samples):
     """Tiles of all samples by name, pages drawn, for each size; drawn once."""
     return cache(

@@ -11,16 +11,16 @@ import pytest
 import zstandard
 from PIL import Image
 
-from odps_nb.local.samples import pictures
 from odps_nb.notebook.preview.kind import HEAD, MIB
 from odps_nb.notebook.preview.parsers import arrow
 from odps_nb.notebook.preview.shared import GRID, LIST, SINGLE
 from odps_nb.notebook.preview.tile import TILE_BUDGET, tile
 from tests.support.previews import Seen, Value, seen
+from tests.support.samples import bomb, encode
 
 
 def png(size=(8, 6), mode="RGB"):
-    return pictures.encode(Image.new(mode, size, 1), "PNG")
+    return encode(Image.new(mode, size, 1), "PNG")
 
 
 def zstd_bomb():
@@ -55,7 +55,7 @@ def test_a_bomb_is_not_decoded(samples):
 
 
 def test_a_bomb_beyond_the_decoder_s_own_limit_is_not_decoded_either():
-    page = seen(pictures.bomb(20_000))
+    page = seen(bomb(20_000))
     assert "not decoded" in page.text
     assert "img" not in page.tags
 
@@ -66,11 +66,10 @@ def test_pixels_just_below_the_limit_are_decoded():
     assert "<img" in made.html
 
 
-@pytest.mark.parametrize("size", [GRID, LIST, SINGLE])
-def test_no_tile_is_larger_than_its_budget(drawn, size):
+def test_no_tile_is_larger_than_its_budget(drawn):
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (900, 1400, 3), np.uint8))
     large = [
-        Value(pictures.encode(noise, "PNG")),
+        Value(encode(noise, "PNG")),
         Value(b"RIFF\x00\x00\x00\x00WAVE" + bytes(400_000)),
         Value(b"RIFF\x00\x00\x00\x00WAVE" + bytes(3_000_000)),
         Value(("<svg >" + "<!-- -->" * 100_000).encode()),
@@ -78,8 +77,9 @@ def test_no_tile_is_larger_than_its_budget(drawn, size):
         Value((",".join(["&" * 70] * 300) + "\n").encode() * 40),
         Value(json.dumps({"<" * 100 + str(n): "&" * 500 for n in range(400)}).encode()),
     ]
-    for made in [*(tile(blob, size=size, render=True) for blob in large), *drawn(size).values()]:
-        assert len(made.html.encode()) <= TILE_BUDGET + 16 * 1024
+    made = [tile(blob, size=size, render=True) for size in (GRID, LIST, SINGLE) for blob in large]
+    for each in [*made, *drawn(SINGLE).values()]:
+        assert len(each.html.encode()) <= TILE_BUDGET + 16 * 1024
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 
 # all that are parsed by code that is not ours, and some that are not
 KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro NumPy ZIP gzip bzip2
-    xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF GeoJSON notebook
-    MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument FITS DICOM Markdown Python
+    xz zstd tar HTML PDF text WAV FLAC pickle safetensors ONNX glTF JSON notebook
+    MP4 QuickTime WebM Matroska AVI MP3 Ogg M4A Excel OpenDocument DICOM Markdown Python
     Word PowerPoint EPUB message PPM DDS PSD
     AMR AU AIFF AAC AC-3 WMA WMV MPEG-TS MPEG-PS FLV 3GP SQLite PLY STL OBJ"""
 
@@ -23,7 +23,7 @@ KINDS = """PNG JPEG GIF WebP BMP TIFF AVIF HEIC ICO SVG Parquet Arrow ORC Avro N
 def test_damaged_files_of_every_kind_become_tiles(repo):
     count = os.environ.get("ODPS_NB_EXPLORE")
     seed = 1 if count is None else random.randrange(1 << 30)
-    count = max(400, int(count or 0))
+    count = max(150, int(count or 0))
     script = repo / "fuzz" / "mutate_previews.py"
     command = [sys.executable, str(script), "--count", str(count), "--seed", str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -19,7 +19,6 @@ from PIL import Image
 
 from odps_nb.child_process import LENGTHS
 from odps_nb.errors import MissingDependencyError
-from odps_nb.local.samples import pictures
 from odps_nb.notebook.gallery.page import mimebundle
 from odps_nb.notebook.preview.parsers import picture
 from odps_nb.notebook.preview.shared import GRID
@@ -27,7 +26,8 @@ from odps_nb.notebook.preview.tile import tile
 from odps_nb.parsing import client, process
 from odps_nb.parsing.client import Parsed, Parser, ParserStoppedError
 from odps_nb.parsing.values import Limits, UnshowableError
-from tests.support.previews import Column
+from tests.support.previews import NASTY, Column, Seen
+from tests.support.samples import encode
 
 SIZE = {"size": {"layout": "tile", "width": 9, "height": 9, "rows": 3, "columns": 3, "lines": 3}}
 
@@ -49,7 +49,7 @@ class Value:
 
 
 def good():
-    return pictures.encode(Image.new("RGB", (8, 6), 1), "PNG")
+    return encode(Image.new("RGB", (8, 6), 1), "PNG")
 
 
 def wrong_offsets():
@@ -421,7 +421,6 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
             (tmp_path / f"{number:02}").write_bytes(blob.data)
     done = script(
         "import io, sys\nfrom pathlib import Path\n"
-        "from odps_nb.notebook.gallery.page import mimebundle\n"
         "from odps_nb.notebook.gallery.view import Gallery\n"
         "from odps_nb.notebook.preview import tile as preview\n"
         "class File(io.BytesIO): verified = True\n"
@@ -430,10 +429,9 @@ def test_the_kernel_loads_no_parser_whatever_it_draws(sample_blobs, tmp_path):
         " def __init__(self, data): self.data, self.size = data, len(data)\n"
         " def open(self): return File(self.data)\n"
         "class Column(list):\n    title = 't.c'\n    def caption(self, index): return 'blob'\n"
-        "    def glances(self, places, token): yield from (self[place] for place in places)\n"
+        "    def _glances(self, places, token): yield from (self[place] for place in places)\n"
         f"files = sorted(Path({str(tmp_path)!r}).iterdir())\n"
         "blobs = Column(Value(file.read_bytes()) for file in files)\n"
-        "mimebundle(blobs, view='list', render=True)\n"
         "Gallery(blobs).bundle()\n"
         "html = ''.join(preview.mimebundle(blob, render=True)['text/html'] for blob in blobs)\n"
         "assert html.count('<img') > 15 and html.count('<table') > 5\n"
@@ -476,6 +474,24 @@ def test_a_picture_that_came_back_as_something_else_is_not_shown(monkeypatch):
     made = tile(Value(good()), size=GRID)
     assert "<img" not in made.html
     assert "the parser returned no picture" in made.html
+
+
+def test_the_answer_of_the_parser_is_not_trusted(monkeypatch):
+    """Its texts are escaped, its types checked, and its length is bounded by that of the tile."""
+    good = {"facts": [NASTY], "heading": [NASTY], "head": [NASTY], "rows": [[NASTY]], "lines": []}
+
+    def answered(**found):
+        answer = Parsed(found={**good, "note": NASTY, **found}, data=b"")
+        monkeypatch.setattr("odps_nb.notebook.preview.parsing.parse", lambda *a, **k: answer)
+        return tile(Value(b"SQLite format 3\0"), size=GRID)
+
+    assert {"script", "img"}.isdisjoint(Seen(answered().html).tags)
+    assert answered().html.count("alert(2)") >= 4
+    for wrong in ({name: [1]} for name in good if name != "lines"):
+        assert "(invalid answer)" in answered(**wrong).notes[0], wrong
+    assert "(invalid answer)" in answered(head=[], lines=[1]).notes[0]
+    for much in ({"rows": [["x" * 99]] * 6_000}, {"facts": ["x" * 99] * 10_000}):
+        assert "too large to show" in answered(**much).notes[0]
 
 
 def test_the_process_loads_parsers_and_nothing_else_of_the_notebook():
@@ -534,7 +550,7 @@ def test_a_new_parser_is_one_file_among_the_parsers(tmp_path, monkeypatch):
 
 def test_pictures_of_a_page_are_counted_whatever_their_format():
     for name in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF"):
-        data = pictures.encode(Image.new("RGB", (8, 6), 1), name)
+        data = encode(Image.new("RGB", (8, 6), 1), name)
         assert picture.pixels(data) == 48
     for data in (b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"\x00\x00\x01\x00", b""):
         with pytest.raises(OSError, match="cannot identify"):

@@ -59,7 +59,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def picker(odps: Connection, new_name: Name, temporary: Path) -> Iterator[Uploader]:
-    made = odps.upload(new_name("picked"))
+    made = odps.table(new_name("picked")).upload()
     assert isinstance(made, Uploader)
     yield made
     made.close()
@@ -103,7 +103,7 @@ def test_an_error_is_reported_in_words_and_the_next_upload_is_free_of_it(
     assert again.upload()["kind"] == "done"
     assert picker.error is None
     wrong = odps.create_table(picker._table.name.table + "_wrong", "id bigint")
-    other = odps.upload(wrong.name)
+    other = odps.table(wrong.name).upload()
     said = Browser(other, FILES).upload()
     assert "no BLOB column" in said["lines"][0]
     other.close()

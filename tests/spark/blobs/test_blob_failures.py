@@ -11,6 +11,7 @@ import pytest
 
 import odps_nb
 import odps_nb.spark
+from odps_nb import ClientOptions
 from odps_nb.errors import (
     ArgumentError,
     ConfigError,
@@ -59,7 +60,7 @@ def _task(odps: Connection, **more: Any) -> BlobTask:
     added = pa.schema([("size", pa.int64())])
     last = [pa.field(more["error_column"], pa.string())] if "error_column" in more else []
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="pic",
         fn=_size,
@@ -115,13 +116,13 @@ def test_unknown_blobs_cost_the_others_of_their_request_one_more_at_most(
     odps: Connection, references: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[int] = []
-    opened = odps.storage.__class__.open
+    opened = odps._storage.__class__.open
 
     def counting(self: Any, request: Any, **more: Any) -> Any:
         sent.append(len(set(request.references)))
         return opened(self, request, **more)
 
-    monkeypatch.setattr(odps.storage.__class__, "open", counting)
+    monkeypatch.setattr(odps._storage.__class__, "open", counting)
     monkeypatch.setattr(blob_tasks, "REFERENCES_PER_REQUEST", 64)
     good = [references[0], references[3], references[5]]
     rows = _run(_task(odps, goes_on=True), [UNKNOWN, UNKNOWN + "0A==", *good])
@@ -137,13 +138,13 @@ def test_retries_are_bounded_and_a_service_that_fails_ends_the_task(
     slow.table("retried").write(pa.table({"pic": [b"one", b"two"]}), progress=False)
     tokens = slow.table("retried").read(progress=False).to_arrow().column("pic").to_pylist()
     misbehave(slow, {"action": "BlobRead", "fault": "status", "status": 503, "times": 0})
-    for retries in (0, 2):
-        before = sum(struck(slow))
-        with pytest.raises(ServerFaultError, match="waiting for row 0 · reference"):
-            _run(_task(slow, goes_on=True, retries=retries), tokens)
-        assert sum(struck(slow)) - before == 1 + retries
+    patient = odps_nb.connect(slow.profile, client_options=ClientOptions(retries=2))
+    with pytest.raises(ServerFaultError, match="waiting for row 0 · reference"):
+        _run(_task(patient, goes_on=True), tokens)
+    assert sum(struck(slow)) == 3
     misbehave(slow, {"action": "BlobRead", "fault": "status", "status": 503, "times": 2})
-    assert [row["size"] for row in _run(_task(slow, retries=2), tokens)] == [3, 3]
+    assert [row["size"] for row in _run(_task(patient), tokens)] == [3, 3]
+    patient.close()
 
 
 def test_failures_are_reported_while_the_task_continues(
@@ -173,9 +174,7 @@ def _pythons(frame: DataFrame) -> int:
 def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
     odps: Connection, failing: DataFrame
 ) -> None:
-    made = odps_nb.spark.blob_map(
-        failing, "pic", _size, "size long", on_error="why", retries=1, odps=odps
-    )
+    made = odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long", on_error="why")
     assert made.columns == ["id", "pic", "size", "why"]
     assert _pythons(made) == 1
     rows = sorted(made.collect())
@@ -184,7 +183,7 @@ def test_errors_of_tasks_are_a_column_and_one_python_reads_and_computes(
         *("", "ValueError", "ConversionError", "", "ValueError", "")
     ]
     again = odps_nb.spark.blob_map(
-        made, "pic", lambda blob: {"name": blob.file_name}, "name string", odps=odps
+        made, odps, "pic", lambda blob: {"name": blob.file_name}, "name string"
     )
     assert _pythons(again) == 1
     rows = sorted(again.collect())
@@ -197,7 +196,7 @@ def test_what_spark_makes_in_between_is_a_python_of_its_own(
 ) -> None:
     def sizes(frame: DataFrame) -> DataFrame:
         return odps_nb.spark.blob_map(
-            frame, "pic", lambda blob: {"size": len(blob.data)}, "size long", odps=odps
+            frame, odps, "pic", lambda blob: {"size": len(blob.data)}, "size long"
         )
 
     assert _pythons(sizes(failing.filter("id > 2"))) == 2
@@ -215,15 +214,15 @@ def test_an_error_of_a_task_names_its_row(
     spark: SparkSession, odps: Connection, references: list[str]
 ) -> None:
     failing = odps_nb.spark.read(spark, odps, "failing", splits=1)
-    made = odps_nb.spark.blob_map(failing, "pic", _size, "size long", odps=odps)
+    made = odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long")
     with pytest.raises(Exception, match="no use for b'bad one'") as caught:
         made.collect()
     named = f"row 1 of partition 0 · reference '{references[1]}' · file 'bad one.txt' · request id"
     assert named in str(caught.value)
     unknown = failing.selectExpr(f"'{UNKNOWN}' as pic").limit(1)
-    made = odps_nb.spark.with_blobs(unknown, "pic", on_error="null", odps=odps)
+    made = odps_nb.spark.with_blobs(unknown, odps, "pic", on_error="null")
     assert [row.blob for row in made.collect()] == [None]
-    made = odps_nb.spark.with_blobs(unknown, "pic", odps=odps)
+    made = odps_nb.spark.with_blobs(unknown, odps, "pic")
     with pytest.raises(Exception, match="does not know the blob") as caught:
         made.collect()
     assert isinstance(from_spark(caught.value), NotFoundError)
@@ -238,7 +237,7 @@ def test_an_error_of_the_read_is_reported_once(
     request.addfinalizer(lambda: (misbehave(slow), slow.drop_table("broken")))
     slow.table("broken").write(pa.table({"id": [1], "pic": [b"x"]}), progress=False)
     frame = odps_nb.spark.read(spark, slow, "broken")
-    made = odps_nb.spark.blob_map(frame, "pic", _size, "size long", odps=slow)
+    made = odps_nb.spark.blob_map(frame, slow, "pic", _size, "size long")
     misbehave(slow, {"action": "TableRead", "fault": "expire", "times": 0})
     with pytest.raises(Exception, match="read the table again") as caught:
         made.collect()
@@ -253,12 +252,11 @@ def test_an_error_of_the_read_is_reported_once(
 def test_arguments_are_checked_before_a_task_runs(odps: Connection, failing: DataFrame) -> None:
     for argument, values in {
         "on_error": ("", None, "ID", "size"),
-        "retries": (-1, 101, 1.5, True),
     }.items():
         for value in values:
             more: dict[str, Any] = {argument: value}
             with pytest.raises(ArgumentError) as caught:
-                odps_nb.spark.blob_map(failing, "pic", _size, "size long", odps=odps, **more)
+                odps_nb.spark.blob_map(failing, odps, "pic", _size, "size long", **more)
             assert caught.value.argument == argument, value
 
 
@@ -272,6 +270,6 @@ def test_the_example_of_the_readme_needs_no_environment(
     exec(example, names)
     assert names["sizes"].first().bytes > 0
     with pytest.raises(ConfigError, match="no connection was passed") as caught:
-        odps_nb.spark.blob_map(names["media"], "content", _size, "bytes long")
+        odps_nb.spark.blob_map(names["media"], None, "content", _size, "bytes long")
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("pass the connection: odps=odps")
+    assert caught.value.hint.startswith("pass the connection")

@@ -42,14 +42,14 @@ def test_digests_equal_those_of_the_blobs_and_nulls_are_kept(
     odps: Connection, media: DataFrame
 ) -> None:
     mapped = odps_nb.spark.blob_map(
-        media, "content", _digest, "digest string, size bigint, mime string", odps=odps
+        media, odps, "content", _digest, "digest string, size bigint, mime string"
     )
     assert mapped.columns == [*media.columns, "digest", "size", "mime"]
     rows = mapped.collect()
     assert len(rows) == odps.table("media").read().row_count
     references = [row.content for row in rows if row.content is not None]
     assert len(references) < len(rows)
-    records = iter(odps.blobs(references))
+    records = iter(odps.blobs(references).fetch())
     for row in rows:
         if row.content is None:
             assert (row.digest, row.size, row.mime) == (None, None, None)
@@ -64,7 +64,7 @@ def test_what_a_function_does_wrong_is_said_without_java(
     odps: Connection, media: DataFrame
 ) -> None:
     mapped = odps_nb.spark.blob_map(
-        media, "content", lambda record: {"sise": 1}, "size bigint", odps=odps
+        media, odps, "content", lambda record: {"sise": 1}, "size bigint"
     )
     with pytest.raises(Exception, match="'sise', which is not a column") as caught:
         mapped.limit(1).collect()
@@ -74,7 +74,7 @@ def test_what_a_function_does_wrong_is_said_without_java(
 
 def _task(odps: Connection, fn: Callable[[Any], Any], added: pa.Schema) -> BlobTask:
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="content",
         fn=fn,
@@ -144,9 +144,9 @@ def test_columns_are_checked_before_a_task_runs(odps: Connection, media: DataFra
         ("content", "ID bigint", "has a column 'ID' already"),
     ):
         with pytest.raises(ArgumentError, match=told):
-            odps_nb.spark.blob_map(media, column, _digest, schema, odps=odps)
+            odps_nb.spark.blob_map(media, odps, column, _digest, schema)
     with pytest.raises(ConversionError, match="holds no blob references"):
-        odps_nb.spark.blob_map(media, "id", _digest, "size bigint", odps=odps)
+        odps_nb.spark.blob_map(media, odps, "id", _digest, "size bigint")
 
 
 @pytest.mark.spark
@@ -154,11 +154,11 @@ def test_without_a_connection_the_environment_says_where_the_blobs_are(
     odps: Connection, media: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ConfigError, match="endpoint"):
-        odps_nb.spark.blob_map(media, "content", _digest, "size bigint")
+        odps_nb.spark.blob_map(media, None, "content", _digest, "size bigint")
     for key, value in odps.profile.as_options().items():
         monkeypatch.setenv(f"ODPS_{key.upper()}", value)
     mapped = odps_nb.spark.blob_map(
-        media.limit(1), "content", lambda record: {"size": len(record.data)}, "size bigint"
+        media.limit(1), None, "content", lambda record: {"size": len(record.data)}, "size bigint"
     )
     assert mapped.collect()[0].size > 0
 
@@ -174,10 +174,10 @@ def test_many_blobs_come_in_requests_of_bounded_size(
     assert odps_nb.spark.write(contents, odps, name).blobs == 300
     rows = odps_nb.spark.blob_map(
         odps_nb.spark.read(spark, odps, name),
+        odps,
         "pic",
         lambda record: {"copy": record.data},  # every row of an answer in its own place
         "copy binary",
-        odps=odps,
     ).collect()
     assert sorted((row.id, bytes(row.copy)) for row in rows) == [
         (n, str(n).encode() * 100) for n in range(300)

@@ -102,7 +102,7 @@ def _check(odps: Connection, name: str, files: DataFrame) -> None:
 
 
 def _pipeline(files: DataFrame, odps: Connection) -> DataFrame:
-    made = odps_nb.spark.blob_map(files, "content", _look, SCHEMA, odps=odps)
+    made = odps_nb.spark.blob_map(files, odps, "content", _look, SCHEMA)
     return made.withColumnRenamed("content", "original").drop("declared")
 
 
@@ -137,7 +137,7 @@ def test_a_task_that_fails_amid_its_blobs_stores_no_row_twice(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blob_tasks, "ROWS_PER_BATCH", 1)  # rows before it are at the writer's
-        made = odps_nb.spark.blob_map(files, "content", look, SCHEMA, odps=odps)
+        made = odps_nb.spark.blob_map(files, odps, "content", look, SCHEMA)
         made = made.withColumnRenamed("content", "original").drop("declared")
         receipt = odps_nb.spark.write(made, odps, name)
     assert len(list(tmp_path.iterdir())) == 1
@@ -181,7 +181,7 @@ def test_a_blob_of_100_mb_goes_through_a_pipeline(
     def double(record: Any) -> Any:
         return {"copy": record.data.upper(), "size": len(record.data)}
 
-    made = odps_nb.spark.blob_map(rows, "content", double, "copy binary, size bigint", odps=odps)
+    made = odps_nb.spark.blob_map(rows, odps, "content", double, "copy binary, size bigint")
     receipt = odps_nb.spark.write(made.selectExpr("id", "copy content"), odps, second)
     assert receipt.blob_bytes == LARGE
     (token,) = odps.table(second).read().to_arrow().column("content").to_pylist()
@@ -234,12 +234,12 @@ def _work(job: dict[str, Any], tokens: list[str]) -> None:
         {"id": pa.array(range(len(tokens))), "content": pa.array(tokens)}
     )
     with odps_nb.connect(**job["profile"]) as odps:
-        profile = TaskProfile.of(odps.storage)
+        profile = TaskProfile.of(odps._storage)
         if job["work"] == "copy":
             target, _ = write_target(
-                odps.storage, odps.profile.table(job["table"]), None, overwrite=False
+                odps._storage, odps.profile.table(job["table"]), None, overwrite=False
             )
-            with open_write_session(odps.storage, target.table) as session:
+            with open_write_session(odps._storage, target.table) as session:
                 task = WriteTask(profile=profile, session=session.ref, target=target)
                 assert write_partition(task, [batch], "0") is not None
             return

@@ -35,11 +35,11 @@ def media(spark: SparkSession, odps: Connection) -> DataFrame:
 def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
     odps: Connection, media: DataFrame
 ) -> None:
-    whole = odps_nb.spark.with_blobs(media, "content", column="file", odps=odps)
+    whole = odps_nb.spark.with_blobs(media, odps, "content", column="file")
     assert whole.columns == [*media.columns, "file"]
     rows = whole.collect()
     assert len(rows) == odps.table("media").read().row_count
-    records = iter(odps.blobs([row.content for row in rows if row.content is not None]))
+    records = iter(odps.blobs([row.content for row in rows if row.content is not None]).fetch())
     for row in rows:
         if row.content is None:
             assert row.file is None
@@ -54,7 +54,7 @@ def test_blobs_come_whole_with_type_and_name_and_nulls_stay(
 @pytest.mark.spark
 def test_a_single_row_has_its_type_and_name_too(odps: Connection, media: DataFrame) -> None:
     one = media.filter("name = 'waves.jpg'")
-    row = odps_nb.spark.with_blobs(one, "content", odps=odps).first()
+    row = odps_nb.spark.with_blobs(one, odps, "content").first()
     assert row is not None
     assert (row.blob.mime_type, row.blob.file_name) == ("image/jpeg", "waves.jpg")
 
@@ -65,7 +65,7 @@ def test_the_column_is_what_a_write_takes(
 ) -> None:
     name = new_name("copied")
     odps.create_table(name, "id bigint, content blob")
-    whole = odps_nb.spark.with_blobs(media.limit(5).drop("name"), "content", odps=odps)
+    whole = odps_nb.spark.with_blobs(media.limit(5).drop("name"), odps, "content")
     odps_nb.spark.write(whole.selectExpr("id", "blob as content"), odps, name)
     copies = odps.table(name).read().to_arrow().sort_by("id").to_pylist()
     firsts = {row.id: odps.blob(row.content) for row in media.collect() if row.content}
@@ -80,7 +80,7 @@ def test_the_column_is_what_a_write_takes(
 def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
     odps: Connection, media: DataFrame
 ) -> None:
-    whole = odps_nb.spark.with_blobs(media, "content", max_blob_bytes=1000, odps=odps)
+    whole = odps_nb.spark.with_blobs(media, odps, "content", max_blob_bytes=1000)
     with pytest.raises(Exception, match=r"more than max_blob_bytes=1\.0 kB") as caught:
         whole.collect()
     error = from_spark(caught.value)
@@ -94,13 +94,13 @@ def test_a_blob_that_is_too_large_is_refused_and_blob_map_is_named(
 def test_arguments_are_checked_before_a_task_runs(odps: Connection, media: DataFrame) -> None:
     for size in (0, 256_000_001):
         with pytest.raises(ArgumentError, match="max_blob_bytes is") as caught:
-            odps_nb.spark.with_blobs(media, "content", max_blob_bytes=size, odps=odps)
+            odps_nb.spark.with_blobs(media, odps, "content", max_blob_bytes=size)
         assert caught.value.argument == "max_blob_bytes"
     with pytest.raises(ArgumentError, match="has a column 'name' already") as caught:
-        odps_nb.spark.with_blobs(media, "content", column="name", odps=odps)
+        odps_nb.spark.with_blobs(media, odps, "content", column="name")
     assert caught.value.argument == "column"
     with pytest.raises(ConversionError, match="holds no blob references"):
-        odps_nb.spark.with_blobs(media, "id", odps=odps)
+        odps_nb.spark.with_blobs(media, odps, "id")
 
 
 # -- what a task fetches and holds --------------------------------------------------------------
@@ -132,7 +132,7 @@ def _task(
 ) -> BlobTask:
     added = pa.schema([("size", kind or pa.int64())])
     return BlobTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         column=0,
         name="content",
         fn=fn,

@@ -1,14 +1,19 @@
-"""Arguments in each other's place are named, and the right order is said."""
+"""One order of arguments, equal options of all reads, and errors that name what is misplaced."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import odps_nb.spark
+from odps_nb.access.reading.planning import ReadOptions
+from odps_nb.access.table import Table
 from odps_nb.errors import ArgumentError
+from odps_nb.spark.source.options import ReadSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,9 +36,35 @@ WRONG: dict[str, tuple[str, Call]] = {
     ),
     "a connection for a query": ("query", lambda s, c: odps_nb.spark.sql(s, "select 1", c)),
     "a connection for a DataFrame": ("df", lambda s, c: odps_nb.spark.write(c, s.range(1), "t")),
+    "a connection for a DataFrame with blobs": (
+        "df",
+        lambda s, c: odps_nb.spark.with_blobs(c, s.range(1), "content"),
+    ),
     "a session for a DataFrame": ("df", lambda s, c: odps_nb.spark.write(s, c, "t")),
     "a connection for a master": ("master", lambda _, c: odps_nb.spark.session(c)),
 }
+
+
+def test_the_connection_is_the_second_argument_everywhere() -> None:
+    for name in odps_nb.spark.__all__:
+        function = getattr(odps_nb.spark, name)
+        names = list(signature(function).parameters) if callable(function) else []
+        if "odps" in names and len(names) > 1:
+            assert names[0] in ("spark", "df"), name
+            assert names[1] == "odps", name
+
+
+def test_every_way_to_read_takes_the_options_of_a_read() -> None:
+    options = {one.name for one in dataclasses.fields(ReadOptions)}
+    assert options <= set(signature(Table.read).parameters)
+    of_spark = set(signature(odps_nb.spark.read).parameters)
+    assert of_spark - {"spark", "odps", "table", "progress"} == options - {"timestamp_unit"}
+    given = {"endpoint": "http://127.0.0.1", "access_id": "a", "access_key": "b"}
+    given |= {"project": "p", "table": "t"}
+    texts = {"changes": "true", "char_padding": "true", "limit": "3", "partitions": "ds=1"}
+    for name in sorted(of_spark & options - {"params", "compression", "text"}):
+        read = ReadSettings.of({**given, name: texts.get(name, "7")}).options
+        assert getattr(read, name) != getattr(ReadOptions(), name), name
 
 
 @pytest.mark.parametrize(("argument", "call"), WRONG.values(), ids=WRONG)

@@ -135,6 +135,7 @@ def test_an_active_session_is_reused_untouched(spark: SparkSession) -> None:
     assert dict(spark.sparkContext.getConf().getAll()) == before
 
 
+@pytest.mark.nightly  # a daemon of its own imports everything; only speed depends on it
 @pytest.mark.spark
 def test_a_worker_starts_with_all_that_a_task_of_ours_imports(
     spark: SparkSession,

@@ -111,7 +111,7 @@ def test_a_task_that_fails_and_is_tried_again_is_not_counted_twice(
     assert len(listener.trackers) == 1
 
 
-@pytest.mark.parametrize("action", ["limit", "head"])
+@pytest.mark.parametrize("action", ["limit", pytest.param("head", marks=pytest.mark.nightly)])
 def test_a_task_that_is_not_read_to_its_end_counts_nothing(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener, action: str
 ) -> None:
@@ -146,9 +146,10 @@ def test_a_job_that_fails_ends_its_run_as_failed(
 def test_retries_and_resumes_are_reported(
     spark: SparkSession, slow: Connection, numbers: str, listener: Listener
 ) -> None:
-    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    scan = slow.table(numbers).read(splits=1)
+    frame = scan.to_spark(spark, progress=listener)
     # Of this session only: tasks of a job that failed in the test before may still be reading.
-    session = odps_nb.spark.facts(frame).session_id
+    session = scan.session_id
     misbehave(
         slow,
         {"action": "TableRead", "session": session, "fault": "close"},
@@ -171,7 +172,7 @@ def test_blobs_and_writes_are_reported(
 ) -> None:
     media = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"], progress=silent)
     sizes = odps_nb.spark.blob_map(
-        media, "content", lambda blob: (len(blob.data),), "size int", odps=odps, progress=listener
+        media, odps, "content", lambda blob: (len(blob.data),), "size int", progress=listener
     )
     found = [row.size for row in sizes.collect() if row.size is not None]
     end = listener.wait_end()
@@ -229,6 +230,22 @@ def test_an_interrupted_cell_cancels_its_actions_also_those_that_have_no_card_ye
     with pytest.raises(Exception, match="cancel"):  # when its first task has finished
         unseen.result()
     assert len(stoppable.trackers) == 1
+
+
+def test_an_interrupted_cell_leaves_the_actions_of_other_cells_alone(
+    spark: SparkSession, slow: Connection, numbers: str, listener: Listener, gate: Path
+) -> None:
+    frame = odps_nb.spark.read(spark, slow, numbers, splits=1, progress=listener)
+    later = gated(frame, gate).repartition(1)  # a stage of its own, and a job with AQE
+    action = Action(frame.repartition(1).union(later).count)
+    listener.wait_until(lambda snapshot: snapshot.rows == ROWS)
+    runs = runs_of(spark.sparkContext)
+    assert spark.sparkContext.statusTracker().getActiveJobsIds()
+    runs.settle()  # the cell of the action ends, and the next one is interrupted
+    runs.settle(KeyboardInterrupt())
+    gate.touch()
+    assert action.result() == 2 * ROWS
+    assert listener.wait_end().phase is Phase.DONE
 
 
 def test_an_interrupt_in_a_watched_action_cancels_it(
@@ -331,11 +348,10 @@ def test_a_connection_that_cancels_stops_what_spark_runs_for_it(
 
 
 def test_silence_counts_nothing(spark: SparkSession, slow: Connection, numbers: str) -> None:
+    for progress in (silent, False, None):  # a test is no terminal
+        assert actions.counter_of(spark, _activity(), progress) is None
     frame = odps_nb.spark.read(spark, slow, numbers, splits=2, progress=silent)
-    by_default = odps_nb.spark.read(spark, slow, numbers, splits=2)  # a test is no terminal
-    for one in (frame, by_default):
-        assert actions.counter_of(spark, _activity(), False) is None
-        assert one.filter("true").count() == ROWS
+    assert frame.filter("true").count() == ROWS
     assert runs_of(spark.sparkContext)._running == []
 
 

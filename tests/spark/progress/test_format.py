@@ -84,6 +84,7 @@ def test_retries_of_a_loaded_table_are_reported(
     assert end.events
 
 
+@pytest.mark.nightly  # a cancel is that of any action, see test_actions.py
 def test_a_cancelled_read_of_a_loaded_table_ends_the_job(
     registered: SparkSession, numbers: str, listener: Listener, gate: Path
 ) -> None:
@@ -150,13 +151,10 @@ def test_a_save_whose_tasks_fail_is_a_write_that_failed(
     assert slow.table(name).read().row_count == 0
 
 
-def test_silence_shows_nothing(
-    registered: SparkSession, slow: Connection, numbers: str, listener: Listener
-) -> None:
-    odps_nb.spark.register(registered, slow, progress=silent)
-    assert registered.read.format("odps").load(numbers).count() == ROWS
-    assert runs_of(registered.sparkContext)._running == []
-    assert listener.trackers == []
+def test_silence_shows_nothing(spark: SparkSession, numbers: str, slow: Connection) -> None:
+    assert source_counter(spark, silent) is None
+    reader = _connected(slow.profile, None)({"table": numbers}).reader(spark.range(0).schema)
+    assert b"accumulator" not in pickle.dumps(reader)
 
 
 def test_streams_count_nothing(

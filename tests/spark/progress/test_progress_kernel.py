@@ -12,7 +12,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from odps_nb.local.server.launch import LocalService, start
+from odps_nb.local.server.launch import LocalService
 
 # Two kernels, each with a Spark of its own; in make test, test_actions.py interrupts an action.
 pytestmark = [pytest.mark.spark, pytest.mark.kernel, pytest.mark.nightly]
@@ -110,20 +110,19 @@ def test_no_secret_is_saved(book: nbformat.NotebookNode, service: LocalService) 
 
 
 @pytest.fixture(scope="module")
-def kernel(_private_home: None) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
-    with start() as service:
-        manager = KernelManager(kernel_name="python3")
-        manager.start_kernel(env=environment(service))
-        client = manager.client()
-        client.start_channels()
-        try:
-            client.wait_for_ready(timeout=60)
-            yield manager, client
-            run((manager, client), STOP)
-        finally:
-            client.stop_channels()
-            manager.shutdown_kernel(now=True)
-            manager.cleanup_resources()
+def kernel(service: LocalService) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(env=environment(service))
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=60)
+        yield manager, client
+        run((manager, client), STOP)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
 
 
 def run(

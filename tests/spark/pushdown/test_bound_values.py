@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from odps_nb.access.connection import Connection
 from odps_nb.access.table import Table
 from odps_nb.client.auth.profile import Profile
 from odps_nb.errors import ArgumentError
-from tests.support.bound_values import CASES, COLUMNS, rows
+from tests.support.bound_values import CASES, COLUMNS, Case, rows
 
 pytestmark = pytest.mark.spark
 # Spark cuts what is finer than a microsecond, so some values are equal there.
@@ -43,13 +43,40 @@ def ask(few_tasks, odps, table):
     few_tasks.conf.set("spark.sql.session.timeZone", before)
 
 
-@pytest.mark.parametrize("case", IN_SPARK, ids=str)
+def sampled(cases: list[Case], kind: Callable[[Case], object]) -> list[object]:
+    """Return the cases; all but the first of each kind run at night."""
+    seen: set[object] = set()
+    marked = []
+    for case in cases:
+        marks = [pytest.mark.nightly] if kind(case) in seen else []
+        seen.add(kind(case))
+        marked.append(pytest.param(case, marks=marks, id=str(case)))
+    return marked
+
+
+def test_every_value_means_its_row_to_spark(few_tasks, odps, table):
+    conditions = (case.where("=")[0].replace(":x", f":x{n}") for n, case in enumerate(IN_SPARK))
+    told = ", ".join(f"({condition}) as c{n}" for n, condition in enumerate(conditions))
+    params = {f"x{n}": case.value for n, case in enumerate(IN_SPARK)}
+    query = f"select id, {told} from bound_in_spark order by id"
+    found = odps_nb.spark.sql(few_tasks, odps, query, params=params).collect()
+    for n, case in enumerate(IN_SPARK):
+        assert [row.id for row in found if row[f"c{n}"]] == case.where("=")[1], case
+
+
+@pytest.mark.parametrize("case", sampled(IN_SPARK, lambda case: case.column))
 def test_a_value_finds_its_row(ask, case):
     condition, found = case.where("=")
     assert ask(condition, x=case.value) == found
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c not in IN_SPARK], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    sampled(
+        [case for case in CASES if case not in IN_SPARK],
+        lambda case: (case.column, type(case.value), case.finer_than_spark),
+    ),
+)
 def test_a_time_finds_its_microsecond_and_is_never_cut_in_silence(ask, case):
     microseconds = rows()[case.column].cast("int64").to_numpy() // 1000
     found = np.flatnonzero(microseconds == microseconds[case.row]).tolist()

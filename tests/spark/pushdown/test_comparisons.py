@@ -281,14 +281,29 @@ def test_what_may_change_or_needs_other_rows_is_not_computed(where: str) -> None
     assert computed(f"select id from t where {where}") == []
 
 
-def test_the_nullable_side_of_a_join_is_not_chosen_by_computed_conditions() -> None:
-    joined = "select u.id from u left join t on u.id = t.id where coalesce(t.ds, 'x') = 'x'"
+@pytest.mark.parametrize(
+    ("where", "chooses"),
+    [
+        ("coalesce(t.ds, 'x') = 'x'", False),
+        ("t.ds <=> 20240101", False),
+        ("t.ds = 20240101 or t.ds is null", False),
+        ("t.ds = 20240101", True),
+        ("-1 < t.ds", True),
+        ("not (t.ds in (20240101, 20240102))", True),
+        ("t.ds between 20240101 and 20240131", True),
+    ],
+)
+def test_the_nullable_side_of_a_join_is_chosen_only_by_conditions_that_no_null_satisfies(
+    where: str, *, chooses: bool
+) -> None:
+    joined = f"select u.id from u left join t on u.id = t.id where {where}"
     query = dataclasses.replace(parse_query(joined), zone="UTC")
     tables = {
         ref: (TableName(project="p", table=ref.alias), SCHEMAS[ref.alias])
         for ref in query.references
     }
-    assert [one.partition_conditions for one in plan_reads(query, tables).values()] == [(), ()]
+    of_u, of_t = plan_reads(query, tables).values()
+    assert (of_u.partition_conditions, len(of_t.partition_conditions)) == ((), int(chooses))
 
 
 def test_answers_choose_partitions_and_the_clock_is_written_into_the_query() -> None:

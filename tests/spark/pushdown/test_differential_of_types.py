@@ -222,6 +222,23 @@ def test_less_is_read_and_said(few_tasks: SparkSession, odps: Connection, served
     assert [len(read.partitions or ()) for read in plan.reads] == [1, 0]
 
 
+@pytest.mark.parametrize(("ansi", "kept"), [("false", 1), ("true", None)])
+def test_a_number_beside_a_text_partition_prunes_unless_spark_refuses_it(
+    few_tasks: SparkSession, odps: Connection, served: object, ansi: str, kept: int | None
+) -> None:
+    few_tasks.conf.set("spark.sql.ansi.enabled", ansi)  # where it is on, 'day' is an error
+    try:
+        text = "select id from m1 where ds = 20240101"
+        (read,) = odps_nb.spark.explain_sql(few_tasks, odps, text).reads
+        (joined, _) = odps_nb.spark.explain_sql(
+            few_tasks, odps, "select 1 from m1 right join m2 on true where m1.ds = 20240101"
+        ).reads
+    finally:
+        few_tasks.conf.unset("spark.sql.ansi.enabled")
+    for one in (read, joined):
+        assert (one.known_partitions, one.partitions and len(one.partitions)) == (4, kept)
+
+
 def test_a_plan_in_another_zone_is_not_run(
     few_tasks: SparkSession, odps: Connection, served: object
 ) -> None:

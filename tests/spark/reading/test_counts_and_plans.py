@@ -106,20 +106,17 @@ def test_a_count_of_the_whole_read_is_known_and_any_other_is_counted(
 def test_a_plan_names_what_is_read_and_no_key(
     few: SparkSession, odps: Connection, shop: str
 ) -> None:
-    frame = odps_nb.spark.read(
-        few,
-        odps,
-        shop,
+    scan = odps.table(shop).read(
         columns=["id", "ds"],
         partitions=["ds=2024-01-01", "ds=2024-01-02"],
         where="id > :least",
         params={"least": 3},
         limit=9,
     )
-    told = explained(frame)
+    told = explained(scan.to_spark(few))
     assert (
         f"odps local.{shop} [2 of 11 columns; ds=2024-01-01 or ds=2024-01-02; where id > 3; "
-        f"limit 9; session {odps_nb.spark.facts(frame).session_id}]"
+        f"limit 9; session {scan.session_id}]"
     ) in told
     for secret in (odps.profile.access_key, odps.profile.access_id):
         assert str(secret) not in told
@@ -135,7 +132,7 @@ def test_a_plan_names_what_is_read_and_no_key(
 
 def test_a_name_in_a_plan_is_one_bounded_line(odps: Connection, shop: str) -> None:
     scan = odps.table(shop).read(where="kind in ('" + "x" * 5000 + "',\n\n'\x1b[31m')")
-    name = read_name(scan.session, scan.plan)
+    name = read_name(scan._opened(), scan._plan)
     assert len(name) < 500
     assert "\n" not in name
     assert "\x1b" not in name

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from pyarrow.fs import FSSpecHandler, PyFileSystem, S3FileSystem
 
-from odps_nb.client.write.session import commit_write, open_write_session, open_write_stream
+from odps_nb.client.write.session import commit_write, open_write_session
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ConfigError
 from odps_nb.spark.source.commit_log import CommitLog, Intent
 from odps_nb.spark.source.stream_writer import commit_batch
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from odps_nb.access.connection import Connection
     from odps_nb.access.table import Table
-    from odps_nb.client.write.session import WriteSessionRef
+    from odps_nb.client.write.operations import WriteSessionRef
 
 Store = tuple["FileSystem", str, str]
 """A file system, a folder in it, and how Spark would name that folder."""
@@ -78,8 +79,8 @@ def plan(store: Store, *batches: int) -> None:
 
 
 def wrote(odps: Connection, table: Table, ids: list[int]) -> tuple[WriteSessionRef, Written]:
-    session = open_write_session(odps.storage, table.name).ref
-    with open_write_stream(odps.storage, session, "0") as stream:
+    session = open_write_session(odps._storage, table.name).ref
+    with WriteStream(odps._storage, session, "0").start() as stream:
         stream.write([pa.record_batch({"id": pa.array(ids, pa.int64())})])
     return session, Written(stream=stream.close())
 
@@ -92,14 +93,14 @@ def check_store(store: Store, odps: Connection, table: Table) -> None:
     first, written = wrote(odps, table, [1, 2])
     pair = (written.stream.stream_id, written.stream.version)
     log.note(0, Intent(table=str(table.name), session=first.session_id, streams=(pair,)))
-    commit_write(odps.storage, first, [pair])
+    commit_write(odps._storage, first, [pair])
     again, written = wrote(odps, table, [1, 2])
     assert not log.is_done(0)
-    commit_batch(odps.storage, CommitLog(store[2]), 0, again, [written])
+    commit_batch(odps._storage, CommitLog(store[2]), 0, again, [written])
     assert log.is_done(0)
     # and what comes next is added
     session, written = wrote(odps, table, [3])
-    commit_batch(odps.storage, log, 1, session, [written])
+    commit_batch(odps._storage, log, 1, session, [written])
     assert sorted(table.read().to_arrow()["id"].to_pylist()) == [1, 2, 3]
     for batch in (150, 300):
         log.note(batch, Intent(table="t", session="s", streams=()))

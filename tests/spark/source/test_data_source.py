@@ -14,9 +14,10 @@ from pyspark.sql.datasource import DataSourceReader
 import odps_nb.spark
 from odps_nb import ClientOptions
 from odps_nb.access.partitions import PartitionRange
-from odps_nb.client.write.session import commit_write, open_write_stream
+from odps_nb.client.write.session import commit_write
+from odps_nb.client.write.stream import WriteStream
 from odps_nb.errors import ArgumentError, ConfigError, ConflictError, NotFoundError
-from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter, SourceOptions
+from odps_nb.spark.source.data_source import OdpsDataSource, OdpsReader, OdpsWriter
 from odps_nb.spark.source.options import ReadSettings, WriteSettings
 from odps_nb.spark.tasks.errors import from_spark
 from odps_nb.spark.tasks.types import spark_schema
@@ -160,7 +161,7 @@ def test_an_unknown_table_or_option_is_one_clear_error_without_java(
 def _writer(profile: Profile, odps: Connection, name: str) -> OdpsWriter:
     odps.create_table(name, "id bigint")
     settings = WriteSettings.of({**profile.as_options(), "table": name})
-    return OdpsWriter(settings, spark_schema(odps.table(name).schema), "append")
+    return OdpsWriter(settings, spark_schema(odps.table(name).schema), overwrite=False)
 
 
 def _batch() -> pa.RecordBatch:
@@ -173,7 +174,7 @@ def test_a_commit_takes_the_streams_of_the_messages_only(
     name = new_name("commit")
     writer = _writer(profile, odps, name)
     message = writer.write(iter([_batch()]))
-    with open_write_stream(odps.storage, writer.session, "someone-else") as stream:
+    with WriteStream(odps._storage, writer.session, "someone-else").start() as stream:
         stream.write([_batch()])
     writer.commit([message, writer.write(iter([]))])
     writer.commit([message])  # a commit that is asked for twice is the same commit
@@ -199,7 +200,7 @@ def test_an_abort_after_a_commit_that_raised_destroys_nothing(
     writer = _writer(profile, odps, name)
     message = writer.write(iter([_batch()]))
     writer.abort([message])  # Spark does this when commit raised, whatever became of it
-    commit_write(odps.storage, writer.session, [message.written.stream])
+    commit_write(odps._storage, writer.session, [message.written.stream])
     assert odps.table(name).read().row_count == 10
 
 
@@ -208,7 +209,6 @@ def test_an_abort_after_a_commit_that_raised_destroys_nothing(
 
 def test_options_carry_the_keys_and_show_none(profile: Profile) -> None:
     given = odps_nb.spark.options(profile)
-    assert isinstance(given, SourceOptions)
     assert given["access_key"] == profile.access_key
     assert str(profile.access_key) not in repr(given) + str(given)
     assert ReadSettings.of({**given, "table": "orders"}).profile == profile

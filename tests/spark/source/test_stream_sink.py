@@ -211,7 +211,7 @@ def test_micro_batches_without_rows_make_no_version(query: Query, table: Table) 
     messages = query.write([], [])
     query.commit(messages, 0)
     assert query.log.find(0) is None
-    assert table.read().session.latest_version == 0
+    assert table.read().latest_version == 0
 
 
 def test_complete_mode_replaces_the_table_even_by_nothing(query: Query, table: Table) -> None:

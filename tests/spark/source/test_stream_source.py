@@ -156,14 +156,12 @@ def test_spark_before_4_2_passes_no_offset(table: Table, follow: Open) -> None:
     assert rows(restarted, later, restarted.latestOffset()) == [5]
 
 
-def test_a_batch_is_at_most_some_versions_or_rows(table: Table, follow: Open) -> None:
+def test_a_batch_is_at_most_some_versions(table: Table, follow: Open) -> None:
     limits = pytest.importorskip("pyspark.sql.streaming.datasource")  # PySpark 4.2
     for number in range(3, 7):
         add(table, *[number] * 2)
     for option, batches in (
         ({"max_versions_per_trigger": 2}, [2, 4, 6]),
-        ({"max_rows_per_trigger": 5}, [3, 5, 6]),  # 2 + 1 + 2 rows, then 2 + 2, then 2
-        ({"max_rows_per_trigger": 1}, [1, 2, 3, 4, 5, 6]),  # a version is never cut
         ({}, [6]),
     ):
         reader = follow(starting_version=0, **option)
@@ -249,7 +247,8 @@ def test_the_service_is_asked_once_in_a_while(odps: Connection, table: Table) ->
         ("limit", "3", "no option 'limit'"),
         ("starting_version", "2024-01-01", "is no version"),
         ("starting_version", "-3", "is no version"),
-        ("max_rows_per_trigger", "0", "at least 1"),
+        ("max_versions_per_trigger", "0", "at least 1"),
+        ("max_rows_per_trigger", "5", "no option 'max_rows_per_trigger'"),
         ("skip_overwrites", "yes", "neither true nor false"),
         ("poll_seconds", "nan", "no number of seconds"),
     ],
@@ -262,19 +261,12 @@ def test_options_that_cannot_be_right_are_refused(
     assert option in str(caught.value)
 
 
-def test_limits_that_contradict_each_other_are_refused(follow: Open) -> None:
-    with pytest.raises(ConfigError, match="do not go together"):
-        follow(max_rows_per_trigger=1, max_versions_per_trigger=1)
-    with pytest.raises(ConfigError, match="what a filter leaves is not counted"):
-        follow(max_rows_per_trigger=1, where="id > 1")
-
-
 def test_limits_are_refused_where_spark_has_none(
     follow: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(DataSourceStreamReader, "getDefaultReadLimit", raising=False)
     with pytest.raises(ConfigError, match="cannot limit what a micro-batch reads") as caught:
-        follow(max_rows_per_trigger=1)
+        follow(max_versions_per_trigger=1)
     assert "4.2" in str(caught.value)
 
 

@@ -19,7 +19,7 @@ TASKS = 12
 
 
 def test_tasks_of_one_worker_share_a_client(spark: SparkSession, odps: Connection) -> None:
-    profile = TaskProfile.of(odps.storage)
+    profile = TaskProfile.of(odps._storage)
 
     def work(_: Iterator[int]) -> Iterator[tuple[int, int]]:
         with profile.open() as storage:
@@ -37,7 +37,7 @@ def test_tasks_of_one_worker_share_a_client(spark: SparkSession, odps: Connectio
 def test_a_client_is_closed_after_an_error_and_for_another_profile(
     spark: SparkSession, odps: Connection
 ) -> None:
-    profile = TaskProfile.of(odps.storage)
+    profile = TaskProfile.of(odps._storage)
     other = TaskProfile((*profile.settings, ("timezone", "Asia/Shanghai")))
 
     def work(_: Iterator[int]) -> Iterator[bool]:
@@ -59,6 +59,6 @@ def test_a_client_is_closed_after_an_error_and_for_another_profile(
 
 
 def test_without_a_task_the_client_is_closed(odps: Connection) -> None:
-    with TaskProfile.of(odps.storage).open() as storage:
+    with TaskProfile.of(odps._storage).open() as storage:
         assert not storage._closed
     assert storage._closed

@@ -67,9 +67,9 @@ def named(
 
 
 def test_a_pickled_task_holds_no_key(odps: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_keys = pickle.dumps(TaskProfile.of(odps.storage))
+    with_keys = pickle.dumps(TaskProfile.of(odps._storage))
     monkeypatch.setenv("ODPS_NB_SPARK_KEYS", "executor")
-    task = TaskProfile.of(odps.storage)
+    task = TaskProfile.of(odps._storage)
     for secret in (odps.profile.access_id, odps.profile.access_key):
         assert str(secret).encode() in with_keys
         assert str(secret).encode() not in pickle.dumps(task)
@@ -77,7 +77,7 @@ def test_a_pickled_task_holds_no_key(odps: Connection, monkeypatch: pytest.Monke
         monkeypatch.setenv(f"ODPS_ACCESS_{name}", str(value))
     found = pickle.loads(pickle.dumps(task)).profile
     assert (found.access_key, found.endpoint) == (odps.profile.access_key, odps.profile.endpoint)
-    assert found.tunnel_endpoint == odps.storage.tunnel_endpoint
+    assert found.tunnel_endpoint == odps._storage.tunnel_endpoint
 
 
 @pytest.mark.spark

@@ -56,7 +56,7 @@ def test_no_key_or_token_is_in_a_plan_a_setting_the_event_log_or_the_ui(
 
     frame = odps_nb.spark.read(spark, odps, "media", columns=["id", "content"])
     sizes = odps_nb.spark.blob_map(
-        frame, "content", lambda record: (len(record.data),), "size bigint", odps=odps
+        frame, odps, "content", lambda record: (len(record.data),), "size bigint"
     )
     loaded = spark.read.format("odps").options(**given).option("table", "media").load()
     plans = [explained(one) for one in (frame, sizes, loaded, loaded.filter("id = 1"))]

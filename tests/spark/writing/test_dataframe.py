@@ -24,21 +24,6 @@ if TYPE_CHECKING:
 Names = Callable[[str], str]
 
 
-@pytest.mark.spark
-def test_year_month_intervals_are_written_as_months(
-    spark: SparkSession, odps: Connection, new_name: Names
-) -> None:
-    name = new_name("months")
-    odps.create_table(name, "`row` bigint, w interval_year_month")
-    frame = spark.sql(
-        "select 0L row, interval '1-2' year to month w union all select 1L, null "
-        "union all select 2L, interval '-1-2' year to month"
-    )
-    odps_nb.spark.write(frame, odps, name)
-    rows = odps.table(name).read().to_arrow().sort_by("row").to_pylist()
-    assert [row["w"] for row in rows] == [14, None, -14]
-
-
 # -- what Spark does with tasks -----------------------------------------------------------------
 
 
@@ -102,7 +87,7 @@ def test_a_job_that_fails_leaves_nothing(
 
 
 def _task(odps: Connection, name: str) -> tuple[Any, WriteTask]:
-    storage = odps.storage
+    storage = odps._storage
     target, _ = write_target(storage, odps.profile.table(name), None, overwrite=False)
     session = open_write_session(storage, target.table)
     profile = TaskProfile.of(storage)
@@ -118,7 +103,7 @@ def test_what_another_attempt_wrote_is_in_no_commit(odps: Connection, new_name: 
     loser = write_partition(task, [batch], "000000-8")
     assert winner is not None
     assert loser is not None
-    commit_write(odps.storage, session.ref, [winner.stream])
+    commit_write(odps._storage, session.ref, [winner.stream])
     assert _ids(odps, name) == list(range(10))
 
 
@@ -131,7 +116,7 @@ def test_an_attempt_that_comes_after_the_commit_changes_nothing(
     batch = pa.RecordBatch.from_pydict({"id": pa.array(range(10), pa.int64())})
     written = write_partition(task, [batch], "000000-7")
     assert written is not None
-    commit_write(odps.storage, session.ref, [written.stream])
+    commit_write(odps._storage, session.ref, [written.stream])
     with pytest.raises(Exception, match="stream 000000-8"):
         write_partition(task, [batch], "000000-8")
     assert _ids(odps, name) == list(range(10))

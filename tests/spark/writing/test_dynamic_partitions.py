@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 import odps_nb.spark
-from odps_nb.client.write.session import StreamReceipt, open_write_session
+from odps_nb.client.write.operations import StreamReceipt
+from odps_nb.client.write.session import open_write_session
 from odps_nb.errors import ArgumentError
 from odps_nb.spark.tasks.credentials import TaskProfile
 from odps_nb.spark.tasks.errors import from_spark
-from odps_nb.spark.writing import commit
 from odps_nb.spark.writing import dataframe as writer
-from odps_nb.spark.writing.commit import check_written
+from odps_nb.spark.writing import task as writing_task
 from odps_nb.spark.writing.dataframe import write_target
-from odps_nb.spark.writing.task import WriteTask, Written, write_partition
+from odps_nb.spark.writing.task import WriteTask, Written, check_written, write_partition
 from odps_nb.terms import SessionStatus, TableName
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _rows(odps: Connection, name: str) -> int:
 def test_each_task_gets_whole_partitions_in_order(
     spark: SparkSession, odps: Connection, by_day: str
 ) -> None:
-    target, _ = write_target(odps.storage, odps.profile.table(by_day), None, overwrite=False)
+    target, _ = write_target(odps._storage, odps.profile.table(by_day), None, overwrite=False)
     arranged = writer._arranged(_days(spark, 1000, 20), target)
     seen = arranged.selectExpr("spark_partition_id() task", "ds", "hour").collect()
     tasks: dict[tuple[str, int], set[int]] = {}
@@ -112,10 +112,10 @@ def test_partitions_of_all_tasks_count_together(
 
 
 def test_a_task_stops_at_the_first_partition_too_many(odps: Connection, by_day: str) -> None:
-    target, _ = write_target(odps.storage, odps.profile.table(by_day), "ds=x", overwrite=False)
-    session = open_write_session(odps.storage, target.table, partition=target.fixed)
+    target, _ = write_target(odps._storage, odps.profile.table(by_day), "ds=x", overwrite=False)
+    session = open_write_session(odps._storage, target.table, partition=target.fixed)
     task = WriteTask(
-        profile=TaskProfile.of(odps.storage),
+        profile=TaskProfile.of(odps._storage),
         session=session.ref,
         target=target,
         max_partitions=3,
@@ -151,7 +151,7 @@ def test_more_tasks_than_a_session_takes_streams_are_brought_down(
 def test_too_many_streams_are_never_committed(
     spark: SparkSession, odps: Connection, by_day: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commit, "MAX_STREAMS", 2)
+    monkeypatch.setattr(writing_task, "MAX_STREAMS", 2)
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     try:
         with pytest.raises(ArgumentError, match=r"3 tasks wrote into .* takes 2 streams"):
@@ -183,7 +183,7 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
 ) -> None:
     from pyspark.sql.types import LongType, StringType, StructType
 
-    from odps_nb.client.write.session import open_write_stream
+    from odps_nb.client.write.stream import WriteStream
     from odps_nb.spark.source.data_source import OdpsWriter, _Message
     from odps_nb.spark.source.options import WriteSettings
     from odps_nb.wire.calls import GetWriteSession
@@ -192,15 +192,16 @@ def test_a_session_that_is_refused_by_the_data_source_is_aborted(
         {**odps_nb.spark.options(odps), "table": by_day, "max_partitions": "1"}
     )
     schema = StructType().add("id", LongType()).add("ds", StringType()).add("hour", LongType())
-    made = OdpsWriter(settings, schema, "append")
-    streams = [open_write_stream(odps.storage, made.session, str(n)).close() for n in range(2)]
+    made = OdpsWriter(settings, schema, overwrite=False)
+    opened = [WriteStream(odps._storage, made.session, str(n)) for n in range(2)]
+    streams = [stream.start().close() for stream in opened]
     messages = [
         _Message(Written(stream=stream, partitions=(f"ds={n}",)))
         for n, stream in enumerate(streams)
     ]
     with pytest.raises(ArgumentError, match="more than 1 partitions"):
         made.commit(messages)
-    state = odps.storage.call(
+    state = odps._storage.call(
         GetWriteSession(table=made.session.table, session_id=made.session.session_id)
     )
     assert state.status not in (SessionStatus.NORMAL.value, SessionStatus.COMMITTED.value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import odps_nb.spark
 from odps_nb.errors import ArgumentError, ConversionError
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ def test_frames_are_upserted_and_their_keys_deleted(spark: SparkSession, table: 
     first = table.upsert(numbers)
     assert (first.rows, first.verb) == (100, "upserted")
     assert len(rows(table)) == 100
-    before = table.read().session.latest_version
+    before = table.read().latest_version
     gone = table.delete(numbers.where("id >= 4"))
     assert (gone.rows, gone.verb) == (96, "deleted")
-    assert table.read().session.latest_version == before + 1
+    assert table.read().latest_version == before + 1
     table.delete(spark.range(2), partition="ds=odd")  # 0 is in another partition
     mixed = spark.sql(
         "select 2L id, 'new' v, 'w' w, false gone union all select 0L, null, '', true"
@@ -60,11 +61,24 @@ def test_rows_of_one_key_are_written_by_one_task(spark: SparkSession, table: Tab
     assert all(int(str(row[1])) % 5 == row[0] for row in found)
 
 
-def test_tasks_read_what_versions_changed(spark: SparkSession, table: Table) -> None:
+def test_tasks_read_what_versions_changed(
+    spark: SparkSession, odps: Connection, table: Table
+) -> None:
     table.upsert(spark.range(0, 10).selectExpr("id", "'a' v", "'w' w"), partition="ds=x")
     table.delete([3], partition="ds=x")
-    frame = table.read(["id", "ds"], since=2, changes=True).to_spark(spark)
-    assert [row.asDict() for row in frame.collect()] == [{"id": 3, "ds": "x", "_change": "delete"}]
+    odps_nb.spark.register(spark, odps)
+    name, columns, changes = str(table.name), ["id", "ds"], {"since": 2, "changes": True}
+    source = spark.read.format("odps").options(columns="id, ds", **changes)
+    for frame in (
+        table.read(columns, **changes).to_spark(spark),
+        odps_nb.spark.read(spark, odps, name, columns=columns, **changes),
+        source.load(name),
+    ):
+        changed = [row.asDict() for row in frame.collect()]
+        assert changed == [{"id": 3, "ds": "x", "_change": "delete"}]
+    assert source.option("until", 2).load(name).collect() == []
+    with pytest.raises(Exception, match="neither a version nor a time"):
+        source.option("until", "soon").load(name).collect()
     everything = table.read(since=0, changes=True).to_spark(spark)
     assert everything.columns == ["id", "v", "w", "ds", "_change"]
     assert everything.where("_change = 'insert'").count() == 10

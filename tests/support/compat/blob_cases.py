@@ -22,8 +22,8 @@ from odps.maxstorage.io.blob_reader import BlobStreamReader as PyodpsReader
 from odps_nb.errors import (
     ChecksumError,
     FramingError,
-    LimitExceededError,
     OdpsNbError,
+    OversizeError,
     TruncatedError,
 )
 from odps_nb.stream_io import BlobDataIterator, BlobStreamReader
@@ -189,7 +189,7 @@ def faults(noticed: type[BaseException]) -> Iterator[Case]:
         what = ("header", "data", "footer")[place]
         yield Case(f"a negative {what} length", blocks(parts), 2, FramingError, noticed)
     absurd = pack("<q", 1 << 40) + bytes(100)
-    yield Case("a header of a terabyte", blocks(absurd), 2, LimitExceededError, noticed)
+    yield Case("a header of a terabyte", blocks(absurd), 2, OversizeError, noticed)
 
 
 def codings(name: str, encoding: str, noticed: type[BaseException]) -> Iterator[Case]:

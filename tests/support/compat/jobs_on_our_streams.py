@@ -12,6 +12,8 @@ from typing import Any
 from odps_nb import stream_io
 from tests.support.compat import older_jobs
 
+VERSION = "3"
+"""Of the API. The streams are the same in each; ``test_older_storage_api.py`` drives both."""
 SAME = ["StreamReader", "BlobStreamWriter", "BlobStreamReader", "ArrowReader", "ArrowWriter"]
 
 
@@ -41,4 +43,4 @@ def put_ours() -> None:
 
 
 if __name__ == "__main__":
-    older_jobs.main(*sys.argv[1:], prepare=put_ours)
+    older_jobs.main(*sys.argv[1:], prepare=put_ours, versions=VERSION)

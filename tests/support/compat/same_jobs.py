@@ -14,19 +14,14 @@ import pyarrow as pa
 from odps import ODPS
 from odps.maxstorage import MaxStorageClient
 from odps.maxstorage.models.enums import SplitMode as TheirSplitMode
-from odps.maxstorage.models.enums import WriteMode as TheirWriteMode
 from odps.maxstorage.options import BlobWriteItem, SplitOptions
 
 from odps_nb.client.auth.profile import Profile
 from odps_nb.client.blob.many import iter_blobs
 from odps_nb.client.calls.storage import StorageClient
-from odps_nb.client.read.plan import DEFAULT_BATCH_ROWS
+from odps_nb.client.read.plan import DEFAULT_BATCH_ROWS, ReadPlan
 from odps_nb.client.read.preview import fetch_preview
-from odps_nb.client.read.session import (
-    DEFAULT_SPLIT_ROWS,
-    ReadPlan,
-    open_read_session,
-)
+from odps_nb.client.read.session import DEFAULT_SPLIT_ROWS, open_read_session
 from odps_nb.client.read.sizes import DEFAULT_BATCH_BYTES
 from odps_nb.client.read.splits import iter_split
 from odps_nb.client.write.session import open_write_session
@@ -39,12 +34,9 @@ from odps_nb.terms import (
     IndexSplit,
     PartitionSpec,
     TableName,
-    WriteMode,
 )
 from odps_nb.wire.calls import (
     AbortWriteSession,
-    CommitBlocks,
-    CreateBlockSession,
     CreateInstanceReadSession,
     CreateReadSession,
     CreateWriteSession,
@@ -57,7 +49,6 @@ from odps_nb.wire.calls import (
     Preview,
     ReadInstance,
     ReadRows,
-    WriteBlock,
 )
 from odps_nb.wire.control import BLOB_TABLE_PROPERTIES, BLOB_TABLE_SETTINGS
 from odps_nb.wire.type_text import parse_columns
@@ -327,46 +318,6 @@ def our_lookup(place: Place) -> object:
     return stream.row_offset
 
 
-def their_blocks(place: Place) -> object:
-    session = place.theirs.create_table_write_session(
-        place.plain, write_mode=TheirWriteMode.BATCH_COMPATIBLE
-    )
-    writer = session.open_block_writer(0, 0)
-    for batch in ROWS.to_batches():
-        writer.write_batch(batch)
-    return session.commit(block_results=[writer.commit()])
-
-
-def our_blocks(place: Place) -> object:
-    table = place.name(place.plain)
-    created = place.storage.call(CreateBlockSession(table=table))
-    where: dict[str, Any] = {"table": table, "session_id": created.session_id}
-    route = {"route_token": created.route_token}
-    stream = place.storage.call(
-        CreateWriteStream(
-            **where,
-            **route,
-            stream_id="block-0-attempt-0",
-            write_mode=WriteMode.BATCH_COMPATIBLE,
-        )
-    )
-    block = WriteBlock(
-        **where,
-        route_token=stream.route_token,
-        block_number=0,
-        attempt_number=0,
-        quota_token=stream.quota_token or "",
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, ROWS.schema) as writer:
-        writer.write_table(ROWS)
-    with place.storage.upload(block) as upload:
-        upload.write(sink.getvalue())
-        answer = upload.finish()
-    commit = CommitBlocks(**where, **route, commit_messages=(answer.commit_message,))
-    return place.storage.call(commit)
-
-
 def their_abort(place: Place) -> object:
     return place.theirs.create_table_write_session(place.plain).abort()
 
@@ -496,7 +447,6 @@ JOBS = (
     Job(name="preview", theirs=their_preview, ours=our_preview),
     Job(name="write, exactly once, overwrite", theirs=their_write, ours=our_write),
     Job(name="write session and stream looked up", theirs=their_lookup, ours=our_lookup),
-    Job(name="write in blocks (BatchCompatible)", theirs=their_blocks, ours=our_blocks),
     Job(name="abort", theirs=their_abort, ours=our_abort),
     Job(name="one blob up", theirs=their_single_blob, ours=our_single_blob, only=UPLOAD),
     blob_batch_job("three blobs up", (None, None, None)),

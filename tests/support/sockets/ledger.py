@@ -16,10 +16,10 @@ from odps_nb.wire.calls import (
     WriteSessionAnswer,
     WriteSessionStateAnswer,
     WriteStreamAnswer,
-    content_coding,
     decode_request,
     encode_error_json,
 )
+from odps_nb.wire.calls.core import content_coding
 from odps_nb.wire.codings import decoder
 from odps_nb.wire.frames import BlobData, BlobEnd, BlobStart, FrameDecoder
 from odps_nb.wire.schema_json import WriteSchema

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 
 from odps_nb.terms import Compression
-from odps_nb.wire.blocks import encode_blocks
+from odps_nb.wire.blocks import BLOCK_SIZE, STORED_SIZE, encode_blocks
 from odps_nb.wire.codings import HTTP_NAMES, encoder
 from odps_nb.wire.frames import FrameHeader, encode_frame
 
@@ -61,6 +61,13 @@ KINDS: dict[str, Callable[[bytes], object]] = {
 def pattern(size: int, seed: int = 31) -> bytes:
     """Return bytes that do not repeat from block to block."""
     return bytes((index * seed + index // 251) % 256 for index in range(size))
+
+
+def some_of(size: int) -> list[int]:
+    """Return places in a body: all near its ends and the first block's, and some of the others."""
+    edges = (0, 50, 100, BLOCK_SIZE, STORED_SIZE, size)
+    near = {at for edge in edges for at in range(edge - 60, edge + 60)}
+    return sorted(at for at in {*near, *range(0, size, 31)} if 0 <= at < size)
 
 
 def framed(blobs: list[bytes]) -> bytes:

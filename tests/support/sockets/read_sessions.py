@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from odps_nb.client.read.splits import ReadSession, plan_ranges
+from odps_nb.client.read.plan import ReadSession
+from odps_nb.client.read.session import plan_ranges
 from odps_nb.terms import IndexSplit, SplitMode
 from odps_nb.wire.calls import ReadRows, ReadSessionAnswer
 from tests.support.sockets.scripted import SCHEMA, TABLE, cut, ipc, numbers

@@ -50,8 +50,5 @@ def only(text: str) -> str:
 
 
 ALL = A.names
-KNOWN = [
-    PartitionSpec.of(f"ds={day},hour={hour}")
-    for day in ("20240101", "20240102", "20240103")
-    for hour in (1, 22)
-]
+DAYS = ("20240101", "20240102", "20240103")
+KNOWN = [PartitionSpec.of(f"ds={day},hour={hour}") for day in DAYS for hour in (1, 22)]

@@ -126,12 +126,12 @@ def wait_for_connections(service: LocalService, told: Callable[[int], bool]) -> 
 def misbehave(odps: Connection, *rules: Mapping[str, object]) -> None:
     """Let a service misbehave by these rules only."""
     body = json.dumps({"rules": rules}).encode()
-    odps.storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
+    odps._storage.rest(WireRequest(method="PUT", path="/misbehaviour", body=body))
 
 
 def struck(odps: Connection) -> list[int]:
     """How often each of these rules was followed."""
-    _, body = odps.storage.rest(WireRequest(method="GET", path="/misbehaviour"))
+    _, body = odps._storage.rest(WireRequest(method="GET", path="/misbehaviour"))
     return [rule["struck"] for rule in json.loads(body)["rules"]]
 
 

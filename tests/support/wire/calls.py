@@ -19,17 +19,13 @@ from odps_nb.terms import (
     TimeUnit,
 )
 from odps_nb.wire.calls import (
-    JSON_TYPE,
     AbortWriteSession,
     CloseWriteStream,
-    CommitBlocks,
     CommitWriteSession,
-    CreateBlockSession,
     CreateInstanceReadSession,
     CreateReadSession,
     CreateWriteSession,
     CreateWriteStream,
-    GetBlockSession,
     GetInstanceReadSession,
     GetReadSession,
     GetWriteSchema,
@@ -43,9 +39,9 @@ from odps_nb.wire.calls import (
     WireRequest,
     WriteBlob,
     WriteBlobBatch,
-    WriteBlock,
     WriteRows,
 )
+from odps_nb.wire.calls.core import JSON_TYPE
 
 TABLE = TableName(project="p1", table="t")
 REF = BlobReference("/wByZWYw")
@@ -130,7 +126,6 @@ REQUEST_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
         "table": table_names,
         "partition": specs,
         "overwrite": st.booleans(),
-        "flags": st.just((("quota_name", "q"),)) | st.just(()),
     },
     GetWriteSession: {"table": table_names, "session_id": words},
     CommitWriteSession: {
@@ -173,22 +168,6 @@ REQUEST_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
         "enable_limit": st.booleans(),
         "compression": compressions,
     },
-    CreateBlockSession: {
-        "table": table_names,
-        "partition": specs,
-        "overwrite": st.booleans(),
-        "dynamic_partition_limit": st.integers(-1, 10),
-        "max_field_size": counts,
-        "enhance_write_check": st.booleans(),
-    },
-    GetBlockSession: session,
-    WriteBlock: {
-        **session,
-        "block_number": counts,
-        "attempt_number": counts,
-        "quota_token": words,
-    },
-    CommitBlocks: {**session, "commit_messages": word_lists},
 }
 
 

@@ -15,17 +15,13 @@ from odps_nb.terms import SessionStatus, SplitMode
 from odps_nb.wire.calls import (
     REQUESTS,
     AbortWriteSession,
-    BlockSessionAnswer,
     CloseWriteStream,
-    CommitBlocks,
     CommitWriteSession,
-    CreateBlockSession,
     CreateInstanceReadSession,
     CreateReadSession,
     CreateWriteSession,
     CreateWriteStream,
     EmptyAnswer,
-    GetBlockSession,
     GetInstanceReadSession,
     GetReadSession,
     GetWriteSchema,
@@ -40,8 +36,6 @@ from odps_nb.wire.calls import (
     WriteBlob,
     WriteBlobAnswer,
     WriteBlobBatch,
-    WriteBlock,
-    WriteBlockAnswer,
     WriteRows,
     WriteRowsAnswer,
     WriteSchemaAnswer,
@@ -106,16 +100,6 @@ ANSWER_STRATEGIES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
         "quota_name": texts,
     },
     EmptyAnswer: {"warning": texts},
-    BlockSessionAnswer: {
-        "session_id": st.none() | words,
-        "status": st.sampled_from(SessionStatus),
-        "schema": schemas().map(assign_column_ids),
-        "max_block_number": counts,
-        "enhance_write_check": st.booleans(),
-        "message": texts,
-        "route_token": tokens,
-    },
-    WriteBlockAnswer: {"commit_message": words, "record_count": counts, "route_token": tokens},
 }
 
 
@@ -259,8 +243,6 @@ def test_expiry_may_be_in_seconds_or_milliseconds(number: int, expected: float |
         (WriteStreamAnswer, {"TableSchema": 3}, "TableSchema is a number"),
         (InstanceSessionAnswer, {}, "DownloadID is missing"),
         (InstanceSessionAnswer, {"DownloadID": "d", "Status": "odd"}, "not a known session status"),
-        (BlockSessionAnswer, {}, "SessionStatus is missing"),
-        (WriteBlockAnswer, {"CommitMessage": ""}, "CommitMessage is missing"),
         (WriteBlobAnswer, {"BlobReference": "?"}, "not a reference"),
     ],
 )
@@ -383,16 +365,6 @@ ANSWERS: list[tuple[Any, Any]] = [
     (
         GetInstanceReadSession(project="p", instance_id="i", session_id="d"),
         InstanceSessionAnswer(download_id="d", record_count=3),
-    ),
-    (CreateBlockSession(table=TABLE), BlockSessionAnswer(session_id="s")),
-    (GetBlockSession(table=TABLE, session_id="s"), BlockSessionAnswer(session_id="s")),
-    (
-        WriteBlock(table=TABLE, session_id="s", block_number=0, attempt_number=0, quota_token="q"),
-        WriteBlockAnswer(commit_message="m"),
-    ),
-    (
-        CommitBlocks(table=TABLE, session_id="s", commit_messages=()),
-        BlockSessionAnswer(status=SessionStatus.COMMITTED),
     ),
 ]
 

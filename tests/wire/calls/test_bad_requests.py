@@ -37,6 +37,7 @@ READ = ("TableRead", SESSION, ("Index", "0"))
         (wire(*READ, body={"MaxBatchRows": "many"}), "MaxBatchRows is text"),
         (wire(*READ, body={"SkipRowNum": -1}), "SkipRowNum is negative"),
         (wire(*READ, body={"DataColumns": "a"}), "DataColumns is text where a list"),
+        (wire(*READ, body={"DataFormat": {"Type": "CSV"}}), "'CSV' is not Arrow, the only format"),
         (wire("TablePreview", ("Target", "")), "parameter Target is missing"),
         (wire("TablePreview", ("Target", "projects.p")), "is not a table"),
         (wire("TablePreview", ("Target", "projects.p.tables.a;b")), "not a valid table name"),
@@ -109,8 +110,6 @@ PARAMETERS = [
     "Mode",
     "WriteMode",
     "RowOffset",
-    "BlockNumber",
-    "AttemptNumber",
 ]
 
 MEMBERS = [

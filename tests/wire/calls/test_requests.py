@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from odps_nb.errors import InvalidRequestError
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, WriteMode
 from odps_nb.wire.calls import (
-    HTTP_CODINGS,
     REQUESTS,
     CreateInstanceReadSession,
     CreateReadSession,
@@ -28,15 +27,12 @@ from odps_nb.wire.calls import (
     WireRequest,
     WriteRowsAnswer,
     WriteSessionStateAnswer,
-    accepted_coding,
-    content_coding,
     decode_partition,
     decode_request,
     find_header,
 )
+from odps_nb.wire.calls.core import accepted_coding, content_coding
 from tests.support.wire.calls import READ_BODY, REQUEST_STRATEGIES, ROWS_BODY, SESSION, TABLE, wire
-
-modes = st.sampled_from([m for m in WriteMode if m is not WriteMode.BATCH_COMPATIBLE])
 
 
 def test_every_request_has_a_strategy() -> None:
@@ -68,7 +64,7 @@ def test_request_round_trips(kind: type[Any]) -> None:
     [kind for kind in REQUESTS if "write_mode" in kind.__dataclass_fields__],
     ids=lambda kind: kind.__name__,
 )
-@pytest.mark.parametrize("mode", [m for m in WriteMode if m is not WriteMode.BATCH_COMPATIBLE])
+@pytest.mark.parametrize("mode", WriteMode)
 def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -> None:
     required: dict[str, Any] = {
         "table": TABLE,
@@ -79,14 +75,6 @@ def test_write_mode_round_trips_in_version_3(kind: type[Any], mode: WriteMode) -
     }
     parts = {k: v for k, v in required.items() if k in REQUEST_STRATEGIES[kind]}
     request = kind(**parts, write_mode=mode)
-    assert decode_request(request.encode(3)) == request
-
-
-def test_streams_of_a_block_session_keep_their_write_mode() -> None:
-    mode = WriteMode.BATCH_COMPATIBLE
-    request = CreateWriteStream(
-        table=TABLE, session_id="s", stream_id="block-0-attempt-0", write_mode=mode
-    )
     assert decode_request(request.encode(3)) == request
 
 
@@ -226,12 +214,6 @@ def test_only_a_list_of_our_codings_is_a_wish(header: str | None, expected: Comp
 )
 def test_coding_of_an_upload(header: str | None, expected: Compression) -> None:
     assert content_coding({} if header is None else {"content-encoding": header}) is expected
-
-
-def test_names_of_codings_are_those_of_the_codecs() -> None:
-    from odps_nb.wire import codings
-
-    assert HTTP_CODINGS == codings.HTTP_NAMES
 
 
 def test_header_is_found_in_any_case() -> None:

@@ -10,21 +10,16 @@ import pytest
 from odps_nb.errors import ArgumentError, FramingError
 from odps_nb.terms import Compression, IndexSplit, PartitionSpec, RowRangeSplit, TableName
 from odps_nb.wire.calls import (
-    ACCESS_TOKEN,
-    JSON_TYPE,
     REQUESTS,
     ROUTE_TOKEN,
     STREAM_TYPE,
     AbortWriteSession,
     CloseWriteStream,
-    CommitBlocks,
     CommitWriteSession,
-    CreateBlockSession,
     CreateInstanceReadSession,
     CreateReadSession,
     CreateWriteSession,
     CreateWriteStream,
-    GetBlockSession,
     GetInstanceReadSession,
     GetReadSession,
     GetWriteSchema,
@@ -39,23 +34,16 @@ from odps_nb.wire.calls import (
     WireRequest,
     WriteBlob,
     WriteBlobBatch,
-    WriteBlock,
     WriteRows,
     WriteStreamAnswer,
     decode_request,
 )
+from odps_nb.wire.calls.core import ACCESS_TOKEN, JSON_TYPE
 from tests.support.wire.calls import READ_BODY, REF, ROWS_BODY, SESSION, TABLE, Pairs, spelled
 
 IN_SCHEMA = TableName(project="p1", schema="sc1", table="t")
 DS = PartitionSpec.of("ds=2024-01-01,city=杭州 west")
 ROUTE = (("Content-Type", JSON_TYPE), (ROUTE_TOKEN, "rt"))
-
-BLOCK_BODY = (
-    '{"PartitionSpec": "ds=x", "Overwrite": true, "DynamicPartitionOptions": {"InvalidStrategy": '
-    '"Exception", "InvalidLimit": -1, "DynamicPartitionLimit": -1}, "ArrowOptions": '
-    '{"TimestampUnit": "nano", "DatetimeUnit": "milli"}, "SupportWriteCluster": false, '
-    '"MaxFieldSize": 0, "EnhanceWriteCheck": false, "SupportSaveToPangu": false}'
-)
 
 SPELLINGS = [
     spelled(CreateReadSession(table=TABLE), body=READ_BODY),
@@ -238,37 +226,6 @@ SPELLINGS = [
         body=None,
         headers=(("Content-Type", STREAM_TYPE), ("Content-Encoding", "x-lz4-frame")),
     ),
-    spelled(
-        CreateBlockSession(table=TABLE, partition=PartitionSpec.of("ds=x"), overwrite=True),
-        ("WriteMode", "BatchCompatible"),
-        ("enableQuotaToken", "true"),
-        body=BLOCK_BODY,
-    ),
-    spelled(
-        GetBlockSession(table=TABLE, session_id="s-1", route_token="rt"),
-        ("WriteMode", "BatchCompatible"),
-        SESSION,
-        body="{}",
-        headers=ROUTE,
-    ),
-    spelled(
-        WriteBlock(
-            table=TABLE, session_id="s-1", block_number=2, attempt_number=0, quota_token="Q"
-        ),
-        ("WriteMode", "BatchCompatible"),
-        SESSION,
-        ("BlockNumber", "2"),
-        ("AttemptNumber", "0"),
-        ("quotaToken", "Q"),
-        body=None,
-        headers=(("Content-Type", "application/vnd.apache.arrow.stream"),),
-    ),
-    spelled(
-        CommitBlocks(table=TABLE, session_id="s-1", commit_messages=("a", "b")),
-        ("WriteMode", "BatchCompatible"),
-        SESSION,
-        body='{"CommitMessages": ["a", "b"]}',
-    ),
 ]
 
 OTHER_TARGETS = [
@@ -421,7 +378,7 @@ def test_only_rows_with_an_offset_may_be_sent_twice() -> None:
     unsafe = {kind.__name__ for kind in REQUESTS if not isinstance(kind.idempotent, property)} - {
         kind.__name__ for kind in REQUESTS if kind.idempotent is True
     }
-    assert unsafe == {"CommitWriteSession", "CommitBlocks", "WriteBlock"}
+    assert unsafe == {"CommitWriteSession"}
 
 
 def test_reprs_are_bounded_and_hold_no_tokens() -> None:
@@ -433,14 +390,11 @@ def test_reprs_are_bounded_and_hold_no_tokens() -> None:
         count=3,
         access_token="SECRET",
     )
-    block = WriteBlock(
-        table=TABLE, session_id="s", block_number=0, attempt_number=0, quota_token="SECRET"
-    )
-    answer = WriteStreamAnswer(access_token="SECRET", quota_token="SECRET")
+    answer = WriteStreamAnswer(access_token="SECRET")
     wire = WireRequest(
         method="POST", path="/p", params=(("a", "b" * 10**6),), body=b"x" * 12_345_678
     )
-    assert "SECRET" not in repr((rows, block, answer))
+    assert "SECRET" not in repr((rows, answer))
     assert len(repr(wire)) < 300
     assert repr(wire).endswith(", <12.3 MB>)")
     assert repr(rows.encode()).endswith("Count=3, no body)")

@@ -20,6 +20,7 @@ from odps_nb.wire.control import (
     CancelInstance,
     GetInstance,
     GetInstanceResult,
+    GetInstanceSource,
     GetTaskStatus,
     InstanceResult,
     InstanceStatus,
@@ -31,7 +32,6 @@ from odps_nb.wire.control import (
     TablePage,
     TaskResult,
     TaskState,
-    TenantInfo,
     decode_control,
     query_error,
 )
@@ -278,7 +278,6 @@ def test_cancelling_says_nothing() -> None:
 
 DOCUMENTS = [
     ProjectInfo,
-    TenantInfo,
     TablePage,
     PartitionPage,
     InstanceResult,
@@ -304,7 +303,22 @@ trees = st.recursive(
 )
 
 
-@given(st.sampled_from([k for k in DOCUMENTS if k is not TenantInfo]), trees)
+@given(st.sampled_from(DOCUMENTS), trees)
 def test_any_tree_is_a_document_or_our_error(kind: Any, text: str) -> None:
     found = outcome(kind.decode, text.encode(), {"Location": "/i"})
     assert isinstance(found, (kind, ProtocolError))
+
+
+def test_a_text_that_xml_cannot_spell_is_sent_in_base64() -> None:
+    result = InstanceResult(tasks=(TaskResult(status="Success", text="a\x00b"),))
+    body, headers = result.encode()
+    assert b'Transform="Base64"' in body
+    assert InstanceResult.decode(body, headers) == result
+
+
+def test_the_sql_of_an_instance_is_read_from_its_job() -> None:
+    request = GetInstanceSource(project="p1", instance_id="i")
+    assert request.encode().url("") == "/projects/p1/instances/i?source="
+    query = element("Tasks", (element("SQL", (element("Query", " select 1; "),)),))
+    assert request.decode_answer(element("Job", (query,)).encode(), {}) == "select 1;"
+    assert request.decode_answer(b"<Job/>", {}) == ""

@@ -17,11 +17,12 @@ from odps_nb.wire.control import (
     GetPartition,
     GetProject,
     GetTable,
-    GetTenant,
     GetTunnelEndpoint,
     InstanceResult,
     InstanceStatus,
     ListPartitions,
+    ListProjects,
+    ListSchemas,
     ListTables,
     PartitionInfo,
     PartitionPage,
@@ -185,16 +186,17 @@ def test_owner_may_stand_in_the_document() -> None:
     assert ProjectInfo.decode(body, {}) == ProjectInfo(name="p1", owner="me")
 
 
-def test_tenant_document_round_trips() -> None:
+def test_tenant_document_is_json() -> None:
     tenant = TenantInfo(name="t", tenant_id="1", parameters={"odps.namespace.schema": "true"})
-    assert TenantInfo.decode(*tenant.encode()) == tenant
-    assert GetTenant().decode_answer(*tenant.encode()) == tenant
-
-
-def test_tenant_may_be_numbered_or_empty() -> None:
-    body = b'{"Tenant": {"TenantId": 7, "Parameters": {"a": 1}}}'
-    assert TenantInfo.decode(body, {}) == TenantInfo(tenant_id="7", parameters={"a": "1"})
-    assert TenantInfo.decode(b"{}", {}) == TenantInfo()
+    body, headers = tenant.encode()
+    assert headers["Content-Type"] == "application/json"
+    assert json.loads(body)["Tenant"] == {
+        "Name": "t",
+        "TenantId": "1",
+        "OwnerId": "1",
+        "TenantState": "NORMAL",
+        "Parameters": {"odps.namespace.schema": "true"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -267,3 +269,41 @@ def test_tunnel_answer_round_trips() -> None:
     body, headers = encode_tunnel_endpoint("127.0.0.1:8080")
     assert (body, headers) == (b"127.0.0.1:8080", {"Content-Type": "text/plain"})
     assert GetTunnelEndpoint(project="p1").decode_answer(body, headers) == "127.0.0.1:8080"
+
+
+def test_a_table_document_tells_keys_views_and_external_tables() -> None:
+    info = replace(INFO, is_view=True, view_text="select 1", is_external=True, primary_key=("id",))
+    found = TableInfo.decode(*info.encode_extended(), asked=TABLE)
+    assert found == info
+
+
+def test_a_table_is_shown_by_its_facts() -> None:
+    assert repr(INFO) == f"TableInfo({TABLE}, 3 columns, 3 rows, 10 B, owner='ALIYUN$x')"
+    assert repr(TableInfo(name=TABLE)) == f"TableInfo({TABLE}, 0 columns)"
+
+
+def test_an_extended_partition_document_has_sizes_and_no_times() -> None:
+    body, _ = PartitionInfo(spec=DS, size=10, files=2).encode_extended()
+    assert b'"PhysicalSize": 10, "FileNum": 2' in body
+    assert b"createTime" not in body
+
+
+@pytest.mark.parametrize(
+    ("request_", "url", "root", "item"),
+    [
+        (ListProjects(prefix="p"), "/projects?expectmarker=true&name=p", "Projects", "Project"),
+        (
+            ListSchemas(project="p1", marker="m"),
+            "/projects/p1/schemas?expectmarker=true&marker=m",
+            "Schemas",
+            "Schema",
+        ),
+    ],
+    ids=["projects", "schemas"],
+)
+def test_names_are_listed_a_page_at_a_time(request_: Any, url: str, root: str, item: str) -> None:
+    assert request_.encode().url("") == url
+    named = (element(item, (element("Name", name),)) for name in ("a", "b"))
+    page = element(root, (element("Marker", "next"), *named))
+    found = request_.decode_answer(page.encode(), {})
+    assert (found.names, found.marker) == (("a", "b"), "next")

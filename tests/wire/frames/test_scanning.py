@@ -105,6 +105,7 @@ def test_reprs_never_show_the_bytes() -> None:
     )
     assert repr(BlobData(data=bytes(1500))) == "BlobData(data=<1.5 kB>)"
     assert record == BlobRecord(bytes(12_300_000), "image/png", "a.png")
+    assert record.file_name == "a.png"
 
 
 def test_a_record_unpacks_as_a_pair_and_equals_one_without_a_name() -> None:

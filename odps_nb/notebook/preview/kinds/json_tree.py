@@ -16,7 +16,10 @@ from odps_nb.terms import count_of, shorten
 _JSON = Format(
     "application/json",
     "JSON",
-    aliases=("text/json", "application/geo+json", "application/ld+json", "text/plain"),
+    aliases=(
+        *("text/json", "application/geo+json", "application/vnd.geo+json", "application/ld+json"),
+        "text/plain",
+    ),
 )
 _LINES = Format(
     "application/x-ndjson",
@@ -49,7 +52,7 @@ def _recognise(head: Head) -> Format | None:
 
 
 def _parses(text: str) -> bool:
-    return load_json(text) is not None
+    return load_json(text) is not None or text.strip() == "null"
 
 
 def _draw(excerpt: Excerpt, format: Format, size: Size, *, name: str) -> Drawing:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from odps_nb.filters.tree import text_of
 from odps_nb.schema import TableSchema
 from odps_nb.spark.pushdown.parse import parse_query
-from odps_nb.spark.pushdown.plan import plan_reads
-from odps_nb.terms import TableName
+from odps_nb.spark.pushdown.plan import plan_reads, with_partitions
+from odps_nb.terms import PartitionSpec, TableName
 from odps_nb.wire.type_text import parse_columns
 from tests.support.spark.plans import ALL, only, reads, sent
 
@@ -294,6 +295,16 @@ def test_names_that_are_hidden_from_the_words_of_a_query_are_read():
     tables = dict.fromkeys(query.references, (TableName(project="p", table="t"), odd))
     (read,) = plan_reads(query, tables).values()
     assert "a-b" in read.columns
+
+
+def test_conditions_that_would_make_a_long_request_stay_with_spark():
+    many = ", ".join(map(str, range(10_000)))
+    assert only(f"select id from a where n in ({many}) and status = 'x'") == "status = 'x'"
+    known = [PartitionSpec.of(f"ds={number},hour=1") for number in range(3000)]
+    some = ", ".join(map(str, range(10_000, 13_000)))
+    (read,) = reads(f"select id from a where hour in ({some}) and ds <> '7' and n = 1")
+    read = with_partitions(read, known)
+    assert [text_of(one) for one in read.conditions] == ["n = 1", "ds <> '7'"]
 
 
 def test_a_long_chain_of_conditions_is_read_without_recursion():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from odps_nb.filters.tree import text_of
+from odps_nb.spark.pushdown.conditions import computed_in
 from odps_nb.spark.pushdown.plan import with_partitions
 from odps_nb.terms import PartitionSpec
-from tests.support.spark.plans import KNOWN, reads
+from tests.support.spark.plans import DAYS, KNOWN, reads
 
 
 def kept(where: str, known: list[PartitionSpec] | None = None) -> list[str] | None:
@@ -74,7 +75,8 @@ def test_too_many_partitions_to_name_are_filtered_by_the_service():
         ("select * from a limit 5", 5),
         ("select id as z, a.n from a limit 5", 5),
         ("select id from a where ds = '20240101' limit 5", 5),
-        ("select id from a where ds = 20240101 limit 5", None),
+        ("select id from a where ds = 20240101 limit 5", 5),
+        ("select id from a where ds = 20240101 and n = 1 limit 5", None),
         ("select id from a", None),
         ("select id from a where n = 1 limit 5", None),
         ("select id from a where ds = '20240101' and n = 1 limit 5", None),
@@ -112,8 +114,23 @@ def test_too_many_partitions_to_name_are_filtered_by_the_service():
     ],
 )
 def test_a_limit_is_sent_only_where_nothing_is_left_to_spark(text, limit):
-    read = with_partitions(reads(text)[0], KNOWN)
-    assert read.limit == limit
+    (read, *_) = reads(text)
+    asked = [one for condition in read.partition_conditions for one in computed_in(condition)]
+    answers = {one: {(day,): day == "20240101" for day in DAYS} for one in asked}
+    assert with_partitions(read, KNOWN, answers).limit == limit
+
+
+def test_a_limit_is_sent_only_where_the_answers_of_spark_decide():
+    (read,) = reads("select id from a where ds = 20240101 limit 5")
+    (asked,) = computed_in(read.partition_conditions[0])
+    told: dict[tuple[object, ...], bool | None] = {(DAYS[0],): True, (DAYS[1],): None}
+    assert with_partitions(read, KNOWN).limit is None
+    assert with_partitions(read, KNOWN, {asked: told}).limit is None
+    chosen = with_partitions(read, KNOWN, {asked: {**told, (DAYS[2],): False}})
+    assert (chosen.limit, [str(one) for one in chosen.partitions]) == (
+        5,
+        ["ds=20240101,hour=1", "ds=20240101,hour=22"],
+    )
 
 
 def test_the_smaller_limit_counts():

@@ -1,61 +1,8 @@
-"""The ``documents`` table (BLOBs inside an array of structs), and files of several kinds."""
+"""Generate documents: PDF, SVG, HTML, XML and text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
-
-import pyarrow as pa
-
-from odps_nb.local.samples import pictures
-from odps_nb.local.samples.values import SampleBatch, SampleBlob
-from odps_nb.local.store.arrow_types import arrow_schema
-from odps_nb.schema import TableSchema
-from odps_nb.wire.type_text import parse_columns
-
-SCHEMA = TableSchema(
-    columns=parse_columns(
-        "id bigint, title string,"
-        " pages array<struct<title:string,page:bigint,image:blob>> comment 'scans, in order'"
-    )
-)
-ARROW_SCHEMA = arrow_schema(SCHEMA.columns)
-
-# title, number of pages; None: no list at all
-_DOCUMENTS = (
-    ("Annual report", 4),
-    ("Lease", 2),
-    ("Recipe book", 3),
-    ("Lab notes", 3),
-    ("Lost", 0),
-    ("Never scanned", None),
-)
-
-
-def _pages(title: str, count: int) -> list[dict[str, Any]]:
-    pages: list[dict[str, Any]] = []
-    for number in range(1, count + 1):
-        name = f"{title.lower().replace(' ', '_')}_{number}.png"
-        image = SampleBlob(
-            data=pictures.page(title, number, count), mime_type="image/png", file_name=name
-        )
-        # the second page of the lease was lost: a null BLOB inside a struct
-        lost = title == "Lease" and number == 2
-        pages.append(
-            {"title": f"{title}, page {number}", "page": number, "image": None if lost else image}
-        )
-    return pages
-
-
-def rows() -> Iterator[SampleBatch]:
-    """Make the rows: one batch."""
-    titles = [title for title, _ in _DOCUMENTS]
-    pages = [None if count is None else _pages(title, count) for title, count in _DOCUMENTS]
-    bare = [p if p is None else [{**page, "image": None} for page in p] for p in pages]
-    columns = {"id": range(1, len(titles) + 1), "title": titles, "pages": bare}
-    batch = pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
-    yield SampleBatch(batch=batch, blobs={"pages": pages})
 
 
 def pdf() -> bytes:

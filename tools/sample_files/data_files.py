@@ -67,8 +67,8 @@ def telemetry_csv() -> bytes:
     """CSV of about 900 KB: more than a viewer should show at once."""
     rng = np.random.default_rng(9)
     seconds = np.arange(24_000)
-    heat = 20 + 3 * np.sin(seconds / 900) + rng.normal(0, 0.2, seconds.size)
-    volts = 230 + rng.normal(0, 1.5, seconds.size)
+    heat = np.repeat(20 + 3 * np.sin(seconds[::60] / 900), 60)  # steps of a minute pack well
+    volts = np.repeat(230 + rng.normal(0, 1.5, seconds.size // 60), 60)
     lines = [
         f"2024-01-01,{s},{h:.3f},{v:.2f},ok" for s, h, v in zip(seconds, heat, volts, strict=True)
     ]

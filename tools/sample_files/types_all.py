@@ -1,33 +1,10 @@
-"""The ``types_all`` table: each scalar type once, with its extremes.
-
-JSON is here and not in ``orders``, since the real Storage API does not read JSON columns. The two
-INTERVAL types are left out: no form of them is read and written alike.
-"""
+"""The rows of the ``types_all`` table: each scalar type once, with its extremes."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterator
 from typing import Any
-
-import pyarrow as pa
-
-from odps_nb.local.samples.values import SampleBatch
-from odps_nb.local.store.arrow_types import arrow_schema
-from odps_nb.schema import TableSchema
-from odps_nb.wire.type_text import parse_columns
-
-SCHEMA = TableSchema(
-    columns=parse_columns(
-        "row_name string, c_tinyint tinyint, c_smallint smallint, c_int int, c_bigint bigint,"
-        " c_float float, c_double double, c_boolean boolean, c_decimal decimal,"
-        " c_decimal_38_0 decimal(38,0), c_decimal_10_4 decimal(10,4), c_string string,"
-        " c_char char(5), c_varchar varchar(20), c_binary binary, c_date date,"
-        " c_datetime datetime, c_timestamp timestamp, c_timestamp_ntz timestamp_ntz, c_json json"
-    )
-)
-ARROW_SCHEMA = arrow_schema(SCHEMA.columns)
 
 # written as text: negating a Decimal would round it to the 28 digits of the default context
 _NINES = "9" * 20 + "." + "9" * 18
@@ -110,9 +87,3 @@ ROWS: tuple[dict[str, Any], ...] = (
     },
     {"row_name": "nothing"},
 )
-
-
-def rows() -> Iterator[SampleBatch]:
-    """Make the rows: one batch."""
-    batch = pa.RecordBatch.from_pylist(list(ROWS), schema=ARROW_SCHEMA)
-    yield SampleBatch(batch=batch)

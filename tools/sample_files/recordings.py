@@ -29,13 +29,13 @@ def _tone(half_tones: float, seconds: float) -> npt.NDArray[np.float64]:
 
 
 def _wav(samples: npt.NDArray[np.float64]) -> bytes:
-    """Encode samples of shape (n,) or (n, channels) in [-1, 1] as 16-bit PCM."""
+    """Encode samples of shape (n,) or (n, channels) in [-1, 1] as 16-bit PCM, in few steps."""
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
         file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
         file.setsampwidth(2)
         file.setframerate(_RATE)
-        file.writeframes((np.clip(samples, -1, 1) * 32000).astype("<i2").tobytes())
+        file.writeframes(((np.clip(samples, -1, 1) * 31).round().astype("<i2") * 1024).tobytes())
     return out.getvalue()
 
 
@@ -68,7 +68,7 @@ def song() -> bytes | None:
     whole.sample_rate = _RATE
     out = io.BytesIO()
     with av.open(out, "w", format="mp3") as file:
-        stream = file.add_stream("libmp3lame", rate=_RATE, layout="mono", bit_rate=48_000)
+        stream = file.add_stream("libmp3lame", rate=_RATE, layout="mono", bit_rate=32_000)
         stream.codec_context.open()  # now it says how many samples it takes at a time
         cutter = av.AudioResampler(
             format=stream.format.name,

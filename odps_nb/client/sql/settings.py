@@ -1,7 +1,7 @@
-"""Takes the ``SET`` statements from the beginning of a query: they travel beside its text.
+"""Settings of a query: those of its schema, and the ``SET`` statements at its beginning.
 
-The service ignores them in the text of a job (vendor's manual, *Set an SQL flag*); its console and
-DataWorks take them out, too.
+They travel beside its text. The service ignores ``SET`` in the text of a job (vendor's manual, *Set
+an SQL flag*); its console and DataWorks take them out, too.
 """
 
 from __future__ import annotations
@@ -35,3 +35,12 @@ def split_settings(sql: str) -> tuple[dict[str, str], str]:
             "there are settings and no query", hint="end each with ; and write the query below them"
         )
     return settings, rest
+
+
+def schema_settings(schema: str) -> dict[str, str]:
+    """Return the settings of a SQL job inside a schema (``docs/protocol.md`` section 9.2)."""
+    return {
+        "odps.sql.allow.namespace.schema": "true",
+        "odps.namespace.schema": "true",
+        "odps.default.schema": schema,
+    }

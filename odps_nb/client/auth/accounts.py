@@ -1,0 +1,138 @@
+"""`AccessKey`, `StsToken`, `BearerToken`, `CredentialProcess`: credentials of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+from odps_nb.errors import ArgumentError, ConfigError
+from odps_nb.secret import Hidden, Secret, hidden
+
+T = TypeVar("T", bound=type)
+
+
+def _hides_texts(kind: T) -> T:
+    """Class decorator: every text becomes a `Secret`, so that no traceback shows it."""
+    make: Any = kind.__init__  # type: ignore[misc]  # of a class
+
+    def secret(value: Any) -> Any:
+        return Secret(value) if isinstance(value, str) else value
+
+    @wraps(make)
+    def hiding(self: Any, *args: Any, **given: Any) -> None:
+        args = tuple(map(secret, args))
+        given = Hidden((name, secret(value)) for name, value in given.items())
+        make(self, *args, **given)
+
+    kind.__init__ = hiding  # type: ignore[misc]
+    return kind
+
+
+class _Account:
+    """Base class of the kinds of credentials; no repr and no pickle holds a secret."""
+
+    __slots__ = ()
+    _settings: tuple[tuple[str, str], ...]  # field, and the setting of a profile
+    app: AccessKey | None
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        for field, _ in self._settings:
+            value = getattr(self, field)
+            if not isinstance(value, str) or not value:
+                what = "empty" if isinstance(value, str) else f"a {type(value).__name__}"
+                raise ArgumentError(
+                    f"{field} of {name} is {what}", argument=field, hint=f"pass {field} as text"
+                )
+        if self.app is not None and (not isinstance(self.app, AccessKey) or self.app.app):
+            raise ArgumentError(
+                f"app of {name} is not the key of an application",
+                argument="app",
+                hint="pass app=AccessKey(id, key)",
+            )
+
+    def _as_settings(self) -> Mapping[str, str]:
+        """Return the fields of a `Profile`, **secrets included**."""
+        named = hidden((setting, getattr(self, field)) for field, setting in self._settings)
+        if self.app is not None:
+            named |= hidden({"app_id": self.app.id, "app_key": self.app.key})
+        return named
+
+    def __repr__(self) -> str:
+        app = "" if self.app is None else ", app=AccessKey(<hidden>)"
+        return f"{type(self).__name__}(<hidden>{app})"
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        raise ConfigError(
+            "credentials are never pickled",
+            hint="connect in the other process, with credentials of its own",
+        )
+
+
+@_hides_texts
+@dataclass(frozen=True, slots=True, repr=False)
+class AccessKey(_Account):
+    """A long-lived key pair; ``app``: an application that acts for the user, so that both sign.
+
+    Examples
+    --------
+    >>> from odps_nb import AccessKey
+    >>> AccessKey("LTAI4F", "secret", app=AccessKey("application", "another secret"))
+    AccessKey(<hidden>, app=AccessKey(<hidden>))
+    """
+
+    id: str
+    key: str
+    app: AccessKey | None = None
+
+    _settings = (("id", "access_id"), ("key", "access_key"))
+
+
+@_hides_texts
+@dataclass(frozen=True, slots=True, repr=False)
+class StsToken(_Account):
+    """A temporary key pair and its token; ``app`` as for `AccessKey`. It is not renewed."""
+
+    id: str
+    key: str
+    token: str
+    app: AccessKey | None = None
+
+    _settings = (("id", "access_id"), ("key", "access_key"), ("token", "sts_token"))
+
+
+@_hides_texts
+@dataclass(frozen=True, slots=True, repr=False)
+class BearerToken(_Account):
+    """A token in place of a key pair; ``app`` as for `AccessKey`. It is not renewed."""
+
+    token: str
+    app: AccessKey | None = None
+
+    _settings = (("token", "bearer_token"),)
+
+
+@_hides_texts
+@dataclass(frozen=True, slots=True, repr=False)
+class CredentialProcess(_Account):
+    """A program that prints keys as JSON; run without a shell, and again before they expire.
+
+    ``command`` is the program with its arguments, quoted as in a shell. It prints ``access_id``,
+    ``access_key``, ``sts_token`` and ``expiration``; see ``docs/howto/keys-and-profiles.md``.
+    ``app`` is as for `AccessKey`.
+    """
+
+    command: str
+    app: AccessKey | None = None
+
+    _settings = (("command", "credential_process"),)
+
+
+CredentialFunction = Callable[[], Mapping[str, Any]]
+"""A function that returns the keys as a mapping, and is called again before they expire."""
+
+Account = AccessKey | StsToken | BearerToken | CredentialProcess
+CredentialsLike = Account | CredentialFunction
+"""What ``credentials=`` of `odps_nb.connect` takes."""
