@@ -248,7 +248,7 @@ def test_a_service_that_says_no_status_is_asked_for_no_second_commit(
         patch.setattr(Journal, "remove", lambda _: stop())
         with pytest.raises(Stopped):
             other.table(name).write_files(folder, resume=True)
-    with pytest.raises(ConflictError, match="does not say its status"):
+    with pytest.raises(ConflictError, match="does not report its status"):
         other.table(name).write_files(folder, resume=True)
     assert contents(odps, name) == here(folder)
 
@@ -266,7 +266,7 @@ def test_a_failed_commit_is_requested_again_and_no_rows_are_sent_again(
         patch.setattr(WriteSession, "commit", lambda *_: stop())
         with pytest.raises(Stopped) as caught:
             other.table(name).write_files(folder, resume=True)
-    assert any("what became of the commit" in note for note in caught.value.__notes__)
+    assert any("whether the commit succeeded" in note for note in caught.value.__notes__)
     asked.names.clear()
     assert other.table(name).write_files(folder, resume=True).resumed == COUNT
     assert (asked.names, contents(odps, name)) == ([], here(folder))
