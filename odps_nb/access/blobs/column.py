@@ -121,7 +121,7 @@ class BlobColumn(Sequence[Blob]):
         --------
         >>> column = odps.table("media").blobs("content", limit=2)
         >>> [len(record.data) for record in column.fetch()]
-        [25861, 138014]
+        [25861, 30674]
         """
         if not self._blobs:
             return
