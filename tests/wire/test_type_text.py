@@ -167,7 +167,7 @@ def test_type_is_written_as(type_: OdpsType, text: str) -> None:
         ("unknown", "'unknown' is not a type"),
         ("vector", r"expected '\('"),
         ("vector(float)", "expected ','"),
-        ("vector(bigint,3)", "is not an element of VECTOR"),
+        ("vector(bigint,3)", "is not a VECTOR element type"),
         ("vector(float,0)", "is not a number of elements"),
         ("vector(float,3>", r"expected '\)'"),
         ("bigint string", "expected the end"),

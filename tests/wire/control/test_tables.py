@@ -260,7 +260,7 @@ def test_what_is_no_answer_of_maxcompute_is_told(document: str, body: bytes) -> 
     "text", ["", "<html>login</html>", "h/path", "h:port", "user@h", "h h", "ftp://h", "h?x"]
 )
 def test_what_is_no_host_name_is_told(text: str) -> None:
-    with pytest.raises(FramingError, match="not a host name of a tunnel endpoint") as caught:
+    with pytest.raises(FramingError, match="not the host name of a tunnel endpoint") as caught:
         decode_tunnel_endpoint(text.encode(), endpoint="http://h")
     assert "tunnel_endpoint=" in (caught.value.hint or "")
 
