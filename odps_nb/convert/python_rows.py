@@ -137,9 +137,7 @@ def _named_columns(
     rows: Sequence[Mapping[Any, Any]], names: Names, first_row: int
 ) -> dict[str, list[Any]]:
     spelled = {name.casefold(): name for name in names.known or ()}
-    keys: dict[
-        str, dict[str, None]
-    ] = {}  # by column: the spellings of its key, in order of appearance
+    keys: dict[str, dict[str, None]] = {}  # by column: the spellings of its key, in order
     seen: set[tuple[Any, ...]] = set()
     for number, row in enumerate(rows):
         shape = tuple(row)
