@@ -138,7 +138,7 @@ def test_times_are_read_where_the_connection_says():
     [
         ("numm > 1", "'numm', which is not a column", "did you mean num? "),
         ("id >", "unexpected '>', character 4", "after WHERE"),
-        ("id > 1; drop table x", "not one condition", "after WHERE"),
+        ("id > 1; drop table x", "not a single condition", "after WHERE"),
         ("id", "id is not a condition", "compare it"),
         ("id = :x", ":x has no value", "params={'x': …}"),
         ("tags = 1", "tags (ARRAY)", "odps.sql"),
@@ -163,7 +163,7 @@ def test_times_are_read_where_the_connection_says():
         ("id / num > 1", "by a value that may be 0", "a number other than 0"),
         ("m + 1 > 2", "DECIMALs", "cast"),
         ("x = 1.5BD", "cannot be compared", "1.5"),
-        ("id = 99999999999999999999", "beyond BIGINT", "BD"),
+        ("id = 99999999999999999999", "exceeds BIGINT", "BD"),
         ("f = 16777217", "cannot be compared", "cast(f (FLOAT) as double)"),
         ("cast(x as bigint) = 1", "may round", "odps.sql"),
         ("s in ('a' 'b', 'c')", "adjacent string literals", "a comma between them"),

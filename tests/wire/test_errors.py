@@ -87,7 +87,7 @@ def test_both_forms_have_what_clients_insist_on() -> None:
         (400, "StreamSessionNotFound", SessionExpiredError, "read again"),
         (409, "InvalidState", ConflictError, "committed or aborted"),
         (409, "RowOffsetConflict", ConflictError, "another writer"),
-        (409, "SomethingNew", ConflictError, "another state"),
+        (409, "SomethingNew", ConflictError, "check the state"),
         (400, "StatusConflict", ConflictError, "begin a new session"),
         (400, "DataUnderReplication", ConflictError, "try again later"),
         (400, "MissingPartitionSpec", InvalidRequestError, "name a partition"),
@@ -372,7 +372,7 @@ def test_an_error_in_place_of_rows_is_found_by_its_code() -> None:
 def test_an_unknown_code_in_place_of_rows_is_quoted() -> None:
     found = find_error({}, encode_error_json("NeverHeardOf", "no rows today", "0AF1"))
     assert type(found) is ServiceError
-    assert "quote the code" in (found.hint or "")
+    assert "report the code" in (found.hint or "")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>login</html>", b"rows", b"{}"])
