@@ -94,7 +94,7 @@ def _each_text(array: pa.Array, odps: LengthType, leaf: _Leaf) -> pa.Array:
 
 
 def _strip(array: pa.Array, _odps: LengthType) -> pa.Array:
-    # As bytes: safe in UTF-8 for a blank, and the bytes of a null slot may be invalid UTF-8
+    # Trim bytes, not text: bytes in null slots may be invalid UTF-8
     has_blanks = pc.any(pc.ends_with(array, " ")).as_py()
     return pc.ascii_rtrim(array, " ") if has_blanks else array
 
