@@ -64,7 +64,7 @@ DAY = truncated("t", "day")
         (
             schema_of(", ".join(f"c{n} int" for n in range(MAX_COLUMNS + 1))),
             "",
-            "at most 1,200 columns, this one 1,201",
+            "at most 1,200 columns, this one has 1,201",
         ),
         (
             schema_of("id bigint", ", ".join(f"p{n} string" for n in range(7))),
